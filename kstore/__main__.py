@@ -40,7 +40,7 @@ a running broker, or to one that crashed. append, retain, compact, erase, keys, 
 the directory as a broker does, and fail if it is locked and not free after --wait. cursors writes positions only, also beside
 who writes the log; its --export locks the directory that it writes to. sink changes what is staged only with --recover,
 --forget or --sweep.
-On a terminal, what takes long shows on stderr how far it is: stat, records, append, get, compact and erase.
+What goes to a file or a pipe is UTF-8 in every locale. On a terminal, what takes long shows on stderr how far it is: stat, records, append, get, compact and erase.
 Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted
 (0 of those that run until they are: top and keep). If records are known to be lost at the end of a log, or between segments,
 records prints what is there, says so on stderr unless --as-is is given, and ends with 0; stat ends with 1. Both end with 1 if a single
@@ -214,7 +214,8 @@ def _replace_closed_streams() -> None:
 
 @contextlib.contextmanager
 def _guarded_terminals() -> Iterator[None]:
-    """No control characters of data or names reach a terminal; what an encoding cannot say is escaped."""
+    """No control characters of data or names reach a terminal; what its encoding cannot represent is escaped. Files and pipes get
+    UTF-8, whatever the locale is."""
     streams = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (_guarded(stream) for stream in streams)
     try:
@@ -225,7 +226,8 @@ def _guarded_terminals() -> Iterator[None]:
 
 def _guarded(stream: TextIO) -> TextIO:
     if stream in (sys.__stdout__, sys.__stderr__) and hasattr(stream, "reconfigure"):
-        stream.reconfigure(errors="backslashreplace")
+        encoding = None if stream.isatty() else "utf-8"
+        stream.reconfigure(encoding=encoding, errors="backslashreplace")
     return Screen(stream) if stream.isatty() else stream  # type: ignore[return-value]
 
 

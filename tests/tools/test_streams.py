@@ -114,3 +114,21 @@ def test_a_closed_pipe_ends_it_in_silence() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
+
+
+@pytest.mark.parametrize("form", ["text", "csv"])
+@pytest.mark.parametrize(
+    "locale",
+    [{"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}, {"PYTHONIOENCODING": "latin-1"}],
+    ids=["POSIX", "Latin-1"],
+)
+def test_files_and_pipes_get_utf_8(tmp_path: Path, form: str, locale: dict[str, str]) -> None:
+    value = "wert ü \u65e5\U0001f600"
+    with kstore.open(tmp_path / "ü-0", "a") as log:
+        log.append(value.encode())
+    words = [*KSTORE, "records", str(tmp_path / "ü-0"), "--format", form]
+    done = subprocess.run(words, capture_output=True, check=True, env=environment() | locale)
+    assert value.encode() in done.stdout
+    words = [*KSTORE, "records", str(tmp_path / "nö-0")]
+    done = subprocess.run(words, capture_output=True, check=False, env=environment() | locale)
+    assert "nö-0".encode() in done.stderr or rb"n\udcc3\udcb6-0" in done.stderr
