@@ -58,3 +58,23 @@ def test_a_command_waits_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(["create", str(tmp_path / "d"), "u", "--wait", "60"]) == 0
     process.communicate(timeout=60)
     assert list(kstore.LogStore(tmp_path / "d").topics) == ["t", "u"]
+
+
+def test_it_names_the_tasks_that_fail(tmp_path: Path) -> None:
+    with kstore.LogStore(tmp_path / "d", mode="a", background=False) as store:
+        store.create_topic("t", retention_ms=1000)
+        store.append("t", b"x")
+        store.create_topic("u")
+    (tmp_path / "d" / "t-0" / f"{0:020d}.log").unlink()
+    (tmp_path / "d" / "t-0" / f"{0:020d}.log").symlink_to("/nowhere\x1b.log")
+    (tmp_path / "properties").write_text("log.retention.check.interval.ms=10\n")
+    process = keep(tmp_path / "d", "--server-properties", str(tmp_path / "properties"))
+    assert process.stdout is not None
+    while "failed" not in process.stdout.readline():
+        pass
+    process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    lines = [line for line in said.splitlines() if line.startswith("kstore: retention of t-0 failed: ")]
+    assert len(lines) == 1
+    assert r"nowhere\x1b.log" in lines[0]

@@ -12,6 +12,7 @@ from kstore.store import LogStore
 from kstore.tools.numbers import counted, seconds, whole
 from kstore.tools.settings import add_config_argument, settings_of
 from kstore.tools.stores import add_store_arguments, open_store, options_of
+from kstore.tools.terminal import note
 from kstore.tools.times import time_text
 from kstore.tools.writing import add_server_properties_argument, add_wait_argument, brokers_config
 
@@ -54,10 +55,21 @@ def run(args: argparse.Namespace) -> int:
     ):
         for number in _SIGNALS:
             signal.signal(number, _end)
+        known: dict[str, str] = {}
         while True:
+            known = _report_failures(store, known)
             print(visible(_line(store)), flush=True)
             time.sleep(max(args.every, 0.01))
     return 0
+
+
+def _report_failures(store: LogStore, known: dict[str, str]) -> dict[str, str]:
+    """Prints on stderr which tasks fail and why, unless that was `known` before; those that fail now."""
+    failed = store.health().background
+    for task, reason in failed.items():
+        if known.get(task) != reason:
+            note(f"{task} failed: {reason}")
+    return failed
 
 
 def _end(*_: object) -> None:
