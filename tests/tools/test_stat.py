@@ -207,3 +207,34 @@ def _compacted(log: kstore.LogWriter) -> None:
             log.append(b"v" * 50, key=b"k%d" % key)
         log.roll()
     log.compact()
+
+
+def test_what_a_recovery_has_cut_off_is_reported(tmp_path: Path, run: Run) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"v"] * 3)
+    (file,) = (tmp_path / "t-0").glob("*.log")
+    flip(file, -2)
+    with pytest.warns(kstore.DataLossWarning):
+        kstore.open(tmp_path / "t-0", "a", clean=False, recovery_point=0).close()
+    (cut,) = (tmp_path / "t-0").glob("*.cut")
+    assert [text for text in report(run, tmp_path / "t-0")["wrong"] if text.startswith(f"{cut}: ")]
+    code, out, _ = run("stat", tmp_path)
+    assert (code, "nothing looks wrong" in out) == (1, False)
+    cut.unlink()
+    assert run("stat", tmp_path)[0] == 0
+
+
+@pytest.mark.parametrize("policy", ["delete", None])
+def test_offsets_between_segments_of_a_log_with_gaps_inside(
+    tmp_path: Path, policy: str | None, run: Run
+) -> None:
+    """As a restore leaves them. Only the options tell such a log from a compacted one."""
+    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=600, cleanup_policy=policy) as log:
+        log.extend([b"%03d" % i * 15 for i in range(20)], batch_bytes=0)
+        batches = list(log.batches())
+        with kstore.open(tmp_path / "u-0", "a", internal_segment_bytes=600, cleanup_policy=policy) as copy:
+            for batch in batches[:2] + batches[3:6] + batches[8:]:
+                copy.append_batches(batch.data, keep_offsets=True)
+    stat = report(run, tmp_path / "u-0")
+    assert any(segment["has_gaps"] for segment in stat["segments"])
+    assert bool([text for text in stat["wrong"] if "are in no segment" in text]) == (policy == "delete")

@@ -75,6 +75,11 @@ def is_compacted(path: Path) -> bool:
     return False
 
 
+def is_said_to_delete(path: Path) -> bool:
+    """Whether the options that are kept of a log say that old segments are deleted. Asked only if it is not compacted, too."""
+    return "delete" in _policy_of(path)
+
+
 def _policy_of(path: Path) -> str:
     try:
         return kept_options(path).options.get("cleanup.policy", "")
@@ -136,7 +141,9 @@ class Gaps:
             for at, offsets in emptied:
                 yield self._segments[at], Gap(offsets, Code.SEGMENT_EMPTY, False, 0)
         if doubtful and not self._is_compacted(doubtful[0][0]):
-            is_known = len(doubtful) <= max(_FEW_GAPS, len(self._segments) // 4) or self._is_said_to_delete()
+            is_known = len(doubtful) <= max(_FEW_GAPS, len(self._segments) // 4) or is_said_to_delete(
+                self._path
+            )
             for at, (first, end) in doubtful:
                 if end - first >= self._largest_batch(at):  # else it was truncated inside a batch, perhaps
                     held = first - self._segments[at].base_offset
@@ -167,10 +174,6 @@ class Gaps:
                 if len(headers):
                     largest = max(largest, int((headers["last_offset"] - headers["base_offset"]).max()) + 1)
         return largest
-
-    def _is_said_to_delete(self) -> bool:
-        """Whether the options that are kept of it say that it is not compacted."""
-        return "delete" in _policy_of(self._path)
 
     def _has_gaps_inside(self, at: int) -> bool:
         """Whether records are missing within segments too: those beside the gap, and others if they are small."""

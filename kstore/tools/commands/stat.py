@@ -21,7 +21,7 @@ from kstore.errors import CorruptFileError, KstoreError, LogNotFoundError, visib
 from kstore.log.files import layout
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import key_file_of
-from kstore.log.recovery.gaps import is_compacted
+from kstore.log.recovery.gaps import is_compacted, is_said_to_delete
 from kstore.log.recovery.presence import require_partition
 from kstore.store import LogStore
 from kstore.store.log_directory import LogDirectory
@@ -209,10 +209,14 @@ def _first_timestamp(segment: Segment, headers: Any) -> int:
 def gaps_between(segments: list[dict[str, Any]], log: PartitionLog) -> list[str]:
     """Gaps between one segment and the next, in words: a file may be missing.
 
-    Compaction leaves gaps too, also within segments: nothing is reported of a log that has such, or that is known to be compacted. An empty segment before a gap
+    Compaction leaves gaps too, also within segments: nothing is reported of a log that is known to be compacted, or that has
+    such and whose options do not exclude it. An empty segment before a gap
     says that the log was truncated inside a batch.
     """
-    if any(segment["has_gaps"] for segment in segments) or is_compacted(Path(log.path)):
+    path = Path(log.path)
+    if is_compacted(path) or (
+        any(segment["has_gaps"] for segment in segments) and not is_said_to_delete(path)
+    ):
         return []
     return [
         f"{after['path']}: offsets {before['next_offset']} to {after['base_offset'] - 1} are in no segment: a file is "
@@ -259,6 +263,10 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
     told = any(f.kind == "gap" for f in log.recovery.findings)
     if is_whole and not told:  # else it is named already
         wrong += gaps_between(segments, log)
+    wrong += [
+        f"{file}: a recovery has cut this off; kstore records {file} reads it. Remove the file when nobody misses it"
+        for file in sorted(Path(log.path).glob("*.cut"))
+    ]
     try:
         topic_id = log.topic_id()
     except CorruptFileError as e:
