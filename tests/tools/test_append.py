@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import re
 import signal
 import subprocess
@@ -191,3 +192,55 @@ def test_a_copy_keeps_timestamps_of_the_future(tmp_path: Path, run: Run, feed: F
     assert [record.timestamp for record in kstore.open(tmp_path / "copy-0")] == [T, 2**62, 2**63 - 1, T]
     text = (Path(__file__).parents[2] / "docs" / "recovery-and-durability.md").read_text("utf-8")
     assert f"--format jsonl --config {option[1]}\n" in text
+
+
+def test_a_long_line_is_refused_while_it_is_read(
+    tmp_path: Path, run: Run, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more of it is read than a record may have, and the good lines before it are appended."""
+    read: list[int] = []
+    plain = os.read
+
+    def counted(fd: int, size: int) -> bytes:
+        data = plain(fd, size)
+        read.append(len(data))
+        return data
+
+    monkeypatch.setattr("kstore.tools.commands.append.os.read", counted)
+    for form, good, bad in (
+        ("lines", "a\nb\n", "x" * (40 << 20)),
+        ("jsonl", '{"value": "a"}\n{"value": "b"}\n', '{"value": "' + "x" * (40 << 20)),
+    ):
+        read.clear()
+        feed(good + bad)
+        code, _, err = run("append", tmp_path / form, "--format", form)
+        assert code == 1
+        assert (
+            "2 records appended: offsets 0 to 1 before this:\nkstore: line 3 larger than a record of this log may be"
+            in err
+        )
+        assert sum(read) < 8 << 20
+    feed("x" * (2 << 20) + "\n")
+    assert run("append", tmp_path / "none-0")[0] == 1
+    assert not (tmp_path / "none-0").exists()
+    for options in (["--config", "max.message.bytes=4000000"], ["--config", "compression.type=zstd"]):
+        feed("x" * (2 << 20))
+        assert run("append", tmp_path / "long-0", *options)[0] == 0
+
+
+def test_lines_over_many_reads(tmp_path: Path, run: Run, feed: Feed) -> None:
+    lines = [b"%d" % n * size for n, size in enumerate((0, 1, 65535, 65536, 65537, 200_000, 3))]
+    for end in (b"", b"\n"):
+        feed(b"\n".join(lines) + end)
+        path = tmp_path / f"t-{len(end)}"
+        assert run("append", path)[0] == 0
+        assert [record.value for record in kstore.open(path)] == lines
+
+
+@pytest.mark.parametrize("headers", ['[["\\ud800", "x"]]', '{"\\ud800": "x"}'])
+def test_a_lone_surrogate_in_the_name_of_a_header(tmp_path: Path, headers: str, run: Run, feed: Feed) -> None:
+    feed('{"value": "a"}\n{"value": "b"}\n{"value": "c", "headers": ' + headers + "}\n")
+    code, _, err = run("append", tmp_path / "t-0", "--format", "jsonl")
+    assert code == 2
+    assert "2 records appended: offsets 0 to 1 before this:\nkstore: line 3: " in err
+    assert len(list(kstore.open(tmp_path / "t-0"))) == 2

@@ -7,16 +7,17 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
+from kstore.arguments import MAX_DECOMPRESSED_BYTES
 from kstore.errors import InvalidRecordError, RecordTooLargeError, visible
 from kstore.log.writer import LogWriter
 from kstore.tools.numbers import byte_count, counted
 from kstore.tools.progress import Progress
 from kstore.tools.terminal import note
-from kstore.tools.writing import add_write_arguments, open_writer
+from kstore.tools.writing import add_write_arguments, config_of, open_writer
 
 CHUNK = 4096  # records of one extend()
 READ = 1 << 16  # bytes of one read: a pipe holds as many
@@ -87,7 +88,8 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("--key-separator needs --format lines")
     separator = None if args.key_separator is None else unescaped(args.key_separator)
     source = sys.stdin.buffer
-    rows = _lines(source, separator) if args.format == "lines" else _objects(source, args.base64)
+    lines = _split(source, _longest_line(args))
+    rows = _lines(lines, separator) if args.format == "lines" else _objects(lines, args.base64)
     # nothing is made for input that is wrong from its first line on
     rows = chain([next((row for row in rows if row is not None), None)], rows)
     status = os.fstat(source.fileno())
@@ -176,16 +178,37 @@ def _append_all(log: LogWriter, rows: Iterator[Row | None], batch_bytes: int, pr
     return transactional
 
 
-def _split(source: BinaryIO) -> Iterator[bytes | None]:
-    """Lines as they come; None when no more have come yet: what was read is appended then, not held back."""
-    rest = b""
+def _longest_line(args: argparse.Namespace) -> int:
+    """The most bytes of a line: no record of a longer one can be appended."""
+    config = config_of(args)
+    packed = config.compression_type not in ("producer", "uncompressed")
+    largest = MAX_DECOMPRESSED_BYTES if packed else config.max_message_bytes
+    # of JSON a byte takes up to 6, as \u0000, and what a line says of the batch is not appended
+    return largest if args.format == "lines" else 6 * largest + READ
+
+
+def _split(source: BinaryIO, longest: int) -> Iterator[bytes | None]:
+    """Lines as they come; None when no more have come yet: what was read is appended then, not held back. RecordTooLargeError,
+    with the number of the line, as soon as it is longer than `longest`."""
+    number = 1
+    rest = bytearray()
     while data := os.read(source.fileno(), READ):
-        *lines, rest = (rest + data).split(b"\n")
-        yield from lines
+        first, *others = data.split(b"\n")
+        rest += first
+        for other in others:
+            yield bytes(rest)
+            number += 1
+            rest = bytearray(other)
+        if len(rest) > longest:
+            raise RecordTooLargeError(
+                f"line {number} larger than a record of this log may be",
+                size=len(rest),
+                limit=longest,
+            )
         if len(data) < READ:
             yield None
     if rest:
-        yield rest
+        yield bytes(rest)
 
 
 def _append(log: LogWriter, rows: list[Row], batch_bytes: int) -> None:
@@ -209,9 +232,9 @@ def _append(log: LogWriter, rows: list[Row], batch_bytes: int) -> None:
         raise
 
 
-def _lines(source: BinaryIO, separator: bytes | None) -> Iterator[Row | None]:
+def _lines(lines: Iterable[bytes | None], separator: bytes | None) -> Iterator[Row | None]:
     number = 0
-    for line in _split(source):
+    for line in lines:
         if line is None:
             yield None
             continue
@@ -224,9 +247,9 @@ def _lines(source: BinaryIO, separator: bytes | None) -> Iterator[Row | None]:
             yield Row(rest, key, line=number) if found else Row(value, line=number)
 
 
-def _objects(source: BinaryIO, is_base64: bool) -> Iterator[Row | None]:
+def _objects(lines: Iterable[bytes | None], is_base64: bool) -> Iterator[Row | None]:
     number = 0
-    for line in _split(source):
+    for line in lines:
         if line is None:
             yield None
             continue
@@ -280,6 +303,7 @@ def _row(fields: Any, is_base64: bool) -> Row:
 def _header(pair: Any, is_base64: bool) -> tuple[str, bytes | None]:
     if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
         raise TypeError(f"headers are pairs of a name and a value, not {pair!r:.80}")
+    pair[0].encode()  # extend() would refuse a lone surrogate together with the lines before
     return pair[0], _data(f"header {pair[0]!r}", pair[1], is_base64)
 
 
