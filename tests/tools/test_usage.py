@@ -126,8 +126,9 @@ def test_a_damaged_configuration_that_is_kept_is_damage(partition: Path, run: Ru
 
 
 def test_no_command_takes_a_log_directory_for_a_partition(odd: Path, tmp_path: Path, run: Run) -> None:
+    (tmp_path / "other-0").mkdir()
+    (tmp_path / "other-0" / "readme").write_bytes(b"x")
     before = sorted(tmp_path.rglob("*"))
-    (tmp_path / "empty-0").mkdir()
     for words in (
         ["records"],
         ["follow"],
@@ -139,8 +140,9 @@ def test_no_command_takes_a_log_directory_for_a_partition(odd: Path, tmp_path: P
     ):
         code, out, err = run(words[0], tmp_path, *words[1:])
         assert (code, out) == (1, "")
-        assert "is a log directory, not a partition: it holds empty-0, odd-0" in err
-    assert sorted(tmp_path.rglob("*")) == sorted([*before, tmp_path / "empty-0"])
+        assert "is a log directory, not a partition: it holds odd-0, other-0" in err
+        assert run(words[0], tmp_path / "other-0", *words[1:])[0] == 1
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("words", [("delete", "t"), ("erase", "t", "--key", "k")])
