@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, cast
 
 from kstore.engine.columns.array import ColumnBatch
 from kstore.engine.record.batch import Record
@@ -21,6 +21,7 @@ from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.spark.errors import SparkSourceError, failure, translated
 from kstore.spark.paths import ROOT_MAP, mapped_root
 from kstore.spark.reading.plan import Piece, Split
+from kstore.typed import Column
 
 _T = TypeVar("_T")
 
@@ -75,7 +76,7 @@ class PieceReader:
         def now(log: PartitionLog) -> Iterator[ColumnBatch]:
             return iter(
                 log.scan(
-                    names,
+                    cast(tuple[Column, ...], names),
                     start=self.reached,
                     stop=self.stop,
                     isolation=self._isolation,
