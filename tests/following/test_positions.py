@@ -201,6 +201,7 @@ class Positions(RuleBasedStateMachine):
         end = self.log.log_end_offset
         if removed or end < self.end:
             self.cut_at(min([*removed, end]), end)
+        self.durable_end = self.end
         self.is_as_modelled()
 
     def lose_power(self, offset: int) -> None:
