@@ -17,6 +17,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -468,3 +469,155 @@ def check(machine: type[Positions], count: int) -> None:
 
 def test_positions() -> None:
     check(Positions, times(100))
+
+
+@dataclass
+class Transaction:
+    """Of one batch."""
+
+    producer_id: int
+    first: int
+    end: int
+    marker: int | None = None  # its offset
+    commits: bool = False
+
+
+class Redesigned(Positions):
+    """All of it, none left out: lookups by key, tables and views of committed records beside transactions too."""
+
+    known = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transactions: list[Transaction] = []
+        self.producers = 0
+        self.view: Any = None
+        self.table: Any = None
+
+    def teardown(self) -> None:
+        self.view = self.table = None
+        super().teardown()
+
+    @rule(count=st.integers(1, 3), ends=st.sampled_from([True, True, False]), commits=st.booleans())
+    def transact(self, count: int = 1, ends: bool = True, commits: bool = True) -> None:
+        self.producers += 1
+        made = Transaction(self.producers, self.end, self.end + count)
+        records = [(NOW + o, b"%d" % (o % 6), b"%d of %d" % (o, made.producer_id)) for o in range(made.first, made.end)]
+        self.put_of(made, [(*record, None) for record in records], base_sequence=0)
+        for offset, (_, key, value) in enumerate(records, made.first):
+            self.live[offset] = value
+            self.written[offset] = value, key
+        self.transactions.append(made)
+        if ends:
+            self.end_transactions(commits)
+
+    @rule(commits=st.booleans())
+    def end_transactions(self, commits: bool) -> None:
+        for each in self.transactions:
+            if each.marker is None:
+                each.marker, each.commits = self.end, commits
+                record = NOW + self.end, struct.pack(">hh", 0, commits), struct.pack(">hi", 0, 0), None
+                self.put_of(each, [record], control=True)
+
+    def put_of(self, transaction: Transaction, records: list[Any], **options: Any) -> None:
+        options |= {"producer_id": transaction.producer_id, "producer_epoch": 0, "transactional": True}
+        more: Any = {"origin": "coordinator", "transaction_version": 1} if "control" in options else {}
+        self.log.append_batches(kstore.encode_batch(records, **options), **more)
+        self.end = self.shown_end = self.end + len(records)
+
+    @rule(count=st.integers(1, 12))
+    def restore(self, count: int) -> None:
+        """Appends the records that were truncated, as one does who feeds the log from its source again."""
+        for offset in range(self.end, self.end + count):
+            if offset not in self.written:
+                break
+            self.put([self.written[offset]])
+
+    def cut_at(self, first: int, end: int) -> None:
+        super().cut_at(first, end)
+        kept = self.transactions if first > self.start else []  # of which something is left
+        self.transactions = [each for each in kept if each.first < first and each.end > self.start]
+        for each in self.transactions:
+            if each.marker is not None and each.marker >= first:
+                each.marker = None  # it is open again
+
+    def tend(self, how: str, back: int = 1, key: int = 0) -> None:
+        super().tend(how, back, key)
+        self.transactions = [each for each in self.transactions if each.end > self.start]
+
+    def committed(self) -> dict[int, bytes]:
+        stable = min((each.first for each in self.transactions if each.marker is None), default=self.end)
+        hidden = {o for each in self.transactions if not each.commits for o in range(each.first, each.end)}
+        return {o: value for o, value in self.live.items() if o < stable and o not in hidden}
+
+    @rule()
+    def look(self) -> None:
+        """A view and a table that were opened once."""
+        if self.view is None:
+            self.view, self.table = self.shown(), kstore.LogStore(self.directory).table("t")
+        self.view.refresh()
+        shown = {o: value for o, value in self.live.items() if o >= self.start}
+        committed = self.committed()
+        by_key: dict[bytes, list[tuple[int, bytes]]] = {}
+        for offset, value in sorted(shown.items()):
+            by_key.setdefault(self.written[offset][1], []).append((offset, value))
+        assert {record.offset: record.value for record in self.view} == shown
+        for log in (self.view, self.log, self.shown()):
+            found = log.records(isolation="read_committed")
+            assert {record.offset: record.value for record in found} == committed, log
+        for number in range(6):
+            key = b"%d" % number
+            rows = by_key.get(key, [])
+            last = self.view.last(key)
+            assert (None if last is None else (last.offset, last.value)) == (rows[-1] if rows else None), key
+            assert [(record.offset, record.value) for record in self.view.history(key)] == rows, key
+            # a table has what is committed
+            values = [value for offset, value in rows if offset in committed]
+            assert self.table.get(key) == (values[-1] if values else None), key
+
+
+Steps = list[tuple[str, dict[str, Any]]]
+DEFECTS: dict[str, Steps] = {
+    "row 17: lookups after a truncation, if the last record is as it was": [
+        ("begin", {}),
+        *[("look", {})] * 3,
+        ("truncate", {"back": 2}),
+        ("append", {"count": 1, "key": 1}),
+        ("restore", {"count": 1}),
+        ("look", {}),
+    ],
+    "row 18: committed records, after another marker came in the place of one": [
+        ("begin", {}),
+        ("transact", {"commits": False}),
+        ("append", {"count": 1}),
+        ("look", {}),
+        ("truncate", {"back": 2}),
+        ("end_transactions", {"commits": True}),
+        ("restore", {"count": 1}),
+        ("look", {}),
+    ],
+    "row 23: a transaction below the log start, whose marker was truncated": [
+        ("begin", {}),
+        ("transact", {}),
+        ("append", {"count": 1}),
+        ("tend", {"how": "delete", "back": 2}),
+        ("truncate", {"back": 2}),
+        ("append", {"count": 5}),
+        ("look", {}),
+    ],
+}
+
+
+def run(steps: Steps) -> None:
+    machine = Redesigned()
+    try:
+        for name, given in steps:
+            getattr(machine, name)(**given)
+    finally:
+        machine.teardown()
+
+
+@pytest.mark.parametrize("steps", DEFECTS.values(), ids=list(DEFECTS))
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 41: views and positions miss truncations")
+def test_a_known_defect(steps: Steps) -> None:
+    run(steps)
