@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import kstore
 
@@ -59,7 +59,7 @@ class Reader:
         self._iterators = {}
         self.source.close()
 
-    def __enter__(self) -> "Reader":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
