@@ -1,10 +1,7 @@
 """Records that a group has read and a power cut or a truncation took away: others have their offsets now."""
 
-import contextlib
-import itertools
 import os
 import shutil
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +11,6 @@ import pytest
 
 import kstore
 from tests.helpers.readers import (
-    READERS,
     from_cursor,
     from_following_cursor,
     from_following_store_cursor,
@@ -125,111 +121,6 @@ def test_offsets_that_others_have_now_are_told(
         with log.cursor("g") as jobs:
             assert list(jobs) == []
         assert not is_led or {epoch for epoch, _ in log.leader_epochs} == {0}
-
-
-def reads_all(jobs: kstore.Cursor) -> None:
-    assert len(list(jobs)) == 10
-
-
-def commits(jobs: kstore.Cursor) -> None:
-    list(jobs)
-    jobs.commit()
-
-
-def seeks(jobs: kstore.Cursor) -> None:
-    jobs.seek(7)
-
-
-def reads_columns(jobs: kstore.Cursor) -> None:
-    assert sum(map(len, jobs.scan(["value"]))) == 10
-
-
-@pytest.mark.parametrize("of_writer", [False, True])
-@pytest.mark.parametrize("looks", [False, True])
-@pytest.mark.parametrize("use", [reads_all, commits, seeks, reads_columns, "latest"])
-def test_an_open_cursor_is_told(tmp_path: Path, use: object, looks: bool, of_writer: bool) -> None:
-    """Also if it has committed nothing yet. A commit of what is gone is refused, or found out by the next cursor."""
-    path = tmp_path / "t-0"
-    with kstore.open(path, "a") as log:
-        log.extend([b"old"] * 10)
-        view = log if of_writer else kstore.open(path)
-        with view.cursor("g", start="latest" if use == "latest" else "earliest") as jobs:
-            if callable(use):
-                use(jobs)
-            position = jobs.position
-            log.truncate_to(5)
-            log.extend([b"new"] * 15)
-            if looks:
-                for _ in range(2):
-                    with pytest.raises(kstore.OffsetOutOfRangeError, match=str(position)) as caught:
-                        list(jobs)
-                    assert "seek(0)" in str(caught.value.__notes__)  # the whole batch is gone
-                with pytest.raises(kstore.OffsetOutOfRangeError):
-                    jobs.commit()
-                assert jobs.lag == 20 - position
-                jobs.seek(0)
-                assert [record.value for record in jobs] == [b"new"] * 15
-                jobs.commit()
-            else:
-                with contextlib.suppress(kstore.OffsetOutOfRangeError):
-                    jobs.commit()
-        with kstore.open(path).cursor("g") as jobs:
-            if looks:
-                assert (jobs.position, list(jobs)) == (20, [])
-            elif jobs.committed is None:
-                assert [record.value for record in jobs] == [b"new"] * 15
-            else:
-                with pytest.raises(kstore.OffsetOutOfRangeError):
-                    list(jobs)
-
-
-def test_a_cursor_reads_on_after_a_truncation_behind_it(tmp_path: Path) -> None:
-    """Of nothing that it has read, and in the epoch that began then."""
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        log.extend([b"old"] * 10)
-        jobs = kstore.open(tmp_path / "t-0").cursor("g")
-        list(jobs)
-        for _ in range(3):
-            log.extend([b"more"] * 5)
-            end = log.log_end_offset
-            log.truncate_to(end - 5)
-            assert list(jobs) == []
-            log.extend([b"new"] * 2)
-            assert [record.value for record in jobs] == [b"new"] * 2
-            jobs.commit()
-        jobs.close()
-        with log.cursor("g") as jobs:
-            assert (jobs.position, list(jobs)) == (16, [])
-
-
-@pytest.mark.parametrize("committed", [False, True])
-def test_an_open_cursor_of_a_store_is_told(tmp_path: Path, committed: bool) -> None:
-    with kstore.LogStore(tmp_path, mode="a", background=False) as store:
-        store.create_topic("t")
-        log = store.log("t", 0)
-        log.extend([b"old"] * 10)
-        with kstore.LogStore(tmp_path).cursor("g", ["t"]) as jobs:
-            assert len(list(jobs)) == 10
-            if committed:
-                jobs.commit()
-            log.truncate_to(5)
-            log.extend([b"new"] * 15)
-            with pytest.raises(kstore.OffsetOutOfRangeError):
-                list(jobs)
-            jobs.seek(5, "t", 0)
-            assert [record.value for _, _, record in jobs] == [b"new"] * 15
-
-
-def test_a_group_of_a_store_is_told(tmp_path: Path) -> None:
-    with kstore.LogStore(tmp_path, mode="a", background=False) as store:
-        store.create_topic("t")
-        store.append("t", b"old")
-    lose(tmp_path / "t-0")
-    with kstore.LogStore(tmp_path, mode="a", background=False) as store:
-        for _ in range(8):
-            store.append("t", b"new")
-        with store.cursor("g", ["t"]) as jobs, pytest.raises(kstore.OffsetOutOfRangeError):
-            list(jobs)
 
 
 def test_an_older_copy_whose_flushed_records_are_missed(tmp_path: Path) -> None:
@@ -365,51 +256,6 @@ def test_a_batch_leaves_out_what_was_cut_off_behind_it(tmp_path: Path, follow: b
                 pass
 
 
-@pytest.mark.parametrize("durable", [True, False])
-def test_what_a_follower_was_told_is_not_committed(tmp_path: Path, durable: bool) -> None:
-    path = tmp_path / "t-0"
-    with kstore.open(path, "a", leader_epoch=3) as log:
-        log.extend([b"old"] * 10)
-        with kstore.open(path).cursor("g", follow=True, timeout=0) as jobs:
-            list(jobs)
-            log.truncate_to(5)
-            log.extend([b"new"] * 15)
-            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
-                list(jobs)
-            with pytest.raises(kstore.OffsetOutOfRangeError):
-                jobs.commit(durable=durable)
-            jobs.seek(caught.value.end)
-            assert [record.value for record in jobs][-15:] == [b"new"] * 15
-            jobs.commit(durable=durable)
-
-
-@pytest.mark.parametrize("of_writer", [False, True])
-@pytest.mark.parametrize("commits_first", [False, True])
-def test_a_truncation_of_what_was_not_given_yet_is_no_loss(
-    tmp_path: Path, commits_first: bool, of_writer: bool
-) -> None:
-    """The cursor follows the log, and reads what was written in its place: it commits that."""
-    path = tmp_path / "t-0"
-    with kstore.open(path, "a") as log:
-        log.extend([b"old"] * 5)
-        log.roll()
-        log.append(b"old")
-        view = log if of_writer else kstore.open(path)
-        with view.cursor("g", follow=True, timeout=0) as jobs:
-            assert next(iter(jobs)).offset == 0
-            if commits_first:
-                jobs.commit()
-            log.truncate_to(5)
-            log.extend([b"new"] * 3)
-            assert [record.value for record in jobs] == [b"old"] * 4 + [b"new"] * 3
-            jobs.commit()
-            log.append(b"new")
-            assert [record.offset for record in jobs] == [8]
-            jobs.commit()
-        with kstore.open(path).cursor("g") as jobs:
-            assert (jobs.position, list(jobs)) == (9, [])
-
-
 def delete_all(log: kstore.LogWriter) -> None:
     log.delete_records(-1)
 
@@ -497,74 +343,6 @@ def test_an_older_copy_of_another_history(tmp_path: Path) -> None:
                 list(jobs)
             assert jobs.seek(caught.value.end) == 0
             assert len(list(jobs)) == 20
-
-
-def test_the_end_is_told_if_the_last_epoch_is_gone(tmp_path: Path) -> None:
-    """As a broker leaves it, which begins no epoch for that."""
-    path = tmp_path / "t-0"
-    with kstore.open(path, "a", leader_epoch=0) as log:
-        log.extend([b"a"] * 5)
-        log.assign_leader_epoch(1)
-        log.extend([b"b"] * 5)
-        read_all(log)
-        log.truncate_to(5)
-    with kstore.open(path).cursor("g") as jobs:
-        with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
-            list(jobs)
-        assert caught.value.end == 5
-
-
-@pytest.mark.parametrize("cut", [24, 36])
-@pytest.mark.parametrize("make", READERS)
-def test_a_truncation_far_behind_the_position_is_no_loss(
-    tmp_path: Path, make: Callable[[Path], Any], cut: int
-) -> None:
-    """It removes whole segments, and a part of another one."""
-    path = tmp_path / "t-0"
-    with kstore.open(path, "a", internal_segment_bytes=500, file_delete_delay_ms=0) as log:
-        log.extend([b"v%02d" % i for i in range(40)], batch_bytes=100)
-        assert len(log.segments) == 3
-        with make(path) as source:
-            assert [record.offset for record in itertools.islice(source, 3)] == [0, 1, 2]
-            log.truncate_to(cut)
-            assert [record.offset for record in source] == list(range(3, log.segments[-1].read_next_offset()))
-
-
-@pytest.mark.parametrize("compression", [None, "zstd"])
-@pytest.mark.parametrize("rows", range(1, 24))
-def test_a_truncation_far_behind_columns_is_no_loss(
-    tmp_path: Path, rows: int, compression: str | None
-) -> None:
-    """At the end of a batch, and within one."""
-    path = tmp_path / "t-0"
-    with kstore.open(path, "a", internal_segment_bytes=500, compression_type=compression) as log:
-        log.extend([b"v%02d" % i for i in range(40)], batch_bytes=100)
-        with kstore.open(path).cursor("g") as jobs:
-            next(iter(jobs.scan(batch_rows=rows)))
-            assert jobs.position == rows
-            for cut in (36, 24):
-                log.truncate_to(cut)
-            log.extend([b"w"] * 30, batch_bytes=100)
-            assert [record.offset for record in jobs] == [r.offset for r in log if r.offset >= rows]
-
-
-@pytest.mark.parametrize("scans", [False, True])
-def test_segments_that_come_again_are_other_ones(tmp_path: Path, scans: bool) -> None:
-    """Those behind the position have the offsets that they had, and the one that holds it was cut below it."""
-    path = tmp_path / "t-0"
-    with kstore.open(path, "a", internal_segment_bytes=500, file_delete_delay_ms=0) as log:
-        log.extend([b"v%02d" % i for i in range(40)], batch_bytes=100)
-        bases = [segment.base_offset for segment in log.segments]
-        with kstore.open(path).cursor("g") as jobs:
-            if scans:
-                next(iter(jobs.scan(batch_rows=3)))
-            else:
-                assert len(list(itertools.islice(jobs, 3))) == 3
-            log.truncate_to(0)
-            log.extend([b"w%02d" % i for i in range(40)], batch_bytes=100)
-            assert [segment.base_offset for segment in log.segments] == bases
-            with pytest.raises(kstore.OffsetOutOfRangeError):
-                list(jobs.scan() if scans else jobs)
 
 
 def test_who_stands_by_is_told_of_no_loss_before_its_time(tmp_path: Path) -> None:
@@ -740,21 +518,6 @@ def test_an_older_copy_that_ends_before_the_position(
             assert offsets_in(jobs) == list(range(8, 8 + appended))
 
 
-@pytest.mark.parametrize("durable", [True, False])
-def test_a_reader_that_commits_first_after_a_truncation(tmp_path: Path, durable: bool) -> None:
-    path = tmp_path / "t-0"
-    with kstore.open(path, "a") as log:
-        log.extend([b"v"] * 6)
-        with from_cursor(path) as jobs:
-            list(jobs)
-            log.truncate_to(0)
-            log.append(b"new")
-            time.sleep(0.06)  # so long a commit relies on what it has seen
-            with pytest.raises(kstore.OffsetOutOfRangeError):
-                jobs.commit(durable=durable)
-            assert jobs.committed is None
-
-
 @pytest.mark.parametrize("make", CURSORS)
 @pytest.mark.parametrize("deleted", [False, True])
 def test_what_an_error_says_to_call_does_not_move_other_partitions(
@@ -777,37 +540,6 @@ def test_what_an_error_says_to_call_does_not_move_other_partitions(
             if not isinstance(jobs, kstore.Cursor):
                 call += ', "t", 0'
             assert f"seek({call}) goes on" in caught.value.__notes__[0]
-
-
-def test_what_was_cut_off_and_deleted(tmp_path: Path) -> None:
-    """The error names a range that there is."""
-    with kstore.open(tmp_path / "t-0", "a") as log, log.cursor("g") as jobs:
-        log.extend([b"v"] * 6, batch_bytes=72)
-        list(jobs)
-        log.truncate_to(2)
-        log.extend([b"w"] * 2, batch_bytes=72)
-        log.delete_records(3)
-        with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
-            list(jobs)
-        assert (caught.value.first, caught.value.end) == (3, 3)
-        jobs.seek(3)
-        assert offsets_in(jobs) == [3]
-
-
-@pytest.mark.parametrize("make", CURSORS)
-def test_deleted_records_are_told_again_until_it_seeks(tmp_path: Path, make: Callable[[Path], Any]) -> None:
-    path = tmp_path / "t-0"
-    with kstore.open(path, "a") as log:
-        log.extend([b"v"] * 30)
-        with make(path) as jobs:
-            list(jobs)
-            log.extend([b"v"] * 3)
-            log.delete_records(33)
-            told(jobs)
-            log.append(b"w")
-            told(jobs)
-            go_to(jobs, 33)
-            assert offsets_in(jobs) == [33]
 
 
 @pytest.mark.parametrize("make", [from_cursor, from_following_cursor])
@@ -838,57 +570,21 @@ def test_who_begins_at_a_lost_position_commits_nothing(
             assert caught.value.end == told(jobs) == 8
 
 
-@pytest.mark.parametrize("make", CURSORS)
-def test_a_refusal_names_what_was_read_and_not_where_the_log_ends(
-    tmp_path: Path, make: Callable[[Path], Any]
-) -> None:
-    path = tmp_path / "t-0"
-    with kstore.open(path, "a") as log:
-        log.extend([b"v"] * 15, batch_bytes=72)
-        assert len(log.segments[0].read_headers()) == 15
-        with make(path) as jobs:
+def test_forgetting_a_position_keeps_its_error(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"old"] * 4, batch_bytes=1)
+        with kstore.open(log.path).cursor("g") as jobs:
             list(jobs)
-            log.truncate_to(9)
-            log.extend([b"w"] * 2)
-            assert told(jobs) == 9
-            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
-                jobs.commit()
-            assert caught.value.end == 9
-            log.truncate_to(4)
-            log.extend([b"w"] * 3)
-            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
-                go_to(jobs, 9)
-            assert caught.value.end == 4
-            go_to(jobs, 4)
-            assert offsets_in(jobs) == [4, 5, 6]
-
-
-@pytest.mark.parametrize("make", CURSORS)
-@pytest.mark.parametrize("cut", [0, 1])
-@pytest.mark.parametrize("appended", [0, 1, 30])
-@pytest.mark.parametrize("batches", [False, True])
-@pytest.mark.parametrize("commits", [False, True])
-def test_what_was_read_ahead_and_cut_off_is_not_given(
-    tmp_path: Path, make: Callable[[Path], Any], cut: int, appended: int, batches: bool, commits: bool
-) -> None:
-    path = tmp_path / "t-0"
-    with kstore.open(path, "a") as log:
-        log.extend([b"old"] * 5, batch_bytes=72 if cut else 16384)
-        with make(path) as jobs:
-            if batches and isinstance(jobs, kstore.Cursor):
-                with jobs.batch(1) as records:
-                    assert len(records) == 1
-            else:
-                next(iter(jobs))
-            log.truncate_to(cut)
-            log.extend([b"new"] * appended)
-            if commits and cut:
-                for _ in range(2):  # which looks at the log, too
-                    jobs.commit()
-            if cut == 0:
-                assert told(jobs) == 0
-            elif batches and isinstance(jobs, kstore.Cursor):
-                with jobs.batch(100) as records:
-                    assert [record.value for record in records] == [b"new"] * appended
-            else:
-                assert len(offsets_in(jobs)) == appended
+            jobs.commit()
+        log.truncate_to(1)
+        log.extend([b"new"] * 6, batch_bytes=1)
+        with kstore.open(log.path).cursor("g") as jobs:
+            jobs.forget()
+            log.append(b"more")
+            for act in (jobs.commit, lambda: list(jobs), jobs.commit):
+                with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+                    act()
+                assert caught.value.end == 1
+            jobs.seek(1)
+            assert len(list(jobs)) == 7
+            jobs.commit()
