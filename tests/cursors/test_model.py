@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import kstore
+from tests.helpers.effort import times
 
 PARTITIONS = st.integers(0, 2)
 MEMBERS = st.integers(0, 3)
@@ -115,5 +116,5 @@ class Group(RuleBasedStateMachine):
             assert behind <= self.delivered
 
 
-Group.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Group.TestCase.settings = settings(max_examples=times(60), stateful_step_count=40, deadline=None)
 TestGroup = Group.TestCase

@@ -1,6 +1,6 @@
 """Four threads write, six processes read for two groups, members are killed, old segments go: nobody misses a record.
 
-KSTORE_SOAK=600 make test ARGS=tests/cursors/test_soak.py   for ten minutes.
+EFFORT=75 make nightly ARGS=tests/cursors/test_soak.py   for ten minutes.
 """
 
 import gc
@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 
 import kstore
+from tests.helpers.effort import times
 from tests.helpers.processes import environment
 
-SECONDS = float(os.environ.get("KSTORE_SOAK", "8"))
+SECONDS = times(8)
 GROUPS = ("billing", "mailer")
 MEMBERS = 3  # of each
 PARTITIONS = 6
@@ -141,6 +142,7 @@ def positions(path: Path) -> dict[tuple[str, Any], int]:
     }
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(SECONDS + 240)
 def test_soak(tmp_path: Path) -> None:
     path = tmp_path / "data"

@@ -634,6 +634,13 @@ DEFECTS: dict[str, Steps] = {
         ("append", {"count": 5}),
         ("look", {}),
     ],
+    "known 1: a broker truncates below the log start": [
+        ("begin", {"epoch": 3, "has_broker": True, "kinds": ("follower",)}),
+        ("truncate", {"back": 1, "starts_again": True}),
+        ("all_read", {}),
+        ("truncate", {"back": 1, "regrown": 0}),
+        ("all_read", {}),
+    ],
     "known 2: kstore truncates, and then a broker further below": [
         ("begin", {"epoch": 3, "has_broker": True, "kinds": ("follower",)}),
         ("all_read", {}),
