@@ -324,7 +324,7 @@ def test_no_partition_is_made_for_a_broker(
     assert sorted(target.rglob("*")) == before
 
 
-@pytest.mark.parametrize("there", [[12], [1], [0, 2], list(range(1, 50)), [0, 49]])
+@pytest.mark.parametrize("there", [[1], [0, 49]])
 def test_the_number_of_partitions_is_not_guessed(tmp_path: Path, there: list[int]) -> None:
     """A broker of a cluster has only some of them, and so has one of a broker's directories."""
     target = tmp_path / "broker"

@@ -21,7 +21,8 @@ from kstore.log.cursors import member_lock
 from kstore.log.cursors.group_file import GroupFile
 from kstore.log.cursors.member_lock import LockFile
 from kstore.log.files.lock import User
-from tests.helpers.calls import some_points
+from tests.helpers.calls import some_calls, some_points
+from tests.helpers.effort import some
 from tests.helpers.injector import Injector
 from tests.helpers.processes import environment
 
@@ -96,7 +97,7 @@ def test_killed_at_every_call(ram: Path, story: str) -> None:
     assert before != after
     seen = set()
     for how in ("kill", "kill_half"):
-        for nth in range(1, calls + 1):
+        for nth in some_calls(calls, 2, (story, how)):
             path = filled(ram / f"{how}{nth}", STORIES[story][1])
             child = os.fork()
             if child == 0:
@@ -112,8 +113,7 @@ def test_killed_at_every_call(ram: Path, story: str) -> None:
     assert seen == {before, after}
 
 
-@pytest.mark.parametrize("how", ["error", "half"])
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=errno.errorcode.get)
+@pytest.mark.parametrize(("error", "how"), [(errno.EIO, "error"), (errno.ENOSPC, "half")])
 @pytest.mark.parametrize("story", STORIES)
 def test_any_call_fails(ram: Path, story: str, error: int, how: str) -> None:
     before, after, calls = outcomes(ram / "whole", story)
@@ -186,7 +186,7 @@ def test_a_signal_that_raises(ram: Path, kind: str, error: type[BaseException]) 
     path = filled(ram, 3)
     jobs = kstore.open(path).cursor("g")
     seen = set()
-    for nth in some_points(3, kind):
+    for nth in some_points(12, kind):
         jobs.seek(0)
         jobs.commit()
         stopped = _interrupted(kind, nth, error, lambda: jobs.commit(10))
@@ -217,9 +217,8 @@ def test_a_signal_in_the_commit_of_a_batch(ram: Path) -> None:
     path = filled(ram, 20)
 
     with kstore.open(path).cursor("g") as jobs:
-        nth, seen, stopped = 0, set(), True
-        while stopped:
-            nth += 1
+        seen = set()
+        for nth in some_points(3, "batch"):
             jobs.seek(0)
             jobs.commit()
             batch = jobs.batch(8)
@@ -231,6 +230,8 @@ def test_a_signal_in_the_commit_of_a_batch(ram: Path) -> None:
             with jobs.batch(3) as records:
                 assert records[0].offset == found
             assert position(path) == records[0].offset + 3
+            if not stopped:
+                break
     assert seen == {0, 8}
 
 
@@ -260,7 +261,7 @@ def test_a_signal_in_the_reading_of_a_batch(ram: Path) -> None:
     """Nothing is said to be cut off."""
     path = filled(ram, 0)
     with kstore.open(path).cursor("g", start=1000) as jobs:
-        for nth in some_points(3, "reading"):
+        for nth in some_points(12, "reading"):
             jobs.seek(1000)
             stopped = _interrupted("line", nth, KeyboardInterrupt, lambda: jobs.batch(2).__enter__())
             assert next(iter(jobs)).offset == 1000
@@ -279,9 +280,7 @@ def test_a_signal_while_it_is_iterated(ram: Path, kind: str, many: bool, columns
     path = filled(ram, 0)
     made: Any = kstore.LogStore(ram).cursor("g", [path.name[:-2]]) if many else kstore.open(path).cursor("g")
     with made as jobs:
-        nth, stopped = 0, True
-        while stopped:
-            nth += 1
+        for nth in some_points(6, (kind, many, columns)):
             jobs.seek(0)
             given: list[object] = []
             source = iter(jobs.scan(["offset"], batch_rows=3) if columns else jobs)
@@ -289,6 +288,8 @@ def test_a_signal_while_it_is_iterated(ram: Path, kind: str, many: bool, columns
             stopped = _interrupted(kind, nth, KeyboardInterrupt, take)
             [at] = jobs.positions().values() if many else [jobs.position]
             assert at == (len(given) * 3 if columns else len(given)), nth
+            if not stopped:
+                break
     assert nth > 20
 
 
@@ -304,7 +305,7 @@ def test_a_signal_at_opening_and_closing(ram: Path, kind: str) -> None:
 
     work()
     open_files = len(list(Path("/proc/self/fd").iterdir()))
-    for nth in some_points(3, kind):
+    for nth in some_points(12, kind):
         stopped = _interrupted(kind, nth, KeyboardInterrupt, work)
         child = os.fork()
         if child == 0:
@@ -362,7 +363,7 @@ def test_damage_is_an_error(ram: Path) -> None:
     whole = file.read_bytes()
     assert position(path) == 3
     size = len(whole) // 3
-    for at in range(len(whole)):
+    for at in some(range(len(whole)), 60, "damage"):
         for bit in (0, 7):
             file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
             with pytest.raises(kstore.CorruptRecordError, match=FILE):

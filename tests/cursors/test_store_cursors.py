@@ -481,7 +481,7 @@ def test_a_signal_that_raises(store: kstore.LogStore, kind: str) -> None:
     with Injector(kind) as points:
         work()
     assert committed(store) == [5, 5, 5, 5]
-    for nth in some_calls(points.count, points.count // 60, kind):
+    for nth in some_calls(points.count, max(points.count // 15, 1), kind):
         for number in range(4):
             store.log("orders", number).append(b"v")
         error = contextlib.suppress(KeyboardInterrupt)

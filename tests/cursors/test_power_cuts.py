@@ -1,16 +1,22 @@
-"""A power cut may keep a later commit and lose one before it. What was promised before the hole is there, and damage is no hole."""
+"""Positions after a power cut, which may keep a later commit and lose one before it: what was acknowledged is there."""
 
 import warnings
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kstore
 from kstore.testing import Recorder, crash_states
+from tests.helpers.effort import times
 
 FILE = "kstore-cursors-g.positions"
-Steps = Callable[[kstore.Cursor, Callable[[int], None]], None]
+RETENTION: dict[str, Any] = {
+    "internal_segment_bytes": 100,
+    "segment_index_bytes": 200,
+    "retention_ms": 1,
+    "file_delete_delay_ms": 0,
+}
 LOST = pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 
 
@@ -37,8 +43,7 @@ def committed(path: Path) -> int | None:
 
 
 @LOST
-@pytest.mark.parametrize("size", [0, 1500, 4000])
-@pytest.mark.parametrize("model", ["strict", "ordered", "pages"])
+@pytest.mark.parametrize(("model", "size"), [("strict", 1500), ("ordered", 0), ("pages", 4000)])
 def test_what_was_promised_is_there(ram: Path, model: str, size: int) -> None:
     """And the group goes on from there, in each state that a power cut may leave."""
     path = filled(ram / "data")
@@ -159,3 +164,40 @@ def test_a_file_of_an_older_kstore(ram: Path) -> None:
     assert committed(path) == 1
     assert commits(path, 3, durable=True)[-1] > 3 * ends[0]
     assert committed(path) == 3
+
+
+@LOST
+@pytest.mark.parametrize("of", ["a log", "a store"])
+def test_no_older_position_comes_back(ram: Path, of: str) -> None:
+    """What retention deletes because a group has read it, the group has read for good."""
+    data = ram / "data"
+    store = kstore.LogStore(data, mode="a", background=False, durability="group", **RETENTION)
+    store.create_topic("t")
+    log = store.log("t")
+    assert isinstance(log, kstore.LogWriter)
+    for _ in range(20):
+        log.append(b"v" * 20, timestamp=1_000_000_000_000)
+    jobs = kstore.open(data / "t-0").cursor("g")
+    with Recorder(data) as recorder:
+        jobs.commit(5)
+        jobs.commit(15, durable=False)
+        if of == "a log":
+            log.retain(keep_for=["g"])
+        else:
+            store.retain(keep_for=["g"])
+        recorder.mark("retained")
+        log.append(b"v")
+    assert log.log_start_offset == 16
+    jobs.close()
+    store.close()
+    count = 0
+    for state in crash_states(recorder.trace, moments=times(10), seed=1):
+        if state.value == "retained":
+            place = ram / str(count)
+            place.mkdir()
+            state.image.write_to(place)
+            cut = kstore.open(place / "t-0")
+            assert cut.log_start_offset == 16
+            assert [position.offset for position in cut.cursors().values()] == [16], state.text
+            count += 1
+    assert count
