@@ -138,7 +138,7 @@ class Positions(RuleBasedStateMachine):
         delay: int = 0,
         kinds: tuple[str, ...] = (),
     ) -> None:
-        self.epoch = epoch
+        self.epoch: Any = epoch
         self.has_broker = has_broker and epoch is not None  # a broker begins an epoch after a truncation
         self.options: dict[str, Any] = {
             "internal_segment_bytes": segment_bytes,
@@ -338,7 +338,7 @@ class Positions(RuleBasedStateMachine):
         if how in ("roll", "flush"):
             self.shown_end = self.durable_end = self.end
         self.start = self.log.log_start_offset
-        left = {record.offset: record.value for record in self.shown()}
+        left: dict[int, Any] = {record.offset: record.value for record in self.shown()}
         assert left.items() <= self.live.items()
         if how not in ("compact", "erase"):
             assert left == {o: value for o, value in self.live.items() if o >= self.start}
@@ -488,7 +488,7 @@ def check(machine: type[Positions], count: int) -> None:
         suppress_health_check=list(HealthCheck),
         report_multiple_bugs=False,
     )
-    machine._hypothesis_internal_use_seed = SEED  # type: ignore[attr-defined]
+    machine._hypothesis_internal_use_seed = SEED
     run_state_machine_as_test(machine, settings=chosen)
 
 

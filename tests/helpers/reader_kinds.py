@@ -25,7 +25,7 @@ class Reader:
         """The offset of the next record."""
         raise NotImplementedError
 
-    def go_to(self, place: int | str) -> None:
+    def go_to(self, place: Any) -> None:
         """Moves the position: by seek(), or as a new follower of the same log."""
         raise NotImplementedError
 
@@ -78,7 +78,7 @@ class OfFollower(Reader):
     def position(self) -> int:
         return int(self.source.offset)
 
-    def go_to(self, place: int | str) -> None:
+    def go_to(self, place: Any) -> None:
         self.close()
         if place == "earliest":
             self.log.refresh()
@@ -98,7 +98,7 @@ class OfStoreFollower(Reader):
     def position(self) -> int:
         return int(self.source.positions()[TP])
 
-    def go_to(self, place: int | str) -> None:
+    def go_to(self, place: Any) -> None:
         self.close()
         self.source = self.store.follow(["t"], place if place == "earliest" else {TP: place}, timeout=0)
 
@@ -112,7 +112,7 @@ class OfCursor(Reader):
     def position(self) -> int:
         return int(self.source.position)
 
-    def go_to(self, place: int | str) -> None:
+    def go_to(self, place: Any) -> None:
         self.source.seek(place)
 
     def _items(self, by: str) -> Iterator[Rows]:
@@ -130,7 +130,7 @@ class OfStoreCursor(Reader):
     def position(self) -> int:
         return int(self.source.positions()[TP])
 
-    def go_to(self, place: int | str) -> None:
+    def go_to(self, place: Any) -> None:
         self.source.seek(place, "t", 0)
 
     def _items(self, by: str) -> Iterator[Rows]:
