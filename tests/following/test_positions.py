@@ -28,7 +28,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 import kstore
-import kstore.spark
 from kstore.testing import failing
 from tests.helpers import reader_kinds
 from tests.helpers.effort import SEED, times
@@ -689,12 +688,13 @@ def test_positions_as_redesigned() -> None:
 @XFAIL
 def test_an_erasure_beside_an_iterator_of_a_split(tmp_path: Path) -> None:
     """Row 36: what was erased is reported as truncated."""
+    spark = pytest.importorskip("kstore.spark", reason="pyspark is not installed")
     options: Any = {"cleanup_policy": "compact", "segment_bytes": 1 << 20}
     with kstore.open(tmp_path / "t-0", "a", **options) as log:
         for first in range(0, 20_000, 100):
             values = [b"%d" % i + b"." * 100 for i in range(first, first + 100)]
             log.extend(values, [b"k%d" % (i % 3000) for i in range(first, first + 100)])
-        rows = iter(kstore.spark.partition_reader("records")(kstore.spark.plan_splits(tmp_path, "t")))
+        rows = iter(spark.partition_reader("records")(spark.plan_splits(tmp_path, "t")))
         next(rows)
         log.erase(keys=[b"k%d" % i for i in range(0, 3000, 3)], reason="asked for")
         try:
