@@ -202,7 +202,7 @@ def test_the_pipeline_of_the_examples(spark: Any, tmp_path: Path, monkeypatch: p
     """examples/pipeline.py gives what is computed without Spark."""
     examples = str(Path(__file__).parents[2] / "examples")
     monkeypatch.syspath_prepend(examples)
-    monkeypatch.setenv("PYTHONPATH", examples)
+    spark.sparkContext.addPyFile(f"{examples}/pipeline.py")  # else workers do not find it
     pipeline = importlib.import_module("pipeline")
     assert pipeline.land(tmp_path) > 400
     found, wanted = pipeline.run(spark, tmp_path), pipeline.expected()
