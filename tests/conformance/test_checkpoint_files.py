@@ -157,7 +157,7 @@ def test_properties(tmp_path: Path) -> None:
         "log.segment.bytes  2097152\n\nlog.cleanup.policy = compact,\\\n    delete\nversion=1\nempty\n"
         "compression.type=\\u006cz4\nlog.index.interval.by\\tes=7\nmin.insync.replicas\\=2\n"
     )
-    with pytest.warns(UserWarning, match="log.index.interval.by\tes has no effect"):
+    with pytest.warns(UserWarning, match=r"log\.index\.interval\.by\\tes has no effect"):
         config = LogConfig.from_server_properties(file)
     assert config.to_topic() == {
         "retention.ms": "5",

@@ -193,9 +193,6 @@ def test_partitions_of_several_log_directories(tmp_path: Path) -> None:
         plan_splits(both, "t")
 
 
-@pytest.mark.xfail(
-    reason="the store opens no partition without a .log file (row 34: the core's part)", strict=False
-)
 def test_an_empty_partition_directory_is_an_empty_log(tmp_path: Path) -> None:
     """As Kafka has it: a moment of another program, or of a crash, fails no plan."""
     with kstore.open(tmp_path / "t-0", "a") as log:

@@ -234,9 +234,6 @@ def test_a_limit_is_shared_in_proportion(tmp_path: Path) -> None:
         assert sum(found.values()) - 107 == most
 
 
-@pytest.mark.xfail(
-    reason="the store opens no partition without a .log file (row 34: the core's part)", strict=False
-)
 def test_a_partition_that_appears_as_an_empty_directory(tmp_path: Path) -> None:
     """While a stream runs: it is an empty log, and its first records are in the next micro-batch."""
     fill(tmp_path, 0, 10)
