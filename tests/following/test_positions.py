@@ -685,7 +685,6 @@ def test_positions_as_redesigned() -> None:
     check(Redesigned, times(70))
 
 
-@XFAIL
 def test_an_erasure_beside_an_iterator_of_a_split(tmp_path: Path) -> None:
     """Row 36: what was erased is reported as truncated."""
     spark = pytest.importorskip("kstore.spark", reason="pyspark is not installed")
