@@ -7,7 +7,10 @@ NAME is a function below. Nothing is printed but what is wrong, and "done".
 import ctypes
 import random
 import sys
+import threading
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import kstore
 from tests.helpers.markers import marker
@@ -16,16 +19,16 @@ CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p)
 
 
 class Moments:
-    """Calls a function before each open for reading, rename and unlink, but not for its own."""
+    """Calls a function before each open for reading, rename and unlink of this thread, but not for its own."""
 
     def __init__(self, library: str, function: Callable[[str, str], object]) -> None:
         self.function = function
-        self.is_busy = True
+        self.is_busy = False
+        self._library = ctypes.CDLL(library)
         self._callback = CALLBACK(self._called)
-        ctypes.CDLL(library).before_each_call(self._callback)
 
     def _called(self, call: bytes, path: bytes) -> None:
-        if self.is_busy:
+        if self.is_busy or threading.get_ident() != self._thread:
             return
         self.is_busy = True
         try:
@@ -34,10 +37,11 @@ class Moments:
             self.is_busy = False
 
     def __enter__(self) -> None:
-        self.is_busy = False
+        self._thread = threading.get_ident()
+        self._library.before_each_call(self._callback)
 
     def __exit__(self, *error: object) -> None:
-        self.is_busy = True
+        self._library.before_each_call(None)
 
 
 # ---- readers of the directory ------------------------------------------------------------------------------
@@ -46,9 +50,10 @@ class Moments:
 class Life:
     """A log of keys that come again, and of transactions that are aborted, and what was appended to it."""
 
-    def __init__(self, delay_ms: int, segment_bytes: int) -> None:
+    def __init__(self, delay_ms: int, segment_bytes: int, path: Path = Path("t-0")) -> None:
+        self.path = path
         self.log = kstore.open(
-            "t-0",
+            path,
             "a",
             cleanup_policy="compact",
             min_cleanable_dirty_ratio=0,
@@ -154,6 +159,51 @@ def guarded(function: Callable[[str, str], object]) -> Callable[[str, str], obje
             raise
 
     return run
+
+
+def followers(library: str, seed: str) -> None:
+    """Followers and following cursors of the directory, while the log is appended to and compacted between two of their
+    calls of the system: each record comes once, in order, and the last one of each key, without an error."""
+    for number in range(8):
+        for kind in ("follower", "cursor"):
+            chance = random.Random(f"{seed} {number}")
+            path = Path(f"{kind}-{number}")
+            life = Life(chance.choice((0, 60_000)), chance.choice((200, 400, 1000)), path)
+            isolation = chance.choice(("read_uncommitted", "read_committed"))
+            _follow(library, life, chance, kind, isolation)
+            life.log.close()
+
+
+def _follow(library: str, life: Life, chance: random.Random, kind: str, isolation: Any) -> None:
+    compactions = 0
+
+    def between(call: str, _: str) -> None:
+        nonlocal compactions
+        if call == "open" and compactions < 60 and chance.random() < 0.2:
+            compactions += 1
+            life.fill()
+            life.log.compact()
+
+    life.fill()
+    moments = Moments(library, guarded(between))
+    with kstore.open(life.path) as log:
+        found: dict[bytes | None, int] = {}
+        offset = -1
+        reader = (
+            log.follow(0, timeout=0, isolation=isolation)
+            if kind == "follower"
+            else log.cursor("g", follow=True, timeout=0, isolation=isolation)
+        )
+        while compactions < 60:
+            life.fill()
+            with moments:
+                for record in reader:
+                    assert record.offset > offset
+                    offset = record.offset
+                    found[record.key] = offset
+        reader.close()
+    shown = {record.key: record.offset for record in life.log.records(isolation=isolation)}
+    assert {key: found.get(key) for key in shown} == shown, (kind, life.path)
 
 
 # ---- readers of the writer ---------------------------------------------------------------------------------

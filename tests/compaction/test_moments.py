@@ -31,7 +31,19 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-@pytest.mark.parametrize("name", ["readers"] * times(2) + ["own_readers"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *["readers"] * times(2),
+        "own_readers",
+        pytest.param(
+            "followers",
+            marks=pytest.mark.xfail(
+                strict=True, reason="issue 41: a follower is not told of new files in time"
+            ),
+        ),
+    ],
+)
 def test_readers(library: Path, ram: Path, name: str, request: pytest.FixtureRequest) -> None:
     """What each of them does is in moments.py."""
     done = subprocess.run(
