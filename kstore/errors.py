@@ -109,7 +109,7 @@ class CorruptRecordError(CorruptFileError):
             place = f"it is at offset {offset}; " if offset >= 0 else ""
             self.add_note(
                 "it holds the positions of one group of cursors: remove it, and give the group its positions anew, with "
-                "seek() and commit(), or with kstore cursors --reset-to"
+                "seek() and commit(), or with kstore cursors DIR --group GROUP --topic TOPIC --reset-to OFFSET"
                 if file.endswith(".positions")
                 else f"{place}kstore stat --verify {directory} tells what is damaged. To read on after it: "
                 'on_error="skip", or kstore records --on-error skip'

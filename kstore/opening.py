@@ -220,7 +220,7 @@ def _check_options(options: Mapping[str, object], known: Sequence[str]) -> None:
         if name not in known:
             writes = name in (*_WRITER_OPTIONS, "config", *ConfigOptions.__annotations__)
             more = "give mode 'a' or 'r+' to write" if writes else f"they are {', '.join(known)}"
-            raise TypeError(f"{name} is none of the options for reading: {more}")
+            raise TypeError(f"{name} is not an option for reading: {more}")
 
 
 _READER_OPTIONS = (

@@ -482,7 +482,7 @@ class LogStore:
         for name in options:
             if name not in _READING:
                 raise TypeError(
-                    f"{name} is none of the options for reading: they are {', '.join(_READING)}; to write, use kstore.open"
+                    f"{name} is not an option for reading. The options are {', '.join(_READING)}; to write, use kstore.open"
                 )
         directory = self._catalog.places.get(tp, self._directories[0])
         log = PartitionLog(directory.path_of(tp), **options)

@@ -263,13 +263,13 @@ def test_an_option_of_the_other_mode(tmp_path: Path) -> None:
     path = tmp_path / "t-0"
     written(path).close()
     with kstore.LogStore(tmp_path) as store:
-        words = r"durability is none of the options for reading: they are clean, .*to write"
+        words = r"durability is not an option for reading. The options are clean, .*to write"
         with pytest.raises(TypeError, match=words):
             store.open("t", durability="each")
     for name in ("durability", "retention_ms", "config"):
-        with pytest.raises(TypeError, match=f"{name} is none of the options for reading: give mode"):
+        with pytest.raises(TypeError, match=f"{name} is not an option for reading: give mode"):
             kstore.open(path, **{name: 1})  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match="recovr is none of the options for reading: they are recover, "):
+    with pytest.raises(TypeError, match="recovr is not an option for reading: they are recover, "):
         kstore.open(path, recovr=1)  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="mode is one of 'r', 'a', 'r\\+', not 'w'"):
         kstore.open(path, "w")  # type: ignore[call-overload]
