@@ -58,6 +58,7 @@ check: .venv/built .venv/with-lint .venv/with-spark .venv/with-test ## linters, 
 	$(BIN)/ruff format --check
 	PATH=$(CURDIR)/$(BIN):$$PATH cython-lint kstore include  # it looks for its helpers on the PATH
 	$(BIN)/mypy
+	$(BIN)/mypy tests/unit/typed_calls.py
 	$(BIN)/python -m mypy.stubtest kstore --allowlist tests/stubtest.allow --ignore-unused-allowlist --ignore-disjoint-bases --mypy-config-file pyproject.toml
 
 # A table on the terminal; figures.json and figures.svg in benchmarks/report.

@@ -52,9 +52,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        folder = item.path.relative_to(ROOT).parts[0]
-        if folder in NIGHTLY and item.get_closest_marker("smoke") is None:
+        if _folder(item) in NIGHTLY and item.get_closest_marker("smoke") is None:
             item.add_marker(pytest.mark.nightly)
+    items.sort(key=lambda item: _folder(item) not in SHARING)  # what takes long to begin begins first
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(ROOT).parts[0]
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist, if it is installed
@@ -62,6 +66,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With `pytest -n`, one process runs all tests of a room that share what takes long to begin; the rest goes to whoever
     is free."""
     from xdist.scheduler import LoadScopeScheduling
+
+    config.option.loadscopereorder = False  # the order is that of pytest_collection_modifyitems
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:

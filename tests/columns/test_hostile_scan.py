@@ -41,7 +41,7 @@ def test_truncations(tmp_path: Path, log_bytes: bytes) -> None:
 
 def test_turned_bits(tmp_path: Path, log_bytes: bytes) -> None:
     damaged = write_partition(tmp_path, log_bytes)
-    for bit in some(range(8 * len(log_bytes)), 600):
+    for bit in some(range(8 * len(log_bytes)), 300):
         (damaged / LOG).write_bytes(turned(log_bytes, bit))
         assert_alike(damaged, bit)
 
@@ -56,7 +56,7 @@ def test_turned_bits_that_the_checksum_covers(tmp_path: Path, log_bytes: bytes) 
             spans.append((at, end))
         at = end
     bits = [(start, end, bit) for start, end in spans for bit in range(8 * 21, 8 * (end - start))]
-    for start, end, bit in some(bits, 600):
+    for start, end, bit in some(bits, 300):
         changed = resealed(turned(log_bytes[start:end], bit))
         (damaged / LOG).write_bytes(log_bytes[:start] + changed + log_bytes[end:])
         assert_alike(damaged, (start, bit))

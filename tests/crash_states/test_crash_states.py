@@ -16,7 +16,7 @@ MOMENTS = 30  # of a workload
 Tried = Callable[[int], None]
 
 
-@pytest.mark.parametrize("number", range(times(3)))
+@pytest.mark.parametrize("number", range(times(2)))
 def test_a_log(ram: Path, number: int, tried: Tried) -> None:
     """Three workloads in a row: the second and the third begin with what a power cut left of the one before."""
     life = f"{SEED}.{number}"

@@ -493,7 +493,7 @@ def check(machine: type[Positions], count: int) -> None:
 
 @pytest.mark.timeout(900)  # if it fails, hypothesis looks for the shortest steps
 def test_positions() -> None:
-    check(Positions, times(70))
+    check(Positions, times(45))
 
 
 @dataclass
