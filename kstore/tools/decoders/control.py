@@ -1,16 +1,11 @@
 """Control records of KRaft, as they stand after the record's metadata (spec 2.4, 11.2)."""
 
-from functools import cache
-
 from kstore.tools.decoders.json_text import json_text
 from kstore.tools.decoders.reader import Reader
 from kstore.tools.decoders.schema import Table
 from kstore.tools.decoders.tables import CONTROL
 
-
-@cache
-def _table() -> Table:
-    return Table(CONTROL)
+_TABLE = Table(CONTROL)
 
 
 def control_text(control_type: int, value: bytes) -> str | None:
@@ -20,9 +15,9 @@ def control_text(control_type: int, value: bytes) -> str | None:
     leader changes of version 1, with directory ids, come out wrong or not at all. DecodeError where
     its tool dies.
     """
-    if control_type not in _table().records:
+    if control_type not in _TABLE.records:
         return None
-    _, message = _table().records[control_type]
+    _, message = _TABLE.records[control_type]
     values = message.read_version(Reader(value), 0)
     version = values["version"]
     assert isinstance(version, int)

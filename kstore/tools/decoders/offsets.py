@@ -1,7 +1,5 @@
 """Records of __consumer_offsets (spec 11.1, --offsets-decoder): commits and groups of all kinds."""
 
-from functools import cache
-
 from kstore.tools.decoders.coordinated import decode_coordinated
 from kstore.tools.decoders.errors import DecodeError, Texts
 from kstore.tools.decoders.json_text import Value
@@ -12,9 +10,7 @@ from kstore.tools.decoders.tables import OFFSETS
 _PROTOCOL = {"subscription": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
 
 
-@cache
-def _table() -> Table:
-    return Table(OFFSETS)
+_TABLE = Table(OFFSETS)
 
 
 def _protocol(message: Message, data: Value) -> Value:
@@ -36,9 +32,9 @@ def _open_members(message: Message, shown: Values) -> None:
     for member in members:
         assert isinstance(member, dict)
         for name, protocol in _PROTOCOL.items():
-            member[name] = _protocol(_table().messages[protocol], member[name])
+            member[name] = _protocol(_TABLE.messages[protocol], member[name])
 
 
 def decode_offsets(key: bytes | None, value: bytes | None) -> Texts:
     """Key and payload as JSON. DecodeError."""
-    return decode_coordinated(_table(), key, value, _open_members)
+    return decode_coordinated(_TABLE, key, value, _open_members)

@@ -3,7 +3,6 @@
 They are not shown as JSON but as Java objects print themselves.
 """
 
-from functools import cache
 from typing import Any, Final
 
 from kstore.tools.decoders.errors import DecodeError, SkippedError, Texts
@@ -123,9 +122,7 @@ _SHOWN: Final = {
 }
 
 
-@cache
-def _table() -> Table:
-    return Table(REMOTE)
+_TABLE = Table(REMOTE)
 
 
 def decode_remote(key: bytes | None, value: bytes | None) -> Texts:
@@ -133,7 +130,7 @@ def decode_remote(key: bytes | None, value: bytes | None) -> Texts:
     try:
         if value is None:
             raise DecodeError("a record without value", reason=_NO_VALUE)
-        message, _, values = read_framed(_table(), value)
+        message, _, values = read_framed(_TABLE, value)
         return None, message.name + _SHOWN[message.name](values)
     except DecodeError as error:
         remark = f", skipping. {error.reason}"
