@@ -130,7 +130,11 @@ class LogDirectory:
         missing = [tp for tp in wanted if not self.path_of(tp).is_dir()]
         self.keeper.forget(set(missing))  # a partition of that name may have been here once
         for tp in missing:
-            make_empty_directory(str(self.path_of(tp)))
+            try:
+                make_empty_directory(str(self.path_of(tp)))
+            except FileExistsError:
+                text = "is in the way of a new partition: move it away, then open the store for writing again"
+                raise FileExistsError(errno.EEXIST, text, str(self.path_of(tp))) from None
         for tp in wanted:  # the file by which a partition without records is known
             if not any(self.path_of(tp).iterdir()):
                 File(str(self.path_of(tp) / layout.LEADER_EPOCHS), "a").sync()

@@ -301,7 +301,7 @@ class TopicCatalog:
         live = self.live()
         for number in numbers:
             for path in (directory.path_of(TopicPartition(name, number)) for directory in live):
-                if path.exists():
+                if os.path.lexists(path):  # a link to nowhere, too, is in the way
                     raise ValueError(f"partition {number} of topic {name} cannot be made: there is {path}")
         counts = [len(directory.partitions) for directory in live]
         places = {}

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 import kstore
 from tests.tools.conftest import Run
 
@@ -74,3 +76,34 @@ def test_what_is_refused(tmp_path: Path, run: Run) -> None:
         assert code == 1
         assert "lock" in err
         assert run("topics", data)[0] == 0
+
+
+@pytest.mark.parametrize("target", ["nowhere", "new-0"])
+def test_a_link_to_nothing_stops_no_other_change(tmp_path: Path, run: Run, target: str) -> None:
+    run("create", tmp_path, "old")
+    (tmp_path / "new-0").symlink_to(target)
+    code, out, err = run("create", tmp_path, "new")
+    assert (code, out) == (2, "")
+    assert f"cannot be made: there is {tmp_path}/new-0" in err
+    assert run("create", tmp_path, "other") == (0, "", "")
+
+
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_what_is_in_the_way_of_a_change_is_named(tmp_path: Path, run: Run, kind: str) -> None:
+    """Something appears at the place of a partition after the change was decided."""
+    way = tmp_path / "new-0"
+    table = {
+        "version": 1,
+        "number": 2,
+        "topics": {"new": {"partitions": 1, "config": {}}},
+        "change": {"topic": "new", "delete": False, "make": {"0": str(tmp_path)}},
+    }
+    (tmp_path / "kstore-topics.json").write_text(json.dumps(table))
+    way.symlink_to("nowhere") if kind == "link" else way.write_bytes(b"")
+    code, _, err = run("create", tmp_path, "other")
+    assert code == 1
+    assert "is in the way of a new partition: move it away, then open the store for writing again" in err
+    assert str(way) in err
+    way.unlink()
+    assert run("create", tmp_path, "other") == (0, "", "")
+    assert way.is_dir()
