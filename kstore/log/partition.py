@@ -178,7 +178,7 @@ class PartitionLog:
     @property
     def topic_partition(self) -> TopicPartition | None:
         """The topic and partition that the directory is named after; None if it has no such name."""
-        return layout.parse_directory(Path(self.path).resolve().name)
+        return layout.parse_directory(Path(os.path.realpath(self.path)).name)
 
     @property
     def segments(self) -> tuple[Segment, ...]:

@@ -688,8 +688,8 @@ class LogWriter(RecordAppender, PartitionLog):
         """
         if not os.fspath(path).endswith(".log") or Path(path).is_dir():
             raise ValueError(f"{path} is no .log file")
-        staged = Path(os.fspath(path)).parent.resolve()
-        if staged == Path(self._directory).resolve():
+        staged = Path(os.path.realpath(Path(os.fspath(path)).parent))
+        if str(staged) == os.path.realpath(self._directory):
             raise ValueError(f"{path} is a file of this log itself")
         if is_locked(staged) or is_locked(directory_of(staged)):
             raise LogLockedError(str(staged), None)

@@ -192,7 +192,7 @@ def _commits(batch: RecordBatch) -> bool:
 
 def _own_number(directory: Path) -> int | None:
     """Which partition of __consumer_offsets a directory itself is."""
-    own = layout.parse_directory(directory.resolve().name)
+    own = layout.parse_directory(Path(os.path.realpath(directory)).name)
     return own.partition if own is not None and own.topic == TOPIC else None
 
 

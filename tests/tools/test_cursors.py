@@ -1,12 +1,13 @@
 """kstore cursors: what it prints, and what a reset changes."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 import kstore
-from tests.tools.conftest import Run
+from tests.tools.conftest import Feed, Run
 
 
 @pytest.fixture
@@ -113,3 +114,48 @@ def test_a_group_that_reads_is_not_moved(data: Path, run: Run) -> None:
     assert run("cursors", data / "nowhere")[0] == 1
     (data / "empty").mkdir()
     assert "neither a log directory" in run("cursors", data / "empty")[2]
+
+
+def test_what_cannot_be_read_hides_no_other_partition(data: Path, run: Run) -> None:
+    shutil.copytree(data / "orders-1", data / "orders-2")
+    (data / "orders-2" / f"{0:020d}.log").unlink()
+    (data / "orders-2" / f"{0:020d}.log").symlink_to(f"{0:020d}.log")  # an OSError
+    with kstore.open(data / "orders-3", "a") as log, log.cursor("billing") as jobs:
+        log.append(b"v")
+        jobs.commit(0)
+    (data / "orders-3" / "kstore-cursors.id").write_bytes(b"damage")
+    (data / "loop-0").symlink_to("loop-0")
+    (data / "nowhere-0").symlink_to("absent")
+    code, out, err = run("cursors", data, "--group", "billing", "--json")
+    assert (code, [json.loads(line)["partition"] for line in out.splitlines()]) == (1, [0, 1])
+    for text in (
+        f"{data}/loop-0: a symbolic link to nowhere",
+        f"{data}/nowhere-0: a symbolic link to nowhere",
+        "Too many levels of symbolic links",
+        f"{data}/orders-3/kstore-cursors.id",
+    ):
+        assert err.count(text) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("cursors",),
+        ("cursors", "{}", "--import"),
+        ("recover",),
+        ("keys",),
+        ("compact", "--dry-run"),
+        ("retain", "--defaults", "--dry-run"),
+        ("erase", "--key", "a", "--dry-run"),
+        ("append",),
+        ("stat",),
+        ("topics",),
+        ("records",),
+    ],
+)
+def test_a_link_to_itself(data: Path, run: Run, feed: Feed, words: tuple[str, ...]) -> None:
+    feed("")
+    (data / "loop").symlink_to("loop")
+    code, out, err = run(*(word.format(data) for word in words), data / "loop")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert str(data / "loop") in err

@@ -151,3 +151,12 @@ def test_wrong_arguments(tmp_path: Path, run: Run) -> None:
     assert run("top", tmp_path / "none")[0] == 1
     for bad in (["--count", "0"], ["--every", "x"]):
         assert run("top", tmp_path, *bad)[0] == 2
+
+
+def test_what_cannot_be_read_hides_no_other_partition(store: kstore.LogStore, run: Run) -> None:
+    store.close()
+    path = store.paths[0]
+    (path / "a-1" / f"{0:020d}.log").symlink_to(f"{0:020d}.log")
+    code, out, err = run("top", path, "--count", 2, "--every", 0.01, "--json")
+    assert (code, [f"{row['topic']}-{row['partition']}" for row in rows(out)]) == (1, ["a-0", "b-0"] * 2)
+    assert err.count("Too many levels of symbolic links") == 1

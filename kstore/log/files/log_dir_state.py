@@ -63,7 +63,9 @@ def _located(path: str) -> tuple[str, bool]:
     if layout.partition_named(name) is not None and any(is_there(f"{parent}/{sign}") for sign in _SIGNS):
         return path, True
     if os.path.islink(path):  # noqa: PTH114
-        return _located(os.path.realpath(path))
+        real = os.path.realpath(path)
+        if not os.path.islink(real):  # noqa: PTH114 - it is one still if it leads to itself
+            return _located(real)
     return path, False
 
 

@@ -1,6 +1,7 @@
 """Whether a directory is a partition's: any other would be read as a log without records."""
 
 import glob
+import os
 from pathlib import Path
 
 from kstore.errors import KstoreError, LogNotFoundError
@@ -43,7 +44,7 @@ def require_partition(path: Path, *, may_be_empty: bool = True) -> None:
         error = LogNotFoundError(f"{path} is a log directory, not a partition: it holds {named}{more}")
         error.is_log_directory = True
         raise error
-    name = path.resolve().name
+    name = Path(os.path.realpath(path)).name
     if may_be_empty and not others and layout.is_partition_name(name):
         return
     if not weak and not name.endswith("-delete"):  # Kafka may have deleted the files of such a one

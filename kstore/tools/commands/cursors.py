@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import kstore
-from kstore.errors import LogNotFoundError, OffsetOutOfRangeError, visible
+from kstore.errors import KstoreError, LogNotFoundError, OffsetOutOfRangeError, visible
 from kstore.log.cursors.cursor import Cursor, checked_group, commit_all, offset_of
 from kstore.log.cursors.expiry import expire
 from kstore.log.cursors.group_file import Entry, groups_in, read_positions
@@ -26,7 +26,7 @@ from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import require_partition
 from kstore.store.consumer_offsets import give_back, take_over
 from kstore.tools.numbers import moment, offset, whole
-from kstore.tools.terminal import say
+from kstore.tools.terminal import note, say
 from kstore.tools.times import time_text
 
 _HEADS = {
@@ -109,8 +109,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON object for each position")
 
 
+class Unread(list[str]):
+    """What could not be read, and is left out."""
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """Adds the error that ends the block."""
+        try:
+            yield
+        except (KstoreError, OSError) as e:
+            self.extend((str(e), *getattr(e, "__notes__", ())))
+
+    def report(self) -> None:
+        """Prints it on stderr, each line once."""
+        for text in dict.fromkeys(self):
+            note(text)
+
+
 def run(args: argparse.Namespace) -> int:
-    """Prints a line for each position, and for each partition of the same topic of which the group has none yet."""
+    """Prints a line for each position, and for each partition of the same topic of which the group has none yet.
+    1 if something that was named is missing or cannot be read, which is left out and named on stderr."""
     if args.group is not None:
         checked_group(args.group)
     actions = {
@@ -124,24 +142,28 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"{' and '.join(chosen)} are done one after the other")
     if args.offsets_partitions is not None and chosen != ["--export"]:
         raise ValueError("--offsets-partitions needs --export")
+    code, unread = 0, Unread()
     if not chosen:
         if args.dry_run:
             raise ValueError("--dry-run needs --reset-to, --import, --export or --expire")
-        rows = _rows(args)
+        rows = _rows(args, unread)
         _show(args, ("log_end_offset", "lag", "committed", "metadata"), rows)
-        if not rows:
-            return _nothing(args)
+        if not rows and not unread:
+            code = _nothing(args)
     elif args.reset_to is not None:
         if args.group is None:
             raise ValueError("--reset-to needs --group: it is done for one group")
-        _reset(args)
+        _reset(args, unread)
     elif args.expire is not None:
-        if not _rows(args):
-            return _nothing(args)
-        _expire(args)
+        if _rows(args, unread):
+            _expire(args, unread)
+        elif not unread:
+            code = _nothing(args)
     else:
-        _transfer(args)
-    return 0
+        _transfer(args, unread)
+    sys.stdout.flush()
+    unread.report()
+    return 1 if unread else code
 
 
 def _nothing(args: argparse.Namespace) -> int:
@@ -154,8 +176,8 @@ def _nothing(args: argparse.Namespace) -> int:
     return 1
 
 
-def _transfer(args: argparse.Namespace) -> None:
-    paths = {home.tp: home.partition for home in _partitions(args)}
+def _transfer(args: argparse.Namespace, unread: Unread) -> None:
+    paths = {home.tp: home.partition for home in _partitions(args, unread)}
     groups = None if args.group is None else [args.group]
     if args.source is not None:
         done = take_over(paths, args.source, groups, dry_run=args.dry_run)
@@ -182,10 +204,10 @@ def _transfer(args: argparse.Namespace) -> None:
         print(visible(text), file=sys.stderr)
 
 
-def _expire(args: argparse.Namespace) -> None:
+def _expire(args: argparse.Namespace, unread: Unread) -> None:
     now = time.time_ns() // 1_000_000
     rows: list[Row] = []
-    for directory in sorted({home.directory for home in _partitions(args)}):
+    for directory in sorted({home.directory for home in _partitions(args, unread)}):
         for group in groups_in(directory) if args.group is None else [args.group]:
             entries = read_positions(directory, group)
             for tp in expire(directory, group, args.expire * 60_000, now, dry_run=args.dry_run):
@@ -203,7 +225,7 @@ def _expire(args: argparse.Namespace) -> None:
     _show(args, ("committed", "metadata"), rows)
 
 
-def _partitions(args: argparse.Namespace) -> Iterator[Home]:
+def _partitions(args: argparse.Namespace, unread: Unread) -> Iterator[Home]:
     """The partitions that are meant, directory by directory."""
     for directory in (args.directory, *args.also):
         with contextlib.suppress(LogNotFoundError):
@@ -211,10 +233,16 @@ def _partitions(args: argparse.Namespace) -> Iterator[Home]:
             yield Home.of(directory)
             continue
         with os.scandir(directory) as entries:
-            names = [
-                entry.name for entry in entries if entry.is_dir() and layout.is_partition_name(entry.name)
-            ]
-        if not names:
+            named = sorted(entry.name for entry in entries if layout.is_partition_name(entry.name))
+        names, lost = [], Unread()
+        for path in (Path(directory, name) for name in named):
+            with lost.noted():
+                if path.is_dir():
+                    names.append(path.name)
+                elif path.is_symlink():
+                    lost.append(f"{path}: a symbolic link to nowhere")
+        unread.extend(lost)
+        if not names and not lost:
             raise LogNotFoundError(f"{directory} is neither a log directory with partitions nor a partition")
         found = [Home.of(f"{directory}/{name}") for name in names]
         yield from sorted(
@@ -223,7 +251,7 @@ def _partitions(args: argparse.Namespace) -> Iterator[Home]:
 
 
 class Positions:
-    """The positions of groups by directory; each file is read once."""
+    """The positions of groups by directory; each file is read once. CorruptRecordError, OSError."""
 
     def __init__(self, group: str | None) -> None:
         self._group = group
@@ -238,23 +266,28 @@ class Positions:
         return known
 
 
-def _rows(args: argparse.Namespace) -> list[Row]:
+def _rows(args: argparse.Namespace, unread: Unread) -> list[Row]:
     """The positions, and the partitions of the same topics of which a group has none yet."""
     entries = Positions(args.group)
-    homes = list(_partitions(args))
+    homes = list(_partitions(args, unread))
     groups = {group for home in homes for group in entries.of(home.directory)}
     rows = []
-    positions = {
-        (group, home): home.position_in(entries.of(home.directory).get(group, {}))
-        for group in groups
-        for home in homes
-    }
+    positions: dict[tuple[str, Home], OffsetAndMetadata | None] = {}
+    for home in homes:
+        theirs = entries.of(home.directory)
+        with unread.noted():
+            positions |= {(group, home): home.position_in(theirs.get(group, {})) for group in groups}
     read = {(group, home.tp.topic) for (group, home), position in positions.items() if position is not None}
-    logs: dict[Home, PartitionLog] = {}
+    logs: dict[Home, PartitionLog | None] = {}
     for (group, home), position in positions.items():
         if (group, home.tp.topic) in read:
-            log = logs.get(home) or logs.setdefault(home, kstore.open(home.partition))
-            rows.append(_row(group, home.tp, position, log))
+            if home not in logs:
+                logs[home] = None
+                with unread.noted():
+                    logs[home] = kstore.open(home.partition)
+            log = logs[home]
+            if log is not None:
+                rows.append(_row(group, home.tp, position, log))
     return sorted(rows, key=lambda row: (row["group"], row["topic"], row["partition"]))
 
 
@@ -280,8 +313,8 @@ def _row(group: str, tp: TopicPartition, position: OffsetAndMetadata | None, log
     }
 
 
-def _reset(args: argparse.Namespace) -> None:
-    homes = list(_partitions(args))
+def _reset(args: argparse.Namespace, unread: Unread) -> None:
+    homes = list(_partitions(args, unread))
     entries = Positions(args.group)
     positions = {home: home.position_in(entries.of(home.directory)[args.group]) for home in homes}
     if args.topic is None:

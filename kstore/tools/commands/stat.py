@@ -421,7 +421,7 @@ def is_partition(path: Path) -> bool:
         require_partition(path)
     except LogNotFoundError:
         return False
-    named = layout.parse_directory(path.resolve().name) is not None
+    named = layout.parse_directory(Path(os.path.realpath(path)).name) is not None
     return named or any(layout.parse_offset(file.name) is not None for file in path.glob("*.log"))
 
 

@@ -14,10 +14,10 @@ from kstore.log.cursors.home import Home
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.store import LogStore
-from kstore.tools.commands.cursors import Positions
+from kstore.tools.commands.cursors import Positions, Unread
 from kstore.tools.numbers import counted, seconds, whole
 from kstore.tools.stores import add_store_arguments, open_reader
-from kstore.tools.terminal import Screen
+from kstore.tools.terminal import Screen, note
 from kstore.tools.times import time_text
 
 _CLEAR = "\x1b[H\x1b[J"
@@ -36,7 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints a table at each look: on a terminal in place of the one before, as much as fits."""
+    """Prints a table at each look: on a terminal in place of the one before, as much as fits. After --count looks, 1 if
+    something could not be read, which is left out and named."""
     looks = _Looks(open_reader(args))
     left = args.count
     with contextlib.suppress(KeyboardInterrupt):
@@ -45,10 +46,13 @@ def run(args: argparse.Namespace) -> int:
             if args.json:
                 print("".join(f"{json.dumps(row)}\n" for row in rows), end="", flush=True)
             else:
-                _show(rows)
+                _show(rows, looks.unread)
+            looks.report()
             left = None if left is None else left - 1
             if left != 0:
                 time.sleep(max(args.every, 0.01))
+            elif looks.reported:
+                return 1
     return 0
 
 
@@ -89,18 +93,29 @@ class _Looks:
         self._store = store
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._before: dict[TopicPartition, _Look] = {}
+        self.unread = Unread()  # at the last look
+        self.reported: set[str] = set()
+
+    def report(self) -> None:
+        """Prints on stderr what could not be read, each line once, however many looks there are."""
+        for text in dict.fromkeys(self.unread):
+            if text not in self.reported:
+                self.reported.add(text)
+                note(text)
 
     def rows(self) -> list[dict[str, Any]]:
         """What is told of each partition, the one that is written most first."""
         self._store.refresh()
+        self.unread = Unread()
         positions = Positions(None)
         rows = []
         for tp in self._store.partitions:
-            try:
-                rows.append(self._row(tp, positions))
-            except LogNotFoundError:  # it is deleted just now
-                self._logs.pop(tp, None)
-                self._before.pop(tp, None)
+            with self.unread.noted():
+                try:
+                    rows.append(self._row(tp, positions))
+                except LogNotFoundError:  # it is deleted just now
+                    self._logs.pop(tp, None)
+                    self._before.pop(tp, None)
         return sorted(rows, key=lambda row: -(row["bytes_per_second"] or 0))
 
     def _row(self, tp: TopicPartition, positions: Positions) -> dict[str, Any]:
@@ -132,7 +147,7 @@ class _Looks:
         }
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
+def _show(rows: list[dict[str, Any]], unread: Unread) -> None:
     def line(*cells: object) -> str:
         return "  ".join(
             "-".rjust(12)
@@ -153,5 +168,6 @@ def _show(rows: list[dict[str, Any]]) -> None:
     if isinstance(sys.stdout, Screen):
         columns, height = shutil.get_terminal_size()
         sys.stdout.terminal.write(_CLEAR)
+        lines[1:1] = dict.fromkeys(unread)  # what stderr shows is cleared
         lines = [text[: columns - 1] for text in lines[: height - 1]]
     print("\n".join(map(visible, lines)), flush=True)
