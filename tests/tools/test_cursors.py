@@ -137,6 +137,21 @@ def test_what_cannot_be_read_hides_no_other_partition(data: Path, run: Run) -> N
         assert err.count(text) == 1
 
 
+@pytest.mark.parametrize("command", ["cursors", "top --count 1", "cursors --expire 0 --dry-run"])
+def test_damaged_positions_hide_no_other_group(data: Path, run: Run, command: str) -> None:
+    positions = data / "kstore-cursors-billing.positions"
+    content = bytearray(positions.read_bytes())
+    content[40] ^= 1
+    positions.write_bytes(content)
+    code, out, err = run(*command.split(), data, "--json")
+    shown = [(each.get("group", "mailer"), each["partition"]) for each in map(json.loads, out.splitlines())]
+    expected = [("mailer", 0)] if "expire" in command else [("mailer", 0), ("mailer", 1)]
+    assert (code, sorted(shown)) == (1, expected)
+    assert err.count(str(positions)) == 1
+    with pytest.raises(kstore.CorruptRecordError):
+        kstore.LogStore(data).cursors()
+
+
 @pytest.mark.parametrize(
     "words",
     [

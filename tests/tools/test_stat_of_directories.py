@@ -75,6 +75,27 @@ def test_partitions_of_another_log_directory(tmp_path: Path, run: Run) -> None:
     assert run("stat", paths[0] / "t-0", "--also", paths[1])[0] == 2
 
 
+@pytest.mark.parametrize("verify", [(), ("--verify",)])
+def test_damaged_positions_of_a_group(data: Path, run: Run, verify: tuple[str, ...]) -> None:
+    for number in range(2):
+        for group in ("other", "worker"):
+            with kstore.open(data / f"orders-{number}").cursor(group) as jobs:
+                jobs.commit(0)
+    assert run("stat", data, *verify)[0] == 0
+    positions = data / "kstore-cursors-worker.positions"
+    content = bytearray(positions.read_bytes())
+    content[40] ^= 1
+    positions.write_bytes(content)
+    code, out, err = run("stat", data, *verify)
+    assert (code, out.count("nothing looks wrong")) == (1, 2)
+    for text in (out, err):
+        assert f"{data}: the positions of group 'worker' cannot be read: {positions}" in text
+    errors = [each.get("error") for each in json.loads(run("stat", data, "--json", *verify)[1])]
+    assert [error is None for error in errors] == [True, True, False]
+    (data / "orders-1" / "kstore-cursors.id").write_bytes(b"damage")
+    assert f"{data}/orders-1/kstore-cursors.id" in run("stat", data / "orders-1", *verify)[1]
+
+
 def test_topics_that_cannot_be_read(data: Path, run: Run) -> None:
     (data / "kstore-topics.json").write_text("{")
     code, out, err = run("stat", data)

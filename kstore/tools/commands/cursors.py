@@ -209,8 +209,11 @@ def _expire(args: argparse.Namespace, unread: Unread) -> None:
     rows: list[Row] = []
     for directory in sorted({home.directory for home in _partitions(args, unread)}):
         for group in groups_in(directory) if args.group is None else [args.group]:
-            entries = read_positions(directory, group)
-            for tp in expire(directory, group, args.expire * 60_000, now, dry_run=args.dry_run):
+            gone, entries = [], {}
+            with unread.noted():
+                entries = read_positions(directory, group)
+                gone = expire(directory, group, args.expire * 60_000, now, dry_run=args.dry_run)
+            for tp in gone:
                 position = entries[tp].commit.position
                 rows.append(
                     {
@@ -251,10 +254,12 @@ def _partitions(args: argparse.Namespace, unread: Unread) -> Iterator[Home]:
 
 
 class Positions:
-    """The positions of groups by directory; each file is read once. CorruptRecordError, OSError."""
+    """The positions of groups by directory; each file is read once. A file that cannot be read is left out and added to
+    `unread`."""
 
-    def __init__(self, group: str | None) -> None:
+    def __init__(self, group: str | None, unread: Unread) -> None:
         self._group = group
+        self._unread = unread
         self._known: dict[str, dict[str, dict[TopicPartition, Entry]]] = {}
 
     def of(self, directory: str) -> dict[str, dict[TopicPartition, Entry]]:
@@ -262,13 +267,16 @@ class Positions:
         known = self._known.get(directory)
         if known is None:
             groups = [self._group] if self._group else groups_in(directory)
-            known = self._known[directory] = {group: read_positions(directory, group) for group in groups}
+            known = self._known[directory] = {}
+            for group in groups:
+                with self._unread.noted():
+                    known[group] = read_positions(directory, group)
         return known
 
 
 def _rows(args: argparse.Namespace, unread: Unread) -> list[Row]:
     """The positions, and the partitions of the same topics of which a group has none yet."""
-    entries = Positions(args.group)
+    entries = Positions(args.group, unread)
     homes = list(_partitions(args, unread))
     groups = {group for home in homes for group in entries.of(home.directory)}
     rows = []
@@ -315,8 +323,10 @@ def _row(group: str, tp: TopicPartition, position: OffsetAndMetadata | None, log
 
 def _reset(args: argparse.Namespace, unread: Unread) -> None:
     homes = list(_partitions(args, unread))
-    entries = Positions(args.group)
-    positions = {home: home.position_in(entries.of(home.directory)[args.group]) for home in homes}
+    entries = {
+        directory: read_positions(directory, args.group) for directory in {home.directory for home in homes}
+    }
+    positions = {home: home.position_in(entries[home.directory]) for home in homes}
     if args.topic is None:
         homes = [home for home in homes if positions[home] is not None]
     if not homes:

@@ -18,6 +18,8 @@ from kstore.engine.record.batch import CODECS
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogNotFoundError, visible
+from kstore.log.cursors.group_file import groups_in, read_positions
+from kstore.log.cursors.home import Home
 from kstore.log.files import layout
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import key_file_of
@@ -272,6 +274,12 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
     except CorruptFileError as e:
         topic_id = None
         wrong.append(str(e))
+    if (path := Path(log.path)).is_dir():
+        wrong += damaged_positions(path)  # a log directory has those of the partitions in it
+        try:
+            Home.of(log.path).known_id()
+        except (KstoreError, OSError) as e:
+            wrong.append(f"its groups have no positions: {e}")
     return {
         "directory": log.path,
         "topic_id": None if topic_id is None else str(topic_id),
@@ -446,6 +454,7 @@ def _directory_stats(args: argparse.Namespace) -> tuple[list[dict[str, Any]], li
             for path in sorted(directory.path.iterdir())
             if path.is_symlink() and not path.exists() and layout.is_partition_name(path.name)
         ]
+        stats += [_unread(directory.path, text) for text in damaged_positions(directory.path)]
         others += directory.others
     if not stats:
         raise KstoreError(f"{args.directory} is neither a partition nor a log directory that holds any")
@@ -457,6 +466,17 @@ def _directory_stats(args: argparse.Namespace) -> tuple[list[dict[str, Any]], li
         hint = "name with --also the log directory that has it" if not args.also else "it may be lost"
         stats += [_unread(Path(args.directory) / str(tp), f"in no log directory: {hint}") for tp in lost]
     return stats, _others(others)
+
+
+def damaged_positions(directory: Path) -> list[str]:
+    """What is wrong with the files in a directory that hold the positions of groups."""
+    wrong = []
+    for group in groups_in(str(directory)):
+        try:
+            read_positions(str(directory), group)
+        except (KstoreError, OSError) as e:
+            wrong.append(f"the positions of group {group!r} cannot be read: {e}")
+    return wrong
 
 
 def _text(stat: dict[str, Any]) -> str:

@@ -107,7 +107,7 @@ class _Looks:
         """What is told of each partition, the one that is written most first."""
         self._store.refresh()
         self.unread = Unread()
-        positions = Positions(None)
+        positions = Positions(None, self.unread)
         rows = []
         for tp in self._store.partitions:
             with self.unread.noted():
