@@ -21,6 +21,7 @@ from kstore.errors import CorruptFileError, KstoreError, LogNotFoundError, visib
 from kstore.log.cursors.group_file import groups_in, read_positions
 from kstore.log.cursors.home import Home
 from kstore.log.files import layout
+from kstore.log.files.topic_file import read_table
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import key_file_of
 from kstore.log.recovery.gaps import is_compacted, is_said_to_delete
@@ -455,6 +456,11 @@ def _directory_stats(args: argparse.Namespace) -> tuple[list[dict[str, Any]], li
             if path.is_symlink() and not path.exists() and layout.is_partition_name(path.name)
         ]
         stats += [_unread(directory.path, text) for text in damaged_positions(directory.path)]
+        try:
+            read_table(directory.path)
+        except (KstoreError, OSError) as e:  # LogStore passes over it with a warning
+            text = "; ".join((str(e), *getattr(e, "__notes__", ())))
+            stats.append(_unread(directory.path, f"its topics cannot be read: {text}"))
         others += directory.others
     if not stats:
         raise KstoreError(f"{args.directory} is neither a partition nor a log directory that holds any")
