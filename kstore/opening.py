@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice, number, refuse_null, warn
 from kstore.config import ConfigOptions, LogConfig, changed, given_in_text
-from kstore.errors import LogNotFoundError
+from kstore.errors import LogNotFoundError, visible
 from kstore.log.files.lock import once_free, pauses
 from kstore.log.files.log_dir_state import kept_options
 from kstore.log.files.option_file import in_python
@@ -220,7 +220,7 @@ def _check_options(options: Mapping[str, object], known: Sequence[str]) -> None:
         if name not in known:
             writes = name in (*_WRITER_OPTIONS, "config", *ConfigOptions.__annotations__)
             more = "give mode 'a' or 'r+' to write" if writes else f"they are {', '.join(known)}"
-            raise TypeError(f"{name} is not an option for reading: {more}")
+            raise TypeError(f"{visible(name)} is not an option for reading: {more}")
 
 
 _READER_OPTIONS = (

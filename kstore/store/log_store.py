@@ -201,7 +201,7 @@ class LogStore:
             given |= {"idle_roll_ms": idle_roll_ms, "background": None if background is True else background}
             given |= {"wait": None if wait == 0 else wait, "keep_for": keep_for or None}
             for name in [name for name, value in given.items() if value is not None]:
-                raise TypeError(f"{name} is no option for reading: give mode='a' to write")
+                raise TypeError(f"{visible(name)} is no option for reading: give mode='a' to write")
         if not (config is None or isinstance(config, LogConfig)):
             raise TypeError(f"config must be a kstore.LogConfig, not {config!r}")
         limit = default_limit()
@@ -482,7 +482,7 @@ class LogStore:
         for name in options:
             if name not in _READING:
                 raise TypeError(
-                    f"{name} is not an option for reading. The options are {', '.join(_READING)}; to write, use kstore.open"
+                    f"{visible(name)} is not an option for reading. The options are {', '.join(_READING)}; to write, use kstore.open"
                 )
         directory = self._catalog.places.get(tp, self._directories[0])
         log = PartitionLog(directory.path_of(tp), **options)

@@ -152,6 +152,36 @@ def test_errors_and_warnings_are_one_line(tmp_path: Path) -> None:
     assert not any(RAW.search(str(each.message)) for each in told)
 
 
+def test_an_unknown_option_is_named_on_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    kstore.open(path, "a").close()
+    for call in (
+        lambda: kstore.open(path, **{E: 1}),
+        lambda: kstore.open(path, "a", **{E: 1}),
+        lambda: kstore.LogStore(tmp_path, **{E: 1}),
+        lambda: kstore.LogStore(tmp_path).open("t", 0, **{E: 1}),
+    ):
+        with pytest.raises((TypeError, KstoreError)) as told:
+            call()
+        assert "FORGED" in str(told.value)
+        assert not RAW.search(str(told.value))
+
+
+@pytest.mark.parametrize("ending", ["index", "timeindex", "txnindex", "snapshot", "log"])
+@pytest.mark.parametrize("sanity", [(), ("--index-sanity-check",), ("--verify-index-only",)])
+def test_a_dump_names_a_file_on_one_line(
+    tmp_path: Path, run: Run, ending: str, sanity: tuple[str, ...]
+) -> None:
+    path = tmp_path / f"t{E}-0"
+    path.mkdir()
+    for name in ("index", "timeindex", "txnindex", "log"):
+        put(path / f"{ZERO}.{name}", "")
+    put(path / f"{ZERO}.snapshot", "\0" * 10)
+    _, out, err = run("dump", path / f"{ZERO}.{ending}", *sanity)
+    assert "FORGED" in out
+    assert not RAW.search(out + err)
+
+
 def test_what_is_visible_stays() -> None:
     assert visible("Größe 1\\n 日本 👍") == "Größe 1\\n 日本 👍"
     assert visible(os.fsdecode(b"\xff\t\x1b")) == r"\udcff\t\x1b"

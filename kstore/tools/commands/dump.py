@@ -67,7 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "paths", nargs="*", metavar="FILE", help="file to dump; any number, after those of --files"
     )
     parser.add_argument("--files", help="files to dump, separated by commas")
-    parser.add_argument("--print-data-log", action="store_true", help="print keys and payloads")
+    parser.add_argument(
+        "--print-data-log",
+        action="store_true",
+        help="print keys and payloads, to a file or a pipe as they are, with control characters and ends of lines, as Kafka's tool "
+        "does; a terminal gets control characters as \\xNN",
+    )
     parser.add_argument("--deep-iteration", action="store_true", help="print each record, not only batches")
     parser.add_argument(
         "--verify-index-only",
@@ -211,7 +216,7 @@ def _print_text(paths: list[str], args: argparse.Namespace) -> dict[str, FileRep
             reports.setdefault(absolute, FileReport()).invalid += dump.invalid
         else:
             for line in lines_of(path, args, reports.setdefault(absolute, FileReport())):
-                print(line)
+                print(visible(line))
     sys.stdout.flush()
     for line in report_lines(reports, pairs):
         print(visible(line), file=sys.stderr)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from kstore.engine.record.batch import CONTROL_TYPES, Record, RecordBatch, control_type
-from kstore.errors import CorruptRecordError
+from kstore.errors import CorruptRecordError, visible
 from kstore.tools.decoders import control_text
 from kstore.tools.dumps.path import base_offset, name_of, number_in_name, open_file
 
@@ -197,7 +197,7 @@ def dump_log(path: str, dump: LogDump) -> Iterator[str]:
             last_offset = record.offset
             yield from _record(dump, batch, record, crc, valid)
     if message := invalid_bytes(path, valid_bytes, dump.max_bytes):
-        yield f"{message}\n"
+        yield f"{visible(message)}\n"
 
 
 def invalid_bytes(path: str, end: int, max_bytes: int) -> str:
