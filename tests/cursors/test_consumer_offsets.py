@@ -1,5 +1,6 @@
 """Positions of a real broker's groups are taken over, and given back in its own records."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -212,6 +213,36 @@ def test_a_record_that_cannot_be_read_is_skipped(tmp_path: Path) -> None:
     # nor does such a record keep positions from being given back
     given = kstore.LogStore(tmp_path / "here").export_cursors(tmp_path / "broker")
     assert {*given.positions, *(group for group, *_ in given.left_out)} == {"good", "replaced"}
+
+
+def test_the_positions_that_only_a_broker_has_are_pointed_to(data: Path) -> None:
+    result = run(data)
+    assert (result.returncode, result.stdout.count("\n")) == (0, 1)
+    assert result.stderr.count("\n") == 1
+    assert (
+        f"in the topic __consumer_offsets: kstore cursors {data} --import {data} --dry-run" in result.stderr
+    )
+    preview = run(data, "--import", data, "--dry-run", "--json")
+    shown = [json.loads(line) for line in preview.stdout.splitlines()]
+    ends = {
+        ("codecs", 0): kstore.open(data / "codecs-0").log_end_offset,
+        ("events", 0): kstore.open(data / "events-0").log_end_offset,
+        ("events", 1): kstore.open(data / "events-1").log_end_offset,
+    }
+    assert {
+        (each["topic"], each["partition"]): (each["position"], each["log_end_offset"], each["lag"])
+        for each in shown
+        if each["group"] == "readers"
+    } == {tp: (READERS[tp][0], end, end - READERS[tp][0]) for tp, end in ends.items()}
+    assert run(data, "--import", data).stdout.split()[:6] == [
+        "GROUP",
+        "TOPIC",
+        "PARTITION",
+        "POSITION",
+        "END",
+        "LAG",
+    ]
+    assert run(data).stderr == ""
 
 
 def test_a_running_broker_is_left_alone(data: Path, tmp_path: Path) -> None:

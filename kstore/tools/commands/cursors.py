@@ -24,7 +24,7 @@ from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import require_partition
-from kstore.store.consumer_offsets import give_back, take_over
+from kstore.store.consumer_offsets import TOPIC, give_back, take_over
 from kstore.tools.numbers import moment, offset, whole
 from kstore.tools.terminal import note, say
 from kstore.tools.times import time_text
@@ -150,6 +150,7 @@ def run(args: argparse.Namespace) -> int:
         _show(args, ("log_end_offset", "lag", "committed", "metadata"), rows)
         if not rows and not unread:
             code = _nothing(args)
+            _point_to_broker(args)
     elif args.reset_to is not None:
         if args.group is None:
             raise ValueError("--reset-to needs --group: it is done for one group")
@@ -176,6 +177,17 @@ def _nothing(args: argparse.Namespace) -> int:
     return 1
 
 
+def _point_to_broker(args: argparse.Namespace) -> None:
+    """Says on stderr where positions are, if a broker keeps some in one of the directories and kstore has none there."""
+    for directory in (args.directory, *args.also):
+        has_topic = any(path.is_dir() for path in Path(directory).glob(f"{TOPIC}-*"))
+        if has_topic and not groups_in(directory):
+            note(
+                f"a broker keeps the positions of its groups in {directory} in the topic {TOPIC}: "
+                f"kstore cursors {directory} --import {directory} --dry-run shows them"
+            )
+
+
 def _transfer(args: argparse.Namespace, unread: Unread) -> None:
     paths = {home.tp: home.partition for home in _partitions(args, unread)}
     groups = None if args.group is None else [args.group]
@@ -184,20 +196,16 @@ def _transfer(args: argparse.Namespace, unread: Unread) -> None:
     else:
         beside = (args.directory, *args.also)
         done = give_back(paths, args.target, groups, args.offsets_partitions, beside, dry_run=args.dry_run)
-    rows: list[Row] = [
-        {
-            "group": group,
-            "topic": tp.topic,
-            "partition": tp.partition,
-            "position": position.offset,
-            "leader_epoch": position.leader_epoch,
-            "committed": position.timestamp,
-            "metadata": position.metadata,
-        }
-        for group, positions in done.positions.items()
-        for tp, position in sorted(positions.items())
-    ]
-    _show(args, ("committed", "metadata"), rows)
+    logs: dict[TopicPartition, PartitionLog | None] = {}
+    rows: list[Row] = []
+    for group, positions in done.positions.items():
+        for tp, position in sorted(positions.items()):
+            if tp not in logs:
+                logs[tp] = None
+                with unread.noted():
+                    logs[tp] = kstore.open(paths[tp])
+            rows.append(_row(group, tp, position, logs[tp]))
+    _show(args, ("log_end_offset", "lag", "committed", "metadata"), rows)
     for (group, topic, partition), reason in done.left_out.items():
         print(visible(f"{topic}-{partition} of group {group}: left out, {reason}"), file=sys.stderr)
     for text in done.unreadable:
@@ -299,14 +307,14 @@ def _rows(args: argparse.Namespace, unread: Unread) -> list[Row]:
     return sorted(rows, key=lambda row: (row["group"], row["topic"], row["partition"]))
 
 
-def _row(group: str, tp: TopicPartition, position: OffsetAndMetadata | None, log: PartitionLog) -> Row:
+def _row(group: str, tp: TopicPartition, position: OffsetAndMetadata | None, log: PartitionLog | None) -> Row:
     row: Row = {"group": group, "topic": tp.topic, "partition": tp.partition}
-    end = log.log_end_offset
+    end = None if log is None else log.log_end_offset
     if position is None:
         return row | {
             "position": None,
             "log_end_offset": end,
-            "lag": end - log.log_start_offset,
+            "lag": None if log is None or end is None else end - log.log_start_offset,
             "leader_epoch": None,
             "committed": None,
             "metadata": None,
@@ -314,7 +322,7 @@ def _row(group: str, tp: TopicPartition, position: OffsetAndMetadata | None, log
     return row | {
         "position": position.offset,
         "log_end_offset": end,
-        "lag": end - position.offset,
+        "lag": None if end is None else end - position.offset,
         "leader_epoch": position.leader_epoch,
         "committed": position.timestamp,
         "metadata": position.metadata,
