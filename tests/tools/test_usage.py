@@ -137,9 +137,12 @@ def test_no_command_takes_a_log_directory_for_a_partition(odd: Path, tmp_path: P
         ["truncate", "--to", "0"],
         ["retain", "--defaults"],
         ["compact"],
+        ["describe"],
     ):
         code, out, err = run(words[0], tmp_path, *words[1:])
         assert (code, out) == (1, "")
+        assert f"; give one of the partitions, such as {tmp_path}/odd-0\n" in err
+        assert (f"kstore describe {tmp_path} TOPIC" in err) == (words == ["describe"])
         assert "is a log directory, not a partition: it holds odd-0, other-0" in err
         assert run(words[0], tmp_path / "other-0", *words[1:])[0] == 1
     assert sorted(tmp_path.rglob("*")) == before

@@ -41,7 +41,10 @@ def require_partition(path: Path, *, may_be_empty: bool = True) -> None:
     if below:
         named = ", ".join(map(str, below[:_MOST_NAMED]))
         more = f" and {len(below) - _MOST_NAMED} more" if len(below) > _MOST_NAMED else ""
-        error = LogNotFoundError(f"{path} is a log directory, not a partition: it holds {named}{more}")
+        error = LogNotFoundError(
+            f"{path} is a log directory, not a partition: it holds {named}{more}; give one of the partitions, such as "
+            f"{path / str(below[0])}"
+        )
         error.is_log_directory = True
         raise error
     name = Path(os.path.realpath(path)).name

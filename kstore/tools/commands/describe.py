@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import kstore
+from kstore.errors import LogNotFoundError
 from kstore.log.files.log_dir_state import kept_options
 from kstore.log.partition import PartitionLog
 from kstore.tools.commands.topics import facts
@@ -27,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     if args.topic is None:
         if args.also:
             raise ValueError("--also is for a topic: give the log directory, and TOPIC")
-        with kstore.open(args.directory) as log:
+        with _opened(args.directory) as log:
             kept = kept_options(Path(args.directory))
             told = {"config": kept.options, "of_store": kept.of_store, **_facts_of(log)}
             name = str(log.path)
@@ -53,6 +54,17 @@ def run(args: argparse.Namespace) -> int:
         size = f"{counted(each['segments'], 'segment')}, {counted(each['size'], 'byte')}"
         say(f"{each.get('partition', ''):>6}  {offsets}, {size}, {each['path']}")
     return 0
+
+
+def _opened(directory: str) -> PartitionLog:
+    try:
+        return kstore.open(directory)
+    except LogNotFoundError as e:
+        if e.is_log_directory:
+            e.add_note(
+                f"kstore describe {directory} TOPIC describes a topic in it, kstore topics {directory} lists them"
+            )
+        raise
 
 
 def _facts_of(log: PartitionLog) -> dict[str, Any]:
