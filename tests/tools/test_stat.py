@@ -238,3 +238,13 @@ def test_offsets_between_segments_of_a_log_with_gaps_inside(
     stat = report(run, tmp_path / "u-0")
     assert any(segment["has_gaps"] for segment in stat["segments"])
     assert bool([text for text in stat["wrong"] if "are in no segment" in text]) == (policy == "delete")
+
+
+def test_damaged_options_of_a_log(partition: Path, run: Run) -> None:
+    options = partition / "kstore-config.json"
+    options.write_bytes(b"damage")
+    with pytest.raises(kstore.CorruptCheckpointError):
+        kstore.open(partition, "a")
+    code, out, _ = run("stat", partition)
+    assert code == 1
+    assert f"  {options}: " in out

@@ -21,6 +21,7 @@ from kstore.errors import CorruptFileError, KstoreError, LogNotFoundError, visib
 from kstore.log.cursors.group_file import groups_in, read_positions
 from kstore.log.cursors.home import Home
 from kstore.log.files import layout
+from kstore.log.files.log_dir_state import kept_options
 from kstore.log.files.topic_file import read_table
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import key_file_of
@@ -281,6 +282,13 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
             Home.of(log.path).known_id()
         except (KstoreError, OSError) as e:
             wrong.append(f"its groups have no positions: {e}")
+        try:
+            kept_options(path)
+        except (CorruptFileError, OSError) as e:
+            if str(getattr(e, "filename" if isinstance(e, OSError) else "file")) == str(
+                path / layout.OPTIONS
+            ):  # not the table of a store
+                wrong.append(str(e))
     return {
         "directory": log.path,
         "topic_id": None if topic_id is None else str(topic_id),
