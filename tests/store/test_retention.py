@@ -168,3 +168,48 @@ def test_another_partition_of_the_topic(copied: Path) -> None:
     with kstore.open(other, "r+", **RETENTION) as log, pytest.raises(kstore.InvalidConfigError):
         log.retain()
     assert records(other) == 90
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        bytes(12),
+        b"0\n1\nstate_store x 12\n",
+        b"0\n1\nstate_store 0",
+        b"0\n2\nother 0 12\n",
+        b"\xff\n1\n",
+    ],
+    ids=["emptied", "zeros", "a bit", "cut off", "a line too few", "no version"],
+)
+def test_a_damaged_cleaner_checkpoint(
+    copied: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It does not say which topics were compacted, so no partition of its directory loses records by age or size."""
+    file = copied.parent / "cleaner-offset-checkpoint"
+    file.write_bytes(content)
+    assert str(file) in [f.file for f in kstore.open(copied).recovery.findings]
+    assert main(["stat", str(copied.parent)]) == 1
+    assert str(file) in capsys.readouterr().out
+    with opened(copied.parent, **RETENTION) as store:
+        assert store.retain() == {}
+        assert str(file) in store.health().partitions[TopicPartition("state_store", 0)]
+    with kstore.open(copied, "r+", **RETENTION) as log:
+        with pytest.raises(
+            kstore.InvalidConfigError, match=f"It was opened without .* a sound copy of {file}"
+        ):
+            log.retain()
+        assert records(copied) == 90
+        log.configure(cleanup_policy="delete")
+        log.retain()
+    assert records(copied) == 0
+
+
+def test_an_empty_cleaner_checkpoint_of_a_broker(copied: Path) -> None:
+    """A broker creates the file, and fills it at the first compaction."""
+    (copied.parent / "meta.properties").write_text("version=1\nnode.id=1\n")
+    (copied.parent / "cleaner-offset-checkpoint").write_bytes(b"")
+    assert kstore.open(copied).recovery.findings == []
+    with kstore.open(copied, "r+", **RETENTION) as log:
+        log.retain()
+    assert records(copied) == 0

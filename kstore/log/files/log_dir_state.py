@@ -134,6 +134,7 @@ def read_state(path: Path) -> State:
     if tp.topic == layout.CLUSTER_METADATA:  # loaded by Raft, which asks for no marker
         return State(False, 0, 0, ())
     complaints: list[Complaint] = []
+    _complain_of_cleaner_offsets(directory, complaints)
     log_start_offset = _log_start_of(whole, directory, tp, complaints)
     points = f"{directory}/{layout.RECOVERY_POINTS}"
     if directory != whole and is_there(f"{whole}/{layout.RECOVERY_POINTS}") and not _may_tell_of(points, tp):
@@ -151,6 +152,15 @@ def _may_tell_of(path: str, tp: TopicPartition) -> bool:
     except OSError:
         return True
     return damage is not None or tp in offsets
+
+
+def _complain_of_cleaner_offsets(directory: str, complaints: list[Complaint]) -> None:
+    """Retention refuses to delete by age or size while the cleaner's checkpoint is damaged: a finding names the file."""
+    _, damage = _look_into_cleaner_offsets(directory)
+    if damage is not None:
+        file = f"{directory}/{layout.CLEANER_OFFSETS}"
+        text = f"damaged, so which topics were compacted is not known: {damage}"
+        complaints.append(Complaint(file, text))
 
 
 def _own_state(path: str, tp: TopicPartition, log_start_offset: int, complaints: list[Complaint]) -> State:
@@ -191,12 +201,36 @@ def read_cleaner_offset(path: Path) -> int | None:
 
 def is_known_compacted(path: Path) -> bool:
     """Whether a partition, or another of its topic, was compacted, as its log directory tells, or is of a topic of Kafka's own
-    that is. OSError."""
+    that is. CorruptCheckpointError if the file that tells is damaged, and no sound line names the topic. OSError."""
     topic = name_of(path).topic
     if topic in layout.KAFKAS_COMPACTED or read_cleaner_offset(path) is not None:
         return True
-    offsets, _ = checkpoints.salvage_offsets(directory_of(path) / layout.CLEANER_OFFSETS)
-    return any(tp.topic == topic for tp in offsets)
+    offsets, damage = _look_into_cleaner_offsets(str(directory_of(path)))
+    if any(tp.topic == topic for tp in offsets):
+        return True
+    if damage is not None:  # raised anew: the one that is remembered would keep the frames
+        raise CorruptCheckpointError(
+            damage.reason,
+            file=damage.file,
+            position=damage.position,
+            expected=damage.expected,
+            found=damage.found,
+        )
+    return False
+
+
+def _look_into_cleaner_offsets(
+    directory: str,
+) -> tuple[Mapping[TopicPartition, int], CorruptCheckpointError | None]:
+    """What the cleaner's checkpoint of a directory says, and what is wrong with it. A broker creates an empty one, and fills it
+    at the first compaction; kstore never creates an empty one. OSError."""
+    path = f"{directory}/{layout.CLEANER_OFFSETS}"
+    offsets, damage = checkpoints.look_into(path)
+    if not offsets and _is_empty(path) and not is_there(f"{directory}/{layout.META_PROPERTIES}"):
+        damage = CorruptCheckpointError(
+            "checkpoint file", file=path, position=1, expected="version 0", found="an empty file"
+        )
+    return offsets, damage
 
 
 def _is_a_brokers(marker: str) -> bool:
@@ -288,6 +322,7 @@ class HeldCheckpoints:
         if name.topic == layout.CLUSTER_METADATA:
             return State(False, 0, 0, ())
         complaints: list[Complaint] = []
+        _complain_of_cleaner_offsets(str(self._directory), complaints)
         found = []
         told = name in self._offsets[layout.RECOVERY_POINTS] or layout.RECOVERY_POINTS in self._damage
         for file in (layout.RECOVERY_POINTS, layout.LOG_STARTS):

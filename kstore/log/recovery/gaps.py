@@ -70,7 +70,7 @@ def is_compacted(path: Path) -> bool:
     Offsets that are missing between its segments say nothing then."""
     if "compact" in _policy_of(path):
         return True
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(CorruptFileError, OSError):
         return is_known_compacted(path)
     return False
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kstore.config import LogConfig
-from kstore.errors import InvalidConfigError
+from kstore.errors import CorruptCheckpointError, InvalidConfigError
 from kstore.log.files.log_dir_state import is_known_compacted
 from kstore.log.write.retention import Decision
 
@@ -13,7 +13,8 @@ def what_was_not_said(
     path: str, config: LogConfig, decisions: Sequence[Decision]
 ) -> InvalidConfigError | None:
     """An error if segments of a log would go by Kafka's default of 7 days, or would go by size or age because Kafka's default
-    policy is to delete, though the log is known to be compacted. Those below the log start offset may go. OSError."""
+    policy is to delete, though the log is known to be compacted, or the file that says so is damaged. Those below the log start
+    offset may go. OSError."""
     given = config.given_options()
     by_time = next((d for d in decisions if d.rule == "time"), None)
     if by_time is not None and "retention_ms" not in given:
@@ -23,10 +24,17 @@ def what_was_not_said(
             "retention that is meant, such as retention_ms=-1, or retention_ms=604_800_000 for the default"
         )
     by_policy = next((d for d in decisions if d.rule in ("time", "size")), None)
-    if by_policy is not None and "cleanup_policy" not in given and is_known_compacted(Path(path)):
-        return InvalidConfigError(
-            f"{path} is known to be compacted, and was opened without cleanup_policy: by Kafka's default, delete, the segment "
-            f"at offset {by_policy.base_offset} would be deleted, and the last record of many a key with it: {by_policy.reason}. "
-            'Give open(), the topic of a store, or --config the policy that is meant: cleanup_policy="compact" or "delete"'
-        )
-    return None
+    if by_policy is None or "cleanup_policy" in given:
+        return None
+    try:
+        if not is_known_compacted(Path(path)):
+            return None
+        known, remedy = f"{path} is known to be compacted, and", ""
+    except CorruptCheckpointError as e:
+        known = f"whether {path} was compacted is not known, because a checkpoint is damaged: {e}. It"
+        remedy = f", or put back a sound copy of {e.file}"
+    return InvalidConfigError(
+        f"{known} was opened without cleanup_policy: by Kafka's default, delete, the segment "
+        f"at offset {by_policy.base_offset} would be deleted, and the last record of many a key with it: {by_policy.reason}. "
+        f'Give open(), the topic of a store, or --config the policy that is meant: cleanup_policy="compact" or "delete"{remedy}'
+    )
