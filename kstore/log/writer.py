@@ -585,6 +585,8 @@ class LogWriter(RecordAppender, PartitionLog):
                     self._stored_recovery_point = -1
                 for kind in layout.SEGMENT_KINDS:
                     unlink(f"{self._directory}/{stem}{kind}", missing_ok=True)
+                if old.size == 0:  # Kafka's indexes are there once a segment is sealed, also one without a batch
+                    old.prepare_indexes()
                 old.seal()
                 if is_behind_gap:
                     if old.size == 0:
