@@ -262,6 +262,7 @@ class LogWriter(RecordAppender, PartitionLog):
             sync_directory(self._directory)  # what was cut off must not come back behind what is appended now
             self._log_dir.lower_cleaner_offset(loaded.log_end_offset)
         losses = [*recovery.losses, *recovery.missing, *recovery.lost_starts]
+        losses += self._log_dir.losses
         self._told_of = recovery
         if losses:
             kept = f"; kept in {_cut_files(sorted(repairs.kept))}" if repairs.kept else ""
@@ -585,7 +586,7 @@ class LogWriter(RecordAppender, PartitionLog):
                     self._stored_recovery_point = -1
                 for kind in layout.SEGMENT_KINDS:
                     unlink(f"{self._directory}/{stem}{kind}", missing_ok=True)
-                if old.size == 0:  # Kafka's indexes are there once a segment is sealed, also one without a batch
+                if old.size == 0:  # as in Kafka, a sealed segment has index files
                     old.prepare_indexes()
                 old.seal()
                 if is_behind_gap:

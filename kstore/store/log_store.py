@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, Unpack, cast
 
-from kstore.arguments import MAX_EPOCH, boolean, choice, elements, integer, number, refuse_null
+from kstore.arguments import MAX_EPOCH, boolean, choice, elements, integer, number, refuse_null, warn
 from kstore.config import ConfigOptions, LogConfig
 from kstore.engine.append.dealt_batches import MOST_PARTITIONS as MOST_DEALT
 from kstore.engine.append.dealt_batches import DealtBatches
@@ -48,6 +48,7 @@ from kstore.log.files.topic_file import MOST_PARTITIONS
 from kstore.log.partition import PartitionLog
 from kstore.log.read.progress import ProgressCallback
 from kstore.log.read.scan import Scan
+from kstore.log.recovery.report import DataLossWarning
 from kstore.log.recovery.work_left import work_left
 from kstore.log.write.retention import Decision
 from kstore.log.writer import LogWriter
@@ -234,6 +235,7 @@ class LogStore:
             self._closed = self._left = False
             if self._is_writing:
                 _stores.add(self)
+                self._warn_of_losses()
                 self._catalog.load(self._now())
                 self._recover()
             else:
@@ -258,6 +260,12 @@ class LogStore:
                 self._directories[-1].give_back()
                 self._directories.pop()
             raise
+
+    def _warn_of_losses(self) -> None:
+        """DataLossWarning for what the checkpoints of the directories have lost, as closing writes new ones."""
+        for directory in self._directories:
+            for loss in directory.keeper.losses if directory.keeper is not None else ():
+                warn(loss, DataLossWarning)
 
     def _changed(self) -> None:
         """There may be more, or less, to do in the background."""

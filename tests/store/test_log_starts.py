@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import kstore
+from kstore.__main__ import main
 
 STARTS = "log-start-offset-checkpoint"
 CLEAN = ".kafka_cleanshutdown"
@@ -59,7 +60,9 @@ def test_a_damaged_log_start_is_reported(data: Path, content: bytes, how: str, c
 def test_each_log_of_a_store_reports_it_once(data: Path) -> None:
     """Also one that is opened after the file was written anew; none that is made then."""
     (data / STARTS).write_bytes(b"")
-    with kstore.LogStore(data, mode="a", background=False) as store:
+    with pytest.warns(kstore.DataLossWarning, match=f"{STARTS}: it was emptied.*{STARTS}.cut"):
+        store = kstore.LogStore(data, mode="a", background=False)
+    with store:
         with pytest.warns(kstore.DataLossWarning, match="t-0"):
             store.log("t", 0).delete_records(5)  # type: ignore[attr-defined]
         with pytest.warns(kstore.DataLossWarning, match="other-0"):
@@ -68,6 +71,74 @@ def test_each_log_of_a_store_reports_it_once(data: Path) -> None:
         store.append("new", b"v")
     with kstore.LogStore(data, mode="a", background=False) as store:
         assert [store.log(topic, 0).log_start_offset for topic in ("t", "other", "new")] == [5, 0, 0]
+
+
+@pytest.mark.parametrize("line", ["t 1 2x", "t 1 -20", "t 1 -0", "t 1", "t x 20"])
+@pytest.mark.parametrize("how", ["store", "log"])
+def test_a_lost_line_of_another_partition_stays_known(
+    tmp_path: Path, how: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A write to one partition replaces the file, so a copy of the damaged one is kept."""
+    data, kept = tmp_path / "data", tmp_path / "data" / f"{STARTS}.cut"
+    with kstore.LogStore(data, mode="a") as store:
+        store.create_topic("t", partitions=2)
+        for partition in (0, 1):
+            log = store.log("t", partition)
+            log.extend([b"v"] * 51)
+            log.delete_records(20)  # type: ignore[attr-defined]
+    content = (data / STARTS).read_text().replace("t 1 20", line)
+    (data / STARTS).write_text(content)
+
+    def write() -> None:
+        if how == "log":
+            with kstore.open(data / "t-0", "a") as log:
+                log.delete_records(30)
+        else:
+            kstore.LogStore(data, mode="a").close()
+
+    with pytest.warns(kstore.DataLossWarning, match=f"{STARTS}: .* a copy is kept in {kept}"):
+        write()
+    assert kept.read_text() == content
+    write()
+    assert (data / STARTS).read_text() == f"0\n1\nt 0 {30 if how == 'log' else 20}\n"
+    assert [file.name for file in data.glob("*.cut")] == [kept.name]
+    for path in (data, data / "t-1"):
+        assert main(["stat", str(path)]) == 1
+        assert str(kept) in capsys.readouterr().out
+    kept.unlink()
+    assert main(["stat", str(data)]) == 0
+
+
+def test_each_damaged_file_is_kept(tmp_path: Path) -> None:
+    """Of a partition that keeps its own; one content once."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"v"] * 20)
+        log.delete_records(10)
+    for damaged in (b"0\n1\nt 0 -5\n", b"", b"0\n1\nt 0 -5\n"):
+        (path / STARTS).write_bytes(damaged)
+        with pytest.warns(kstore.DataLossWarning, match="may be readable again"):
+            kstore.open(path, "a").close()
+    assert {file.name: file.read_bytes() for file in path.glob("*.cut")} == {
+        f"{STARTS}.cut": b"0\n1\nt 0 -5\n",
+        f"{STARTS}.2.cut": b"",
+    }
+    assert main(["stat", str(path)]) == 1
+    with kstore.open(path, "a") as log:
+        assert log.erase(keys=[b"k"], reason="test", dry_run=True, cut_files=True).cut_files == ()
+
+
+def test_a_damaged_file_of_a_partition_that_was_moved_here_is_kept(data: Path, tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "moved-0", "a") as log:
+        log.extend([b"v"] * 20)
+        log.delete_records(10)
+    path = (tmp_path / "moved-0").rename(data / "moved-0")
+    (path / STARTS).write_bytes(b"0\n1\nmoved 0 x\n")
+    with pytest.warns(kstore.DataLossWarning, match="may be readable again"):
+        kstore.open(path, "a").close()
+    assert not (path / STARTS).exists()
+    assert main(["stat", str(data)]) == 1
+    assert (path / f"{STARTS}.cut").exists()
 
 
 def test_a_broker_makes_an_empty_file(data: Path) -> None:

@@ -205,6 +205,28 @@ def test_a_damaged_cleaner_checkpoint(
     assert records(copied) == 0
 
 
+def test_a_cleaner_checkpoint_that_was_damaged(copied: Path) -> None:
+    """A compaction of another topic replaces the file, which then does not tell that lines are lost."""
+    file = copied.parent / "cleaner-offset-checkpoint"
+    file.write_text("0\n1\nstate_store x 12\n")
+    kept = copied.parent / f"{file.name}.cut"
+    with opened(copied.parent, **RETENTION) as store:
+        store.create_topic("other", cleanup_policy="compact")
+        store.extend("other", [b"v"] * 9, [b"k"] * 9)
+        log = store.log("other", 0)
+        log.roll()
+        log.compact()
+        assert file.read_text() == "0\n1\nother 0 9\n"
+        assert TopicPartition("state_store", 0) not in store.retain()
+    with kstore.open(copied, "r+", **RETENTION) as log:
+        with pytest.raises(kstore.InvalidConfigError, match=f"or remove {kept}"):
+            log.retain()
+        assert main(["stat", str(copied.parent)]) == 1
+        kept.unlink()
+        log.retain()
+    assert records(copied) == 0
+
+
 def test_an_empty_cleaner_checkpoint_of_a_broker(copied: Path) -> None:
     """A broker creates the file, and fills it at the first compaction."""
     (copied.parent / "meta.properties").write_text("version=1\nnode.id=1\n")

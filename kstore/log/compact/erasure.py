@@ -18,6 +18,7 @@ from kstore.log.compact.compactor import Compacted, LogState, changes_met_by
 from kstore.log.compact.report import ErasedSegment, Erasure
 from kstore.log.compact.throttle import Throttle
 from kstore.log.compact.transactions import CleanedTransactions
+from kstore.log.files.log_dir_state import is_kept_checkpoint
 from kstore.log.read.offset_lookup import raise_told
 from kstore.log.read.page_cache import PageCache
 from kstore.log.read.progress import Meter, ProgressCallback
@@ -92,7 +93,8 @@ def erase(
             meter.expect(sum(segment.size for segment in state.segments[:-1]))
         look = state.segments if dry_run else state.segments[:-1]
         work = [(segment, offsets) for segment in look if (offsets := erasing.found(segment, match))]
-        beside = tuple(str(path) for path in sorted(Path(log._directory).glob("*.cut")))
+        kept = sorted(Path(log._directory).glob("*.cut"))
+        beside = tuple(str(path) for path in kept if not is_kept_checkpoint(path.name))
         cut, left = (beside, ()) if cut_files else ((), beside)
         meter.expect(sum((2 if dry_run else 3) * segment.size for segment, _ in work))
         done = [erasing.rewritten(*each, blanks, dry_run) for each in work]

@@ -71,8 +71,10 @@ def _parse_number(word: str, least: int, most: int) -> int:
 
 def _parse_offset_entry(words: list[str]) -> tuple[TopicPartition, int]:
     topic, partition, offset = words
+    if offset.startswith("-"):  # no program writes one, and what it was is not known
+        raise ValueError(offset)
     return TopicPartition(topic, _parse_number(partition, -(2**31), 2**31 - 1)), _parse_number(
-        offset, -(2**63), 2**63 - 1
+        offset, 0, 2**63 - 1
     )
 
 

@@ -9,7 +9,14 @@ from kstore.errors import LogFailedError
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import DirectoryLock, User
-from kstore.log.files.log_dir_state import SESSIONS, HeldCheckpoints, Session, State, remove_drafts
+from kstore.log.files.log_dir_state import (
+    SESSIONS,
+    HeldCheckpoints,
+    Session,
+    State,
+    keep_damaged,
+    remove_drafts,
+)
 
 
 class DirectoryKeeper:
@@ -33,6 +40,7 @@ class DirectoryKeeper:
         try:
             with self._lock.writing:
                 remove_drafts(directory)
+                self.losses = keep_damaged(directory)  # before anything is replaced
                 marker = directory / layout.CLEAN_SHUTDOWN
                 held = HeldCheckpoints(directory)
                 self._session = SESSIONS.setdefault(directory, Session(marker.exists()))

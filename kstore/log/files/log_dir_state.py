@@ -201,13 +201,19 @@ def read_cleaner_offset(path: Path) -> int | None:
 
 def is_known_compacted(path: Path) -> bool:
     """Whether a partition, or another of its topic, was compacted, as its log directory tells, or is of a topic of Kafka's own
-    that is. CorruptCheckpointError if the file that tells is damaged, and no sound line names the topic. OSError."""
+    that is. CorruptCheckpointError if the file that tells is damaged, or was, and no sound line names the topic.
+    OSError."""
     topic = name_of(path).topic
     if topic in layout.KAFKAS_COMPACTED or read_cleaner_offset(path) is not None:
         return True
-    offsets, damage = _look_into_cleaner_offsets(str(directory_of(path)))
+    directory = str(directory_of(path))
+    offsets, damage = _look_into_cleaner_offsets(directory)
     if any(tp.topic == topic for tp in offsets):
         return True
+    kept = f"{directory}/{layout.CLEANER_OFFSETS}{layout.CUT}"
+    if damage is None and is_there(kept):  # a later compaction has replaced the damaged file
+        _, damage = checkpoints.look_into(kept)
+        damage = damage or _error_of_emptied(kept)
     if damage is not None:  # raised anew: the one that is remembered would keep the frames
         raise CorruptCheckpointError(
             damage.reason,
@@ -227,10 +233,14 @@ def _look_into_cleaner_offsets(
     path = f"{directory}/{layout.CLEANER_OFFSETS}"
     offsets, damage = checkpoints.look_into(path)
     if not offsets and _is_empty(path) and not is_there(f"{directory}/{layout.META_PROPERTIES}"):
-        damage = CorruptCheckpointError(
-            "checkpoint file", file=path, position=1, expected="version 0", found="an empty file"
-        )
+        damage = _error_of_emptied(path)
     return offsets, damage
+
+
+def _error_of_emptied(path: str) -> CorruptCheckpointError:
+    return CorruptCheckpointError(
+        "checkpoint file", file=path, position=1, expected="version 0", found="an empty file"
+    )
 
 
 def _is_a_brokers(marker: str) -> bool:
@@ -239,17 +249,6 @@ def _is_a_brokers(marker: str) -> bool:
         return int(json.loads(read_whole(marker))["brokerEpoch"]) >= 0
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return False
-
-
-def offset_for(
-    tp: TopicPartition, offsets: Mapping[TopicPartition, int], path: str, complaints: list[Complaint]
-) -> int:
-    """What a checkpoint file says of a partition; 0 if nothing."""
-    offset = offsets.get(tp, 0)
-    if offset < 0:
-        complaints.append(Complaint(path, f"an offset of {tp} that is negative, {offset}, does not count"))
-        return 0
-    return offset
 
 
 def _offset_of(path: str, tp: TopicPartition, alone: bool, complaints: list[Complaint]) -> int:
@@ -264,7 +263,7 @@ def _offset_of(path: str, tp: TopicPartition, alone: bool, complaints: list[Comp
         complaints.append(Complaint(path, f"damaged, {what}: {error}", hides_start))
     elif hides_start and _is_emptied(path):
         complaints.append(Complaint(path, _EMPTIED, hides_start))
-    return offset_for(tp, offsets, path, complaints)
+    return offsets.get(tp, 0)
 
 
 _EMPTIED = "it was emptied: no offset is in it"
@@ -331,7 +330,7 @@ class HeldCheckpoints:
                 complaints.append(Complaint(where, self._hides_starts, hides_start=True))
             elif file in self._damage:
                 complaints.append(Complaint(where, self._damage[file]))
-            found.append(offset_for(name, self._offsets[file], where, complaints))
+            found.append(self._offsets[file].get(name, 0))
         recovery_point, log_start_offset = found
         own = f"{path}/{layout.LOG_STARTS}"
         if is_there(own):  # it kept its own state before it was put here
@@ -386,6 +385,53 @@ class HeldCheckpoints:
         self._damage.pop(file, None)
 
 
+def keep_damaged(directory: Path) -> list[str]:
+    """Copies damaged checkpoints whose content is nowhere else to .cut files, before a write replaces them.
+
+    The lost lines may be of partitions that are not open. Returns a sentence if log start offsets are lost. The directory must
+    be locked, and the clean marker still be there: by it, an empty file of a broker is known to be damaged. OSError.
+    """
+    losses = []
+    for name in layout.IRREPLACEABLE:
+        path = f"{directory}/{name}"
+        offsets, damage = (
+            _look_into_cleaner_offsets(str(directory))
+            if name == layout.CLEANER_OFFSETS
+            else checkpoints.look_into(path)
+        )
+        if damage is None and not (name == layout.LOG_STARTS and not offsets and _is_emptied(path)):
+            continue
+        kept = _keep(path)
+        if name == layout.LOG_STARTS:
+            what = damage or f"{path}: {_EMPTIED}"
+            losses.append(
+                f"{what}. Deleted records may be readable again, of partitions whose lines are lost; a copy is kept in {kept}"
+            )
+    return losses
+
+
+def _keep(path: str) -> str:
+    """The name of a copy of a file, which is made if there is none yet. OSError."""
+    content, kept, number = read_whole(path), path + layout.CUT, 1
+    while is_there(kept):
+        if read_whole(kept) == content:
+            return kept
+        number += 1
+        kept = f"{path}.{number}{layout.CUT}"
+    write_whole(kept, content)
+    return kept
+
+
+def kept_checkpoints(directory: Path) -> list[Path]:
+    """The copies of damaged checkpoints in a directory."""
+    return sorted(path for path in directory.glob("*" + layout.CUT) if is_kept_checkpoint(path.name))
+
+
+def is_kept_checkpoint(name: str) -> bool:
+    """Whether a file has the name of a copy of a damaged checkpoint."""
+    return name.endswith(layout.CUT) and name.startswith(tuple(f"{file}." for file in layout.IRREPLACEABLE))
+
+
 def remove_drafts(directory: Path) -> None:
     """Removes what a crash has left of checkpoints that were being written. With the directory locked. OSError."""
     for name in (*layout.CHECKPOINTS, topic_file.NAME):
@@ -412,6 +458,7 @@ class LogDirState:
         self._pid = os.getpid()
         self._user = User()
         self._left = self._entered = False
+        self.losses: list[str] = []  # of the directory, which others of its partitions may have suffered
         self._lock: DirectoryLock | None = None
         self._partition_lock: PartitionLock | None = None
         try:
@@ -456,9 +503,12 @@ class LogDirState:
                 state = session.checkpoints.state_of(self.path, self.name)
             else:
                 state = read_state(self.path)
+                self.losses = keep_damaged(self.directory)
                 if session is None:  # nobody in this process writes there
                     remove_drafts(self.directory)
                 session = SESSIONS.setdefault(self.directory, Session(state.clean))
+            if not self._alone and is_there(f"{self.path}/{layout.LOG_STARTS}"):  # `store` removes it
+                self.losses += keep_damaged(self.path)
             session.open[self.name] = self._user
             marker = f"{self.directory}/{layout.CLEAN_SHUTDOWN}"
             if is_there(marker):

@@ -17,7 +17,7 @@ from kstore.engine.segment.segment import Segment
 from kstore.log.files import layout
 from kstore.log.files.hint_file import drop_hint
 
-CUT = ".cut"  # what bytes that were cut off are kept under; Kafka passes such files over
+CUT = layout.CUT
 
 
 def name_for_cut(path: str, position: int) -> str:

@@ -11,7 +11,8 @@ from kstore.log.recovery.steps import Code, Finding, Step
 
 class DataLossWarning(UserWarning):
     """Recovery removed records that were undamaged, had been flushed, or lay before undamaged ones. What was removed is kept in
-    .cut files. Or the log start offset is lost, so that records which were deleted may be readable again.
+    .cut files. Or log start offsets are lost, so that records which were deleted may be readable again; the damaged
+    log-start-offset-checkpoint is kept as a .cut file, too.
 
     kstore.open can read a .cut file, or the whole log with recover=False.
     """

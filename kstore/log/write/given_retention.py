@@ -5,6 +5,7 @@ from pathlib import Path
 
 from kstore.config import LogConfig
 from kstore.errors import CorruptCheckpointError, InvalidConfigError
+from kstore.log.files import layout
 from kstore.log.files.log_dir_state import is_known_compacted
 from kstore.log.write.retention import Decision
 
@@ -32,7 +33,8 @@ def what_was_not_said(
         known, remedy = f"{path} is known to be compacted, and", ""
     except CorruptCheckpointError as e:
         known = f"whether {path} was compacted is not known, because a checkpoint is damaged: {e}. It"
-        remedy = f", or put back a sound copy of {e.file}"
+        is_kept = e.file.endswith(layout.CUT)
+        remedy = f", or remove {e.file}" if is_kept else f", or put back a sound copy of {e.file}"
     return InvalidConfigError(
         f"{known} was opened without cleanup_policy: by Kafka's default, delete, the segment "
         f"at offset {by_policy.base_offset} would be deleted, and the last record of many a key with it: {by_policy.reason}. "

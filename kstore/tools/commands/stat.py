@@ -21,7 +21,7 @@ from kstore.errors import CorruptFileError, KstoreError, LogNotFoundError, visib
 from kstore.log.cursors.group_file import groups_in, read_positions
 from kstore.log.cursors.home import Home
 from kstore.log.files import layout
-from kstore.log.files.log_dir_state import kept_options
+from kstore.log.files.log_dir_state import directory_of, is_kept_checkpoint, kept_checkpoints, kept_options
 from kstore.log.files.topic_file import read_table
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import key_file_of
@@ -270,7 +270,9 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
     wrong += [
         f"{file}: a recovery has cut this off; kstore records {file} reads it. Remove the file when nobody misses it"
         for file in sorted(Path(log.path).glob("*.cut"))
+        if not is_kept_checkpoint(file.name)
     ]
+    wrong += checkpoints_kept(Path(log.path))
     try:
         topic_id = log.topic_id()
     except CorruptFileError as e:
@@ -305,6 +307,17 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
         "open_transactions": open_transactions(log),
         "wrong": wrong,
     }
+
+
+def checkpoints_kept(directory: Path) -> list[str]:
+    """What copies of damaged checkpoints mean for the partitions of a directory, in words."""
+    starts = "deleted records may be readable again, of partitions whose lines were lost: delete_records() deletes them anew"
+    policy = "retention deletes nothing by age or size of topics that no later compaction names, unless cleanup.policy is given"
+    return [
+        f"{file}: a copy of a checkpoint that was damaged, so "
+        f"{starts if file.name.startswith(layout.LOG_STARTS) else policy}. Remove the file when nobody misses it"
+        for file in kept_checkpoints(directory)
+    ]
 
 
 def unreadable(log: PartitionLog) -> list[str]:
@@ -412,6 +425,9 @@ def run(args: argparse.Namespace) -> int:
         if args.also:
             raise ValueError("--also is for a log directory, and this is a partition")
         stats = [partition_stat(open_partition(args, lists=True), verify=args.verify)]
+        around = directory_of(path)
+        if path.is_dir() and around != path.absolute():
+            stats[0]["wrong"] += checkpoints_kept(around)
         others: list[str] = []
     else:
         stats, others = _directory_stats(args)
@@ -463,6 +479,7 @@ def _directory_stats(args: argparse.Namespace) -> tuple[list[dict[str, Any]], li
             for path in sorted(directory.path.iterdir())
             if path.is_symlink() and not path.exists() and layout.is_partition_name(path.name)
         ]
+        stats += [_unread(directory.path, text) for text in checkpoints_kept(directory.path)]
         stats += [_unread(directory.path, text) for text in damaged_positions(directory.path)]
         try:
             read_table(directory.path)
