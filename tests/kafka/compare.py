@@ -74,6 +74,8 @@ class Account:
         self.lines = all_lines(log)
         self.summary = summary(log)
         self.answers = [answer(log, query) for query in queries(log)]
+        self.times = [(record.timestamp, record.offset) for record in log]
+        self.reached = [(segment.largest_timestamp, segment.base_offset) for segment in log.segments]
 
     def check(self, theirs: KafkaLog) -> None:
         """The same records, the same state, the same answers from Kafka; and it finds the indexes sound."""
@@ -89,8 +91,20 @@ class Account:
         assert self.summary == said
         assert theirs.wrong() == []
         said_too = theirs.answers(each["query"] for each in self.answers)
-        wrong = [(a, b) for a, b in zip(self.answers, said_too, strict=True) if a != b]
+        pairs = zip(self.answers, said_too, strict=True)
+        wrong = [(a, b) for a, b in pairs if a != b and not self._passes_over(a, b)]
         assert not wrong, f"{len(wrong)} of {len(said_too)} answers differ, the first: {wrong[0]}"
+
+    def _passes_over(self, ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
+        """Whether Kafka asks a segment for a time whose matches lie below the log start, and kstore finds the first one
+        that is left: docs/differences-from-kafka.md."""
+        what, _, rest = str(ours["query"]).partition(" ")
+        if what != "timestamp" or theirs["offset"] is not None:
+            return False
+        asked = next((base for largest, base in self.reached if largest >= int(rest)), None)
+        first = next((offset for timestamp, offset in self.times if timestamp >= int(rest)), None)
+        start = int(self.summary["log_start_offset"])
+        return asked is not None and asked < start and ours["offset"] == first
 
 
 OURS = (
