@@ -61,7 +61,8 @@ class build_py_with_headers(build_py):
 
 
 class build_ext_in_parallel(build_ext):
-    """Runs a compiler for each processor, and removes modules whose .pyx is gone: they could still be imported."""
+    """Runs a compiler for each processor, and removes modules whose .pyx is gone: they could still be
+    imported."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
@@ -85,8 +86,8 @@ def level_for(source: Path) -> list[str]:
 def spare_missing_tracebacks(extensions: list[Extension]) -> list[Extension]:
     """Lets the C code of an `except` clause live without a traceback.
 
-    Cython 3.3 drops its reference to the traceback there, and the process ends if there is none: if there was no memory
-    for one."""
+    Cython 3.3 drops its reference to the traceback there, and the process ends if there is none: if there was
+    no memory for one."""
     for extension in extensions:
         for source in map(Path, extension.sources):
             written = source.read_text()
@@ -122,8 +123,8 @@ setup(
                 "language_level": 3,
                 "auto_pickle": False,
                 "autotestdict": False,
-                # A module with public methods says binding=False, embedsignature=True: `inspect` knows their arguments all
-                # the same, and it takes 18 KB less than with functions of Cython's own.
+                # A module with public methods says binding=False, embedsignature=True: `inspect` knows their
+                # arguments all the same, and it takes 18 KB less than with functions of Cython's own.
                 "embedsignature.format": "clinic",
                 "warn.unused": True,
             },

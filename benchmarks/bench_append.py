@@ -25,9 +25,9 @@ def single(log: kstore.LogWriter, records: list[tuple[bytes, bytes, int]]) -> in
 
 
 def bench_append(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer) -> None:
-    """A record of 108 bytes, encoded and written before the call returns; no sync. kstore: log.append() from Python.
-    C pwrite: that many bytes and nothing else; C: encoded too. Kafka: MemoryRecordsBuilder and UnifiedLog.appendAsLeader
-    (Kafka segment: LogSegment.append). krabka: Log.append."""
+    """A record of 108 bytes, encoded and written before the call returns; no sync. kstore: log.append() from
+    Python. C pwrite: that many bytes and nothing else; C: encoded too. Kafka: MemoryRecordsBuilder and
+    UnifiedLog.appendAsLeader (Kafka segment: LogSegment.append). krabka: Log.append."""
 
     race(
         "append",
@@ -44,7 +44,8 @@ def bench_append(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer)
 
 
 def bench_appender(race: Race, data: Data) -> None:
-    """The same through log.appender(), from one thread, all of it in the log at the end; beside log.append()."""
+    """The same through log.appender(), from one thread, all of it in the log at the end; beside
+    log.append()."""
 
     def gathered(log: kstore.LogWriter, records: list[tuple[bytes, bytes, int]]) -> int:
         with log.appender() as out:
@@ -63,9 +64,9 @@ def bench_appender(race: Race, data: Data) -> None:
 
 
 def bench_append_stores(race: Race, data: Data, limit: Peer) -> None:
-    """The same beside what else a Python program would take. aiokafka: its codec and a write. lmdb, rocksdict, sqlite3: a
-    commit each. A race of its own, because of the threads that some of them leave in this process: with them, every
-    system call costs more."""
+    """The same beside what else a Python program would take. aiokafka: its codec and a write. lmdb,
+    rocksdict, sqlite3: a commit each. A race of its own, because of the threads that some of them leave in
+    this process: with them, every system call costs more."""
     race(
         "append_stores",
         "record",

@@ -11,9 +11,9 @@ MANY = 64  # batches of 16 KiB in one call
 
 
 def bench_append_batches(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer) -> None:
-    """64 MiB of 16 KiB batches to a new log, one a call, each with its CRC checked; no sync. kstore and Kafka: as a
-    follower, which keeps offsets (UnifiedLog.appendAsFollower). krabka: validate_one_v2_batch and append_verbatim.
-    C: CRC and pwrite, no index."""
+    """64 MiB of 16 KiB batches to a new log, one a call, each with its CRC checked; no sync. kstore and
+    Kafka: as a follower, which keeps offsets (UnifiedLog.appendAsFollower). krabka: validate_one_v2_batch and
+    append_verbatim. C: CRC and pwrite, no index."""
 
     def work(log: kstore.LogWriter, encoded: list[bytes]) -> int:
         append_batches = log.append_batches

@@ -1,4 +1,5 @@
-"""Compaction of a log in which keys come again and again: KSTORE_BENCH_COMPACT_MIB, 128, and 1024 with --all."""
+"""Compaction of a log in which keys come again and again: KSTORE_BENCH_COMPACT_MIB, 128, and 1024 with
+--all."""
 
 import os
 import shutil
@@ -65,10 +66,10 @@ class _Dirty:
 def bench_compact(
     race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer, pytestconfig: pytest.Config
 ) -> None:
-    """Four sealed segments of 100 B records in 16 KiB batches, cached, with a thousand keys for each MiB, made one;
-    opening is not counted, the result is synced. kstore: log.compact(). C: a table of keys, two passes of pread, the
-    CRC of each batch, one file, no indexes. Kafka: Cleaner.clean with a map of 128 MiB, as kstore has. krabka:
-    Log::compact. The result has the same size everywhere."""
+    """Four sealed segments of 100 B records in 16 KiB batches, cached, with a thousand keys for each MiB,
+    made one; opening is not counted, the result is synced. kstore: log.compact(). C: a table of keys, two
+    passes of pread, the CRC of each batch, one file, no indexes. Kafka: Cleaner.clean with a map of 128 MiB,
+    as kstore has. krabka: Log::compact. The result has the same size everywhere."""
     mib = _mib(pytestconfig)
     dirty = make_dirty(data, mib)
     log = _Dirty(dirty, data.work / "kstore" / "compact-0")
@@ -94,8 +95,8 @@ def bench_compact(
 def bench_compact_packed(
     race: Race, data: Data, kafka: Peer, pytestconfig: pytest.Config, codec: str
 ) -> None:
-    """The same of JSON values in batches of 138 records packed about 3:1 by kstore, an eighth as many; for each byte as it is
-    packed. What is left is packed by each with its own libraries, at its default level."""
+    """The same of JSON values in batches of 138 records packed about 3:1 by kstore, an eighth as many; for
+    each byte as it is packed. What is left is packed by each with its own libraries, at its default level."""
     mib = _mib(pytestconfig) // 8
     dirty, keys = data.work / f"dirty-{codec}-0", mib * 1000
     distinct = _write_packed(data, dirty, codec, mib, keys)
@@ -143,8 +144,8 @@ def _write_packed(data: Data, path: Path, codec: str, mib: int, keys: int) -> in
 def bench_memory_of_compaction(
     benchmark: BenchmarkFixture, data: Data, pytestconfig: pytest.Config, note: Callable[[str], None]
 ) -> None:
-    """A compaction in a process of its own: the most memory that it takes beside what it had, with a buffer of keys in which
-    they fit, and with one that they fill."""
+    """A compaction in a process of its own: the most memory that it takes beside what it had, with a buffer
+    of keys in which they fit, and with one that they fill."""
     mib = _mib(pytestconfig)
     dirty = make_dirty(data, mib)
     path = data.work / "kstore" / "compact-0"

@@ -12,8 +12,9 @@ TOTAL = 128 << 20  # bytes a turn
 
 @pytest.mark.parametrize("size", [16 << 10, 1 << 20], ids=["16KiB", "1MiB"])
 def bench_crc32c(race: Race, limit: Peer, kafka: Peer, size: int) -> None:
-    """The checksum of the same buffer again and again. kstore: a call from Python each. C three lanes: the CRC
-    instruction, lanes never joined. C folded: kstore's own loop without Python. Kafka: the JVM's intrinsic."""
+    """The checksum of the same buffer again and again. kstore: a call from Python each. C three lanes: the
+    CRC instruction, lanes never joined. C folded: kstore's own loop without Python. Kafka: the JVM's
+    intrinsic."""
     buffer = b"\x07" * size  # bytes(size) would be one page of zeros, mapped many times
 
     def work(given: tuple[int, int]) -> tuple[int, int]:

@@ -19,8 +19,8 @@ TIMES = 10
 
 
 def _written(data: Data, partitions: int, *, tiny: bool = False, times: int = 1) -> Path:
-    """A store's directory whose topic has some partitions and so many times 138,000 records. Tiny ones have a byte of value
-    and no key."""
+    """A store's directory whose topic has some partitions and so many times 138,000 records. Tiny ones have a
+    byte of value and no key."""
     path = data.work / f"cursors-{partitions}{'-tiny' if tiny else ''}"
     if not path.exists():
         rows = columns(data)
@@ -68,8 +68,9 @@ def bench_cursor(race: Race, data: Data) -> None:
 
 @pytest.mark.parametrize("records", ["rows", "tiny"])
 def bench_cursor_of_store(race: Race, data: Data, records: str) -> None:
-    """1,380,000 records of four partitions, as TopicRecord objects; opening is not counted. kstore: store.cursor(). Four
-    logs: iterating one after the other, as Record objects. Tiny: a byte each, without a key."""
+    """1,380,000 records of four partitions, as TopicRecord objects; opening is not counted. kstore:
+    store.cursor(). Four logs: iterating one after the other, as Record objects. Tiny: a byte each, without a
+    key."""
     path = _written(data, PARTITIONS, tiny=records == "tiny", times=TIMES)
 
     def prepare(*args: int) -> kstore.StoreCursor:
@@ -94,8 +95,9 @@ def bench_cursor_of_store(race: Race, data: Data, records: str) -> None:
 
 
 def bench_cursor_commit(race: Race, data: Data, limit: Peer) -> None:
-    """300 commits of a position, none synced. kstore: commit(offset, durable=False). sqlite3: an upsert of group, topic,
-    partition and offset, a transaction each, WAL, synchronous=off. C: kstore's five system calls and nothing else."""
+    """300 commits of a position, none synced. kstore: commit(offset, durable=False). sqlite3: an upsert of
+    group, topic, partition and offset, a transaction each, WAL, synchronous=off. C: kstore's five system
+    calls and nothing else."""
     path, kept = _written(data, 1) / "t-0", data.work / "commits"
 
     def begin(*args: int) -> kstore.Cursor:

@@ -18,10 +18,11 @@ EACH = 100  # records of a thread in a turn
 
 @pytest.mark.parametrize("threads", [THREADS, 1])
 def bench_durable(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer, threads: int) -> None:
-    """Records of 108 bytes from eight threads, or one; starting the threads is counted. kstore: durability="group". C:
-    the thread that leads writes and syncs for all that wait. Kafka: UnifiedLog.appendAsLeader with flush.messages=1,
-    which syncs the indexes too. krabka: flush_on_append under a lock. Neither joins syncs. From one thread also lmdb (a
-    transaction each), rocksdict (sync=True) and sqlite3 (WAL, synchronous=full)."""
+    """Records of 108 bytes from eight threads, or one; starting the threads is counted. kstore:
+    durability="group". C: the thread that leads writes and syncs for all that wait. Kafka:
+    UnifiedLog.appendAsLeader with flush.messages=1, which syncs the indexes too. krabka: flush_on_append
+    under a lock. Neither joins syncs. From one thread also lmdb (a transaction each), rocksdict (sync=True)
+    and sqlite3 (WAL, synchronous=full)."""
     rows = columns(data)
     count = threads * EACH
     values, keys = list(map(bytes, rows.values[:count])), list(map(bytes, rows.keys[:count]))

@@ -18,9 +18,10 @@ CALLS = 4  # a call is given all rows of the columns
 
 @pytest.mark.parametrize("given", ["arrays", "lists"])
 def bench_extend(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer, given: str) -> None:
-    """Values of 100 random bytes, keys of 8, to batches of 138 records; no sync. kstore: numpy arrays, or lists of
-    bytes. Kafka: MemoryRecordsBuilder, then LogSegment.append (Kafka log: UnifiedLog.appendAsLeader). krabka: a Record
-    object each, its only interface, and Log.append. C: encode, CRC, a pwrite for each batch."""
+    """Values of 100 random bytes, keys of 8, to batches of 138 records; no sync. kstore: numpy arrays, or
+    lists of bytes. Kafka: MemoryRecordsBuilder, then LogSegment.append (Kafka log:
+    UnifiedLog.appendAsLeader). krabka: a Record object each, its only interface, and Log.append. C: encode,
+    CRC, a pwrite for each batch."""
 
     def load() -> tuple[Any, Any, list[Any]]:
         rows = columns(data)
@@ -49,9 +50,9 @@ def bench_extend(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer,
 
 
 def bench_extend_stores(race: Race, data: Data, limit: Peer, kafka: Peer) -> None:
-    """138,000 records in one call. kstore: lists of bytes. aiokafka: its codec and a write for each batch. lmdb: one
-    transaction. rocksdict: WriteBatches of 1,000. sqlite3: transactions of 10,000. These take ready tuples; Arrow IPC
-    and Parquet a ready table. C and Kafka as above."""
+    """138,000 records in one call. kstore: lists of bytes. aiokafka: its codec and a write for each batch.
+    lmdb: one transaction. rocksdict: WriteBatches of 1,000. sqlite3: transactions of 10,000. These take ready
+    tuples; Arrow IPC and Parquet a ready table. C and Kafka as above."""
 
     def load() -> tuple[Any, Any, Any]:
         rows = columns(data)
@@ -75,8 +76,8 @@ def bench_extend_stores(race: Race, data: Data, limit: Peer, kafka: Peer) -> Non
 
 @pytest.mark.parametrize("codec", ["lz4", "snappy", "zstd", "gzip"])
 def bench_extend_packed(race: Race, data: Data, kafka: Peer, krabka: Peer, codec: str) -> None:
-    """JSON values of 100 bytes that pack about 3:1, keys of 8, to packed batches of 138 records, each at its default
-    level; no sync. Who does it is as above."""
+    """JSON values of 100 bytes that pack about 3:1, keys of 8, to packed batches of 138 records, each at its
+    default level; no sync. Who does it is as above."""
 
     def load() -> tuple[Columns, Any]:
         rows = columns(data, packable=True)

@@ -10,8 +10,9 @@ COUNT = 4_000  # lookups a turn
 
 
 def bench_find(race: Race, data: Data, limit: Peer, kafka: Peer) -> None:
-    """By timestamp to the offset. kstore: log.find() from Python. C: time index, offset index, headers by pread to the
-    batch, pread, CRC in three lanes (C folded: as kstore has it), walk to the record. Kafka: LogSegment.findOffsetByTimestamp, which checks no CRC."""
+    """By timestamp to the offset. kstore: log.find() from Python. C: time index, offset index, headers by
+    pread to the batch, pread, CRC in three lanes (C folded: as kstore has it), walk to the record. Kafka:
+    LogSegment.findOffsetByTimestamp, which checks no CRC."""
     log = kstore.open(data.batched.path)
     end = data.batched.end_offset
 

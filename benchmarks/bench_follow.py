@@ -71,8 +71,9 @@ def echo() -> Iterator[socket.socket]:
 def bench_follow(
     race: Race, there_and_back: "tuple[kstore.LogWriter, kstore.Follower[kstore.Record]]", echo: socket.socket
 ) -> None:
-    """From append() in one process to the Record in another, half of the way there and back (100 bytes; the goal is
-    200,000 ns). socket: the same bytes between the same two Python processes over a socket pair: what waking costs."""
+    """From append() in one process to the Record in another, half of the way there and back (100 bytes; the
+    goal is 200,000 ns). socket: the same bytes between the same two Python processes over a socket pair: what
+    waking costs."""
     there, back = there_and_back
 
     def by_kstore(_: None) -> tuple[int, int]:

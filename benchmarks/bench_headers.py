@@ -8,9 +8,9 @@ from benchmarks.peers.process import Peer
 
 
 def bench_headers(race: Race, data: Data, limit: Peer, kafka: Peer) -> None:
-    """Every batch of the segment from the file to its last offset and largest timestamp, summed up; no checksums.
-    kstore gives the two fields of all headers as an array ("all fields": all fifteen). Kafka walks FileRecords.batches(), which reads a header again
-    when a field behind the magic is asked for."""
+    """Every batch of the segment from the file to its last offset and largest timestamp, summed up; no
+    checksums. kstore gives the two fields of all headers as an array ("all fields": all fifteen). Kafka walks
+    FileRecords.batches(), which reads a header again when a field behind the magic is asked for."""
     [segment] = kstore.open(data.single.path).segments
 
     def work(fields: list[str] | None) -> tuple[int, int]:
@@ -29,8 +29,8 @@ def bench_headers(race: Race, data: Data, limit: Peer, kafka: Peer) -> None:
 
 
 def bench_positions(race: Race, data: Data, kafka: Peer) -> None:
-    """The same walk, but of Kafka only what FileRecords.batches() reads by itself: base offset and size, summed up.
-    kstore still gives all fields."""
+    """The same walk, but of Kafka only what FileRecords.batches() reads by itself: base offset and size,
+    summed up. kstore still gives all fields."""
     [segment] = kstore.open(data.single.path).segments
 
     def work(_: None) -> tuple[int, int]:

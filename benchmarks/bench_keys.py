@@ -31,8 +31,9 @@ def _linked(data: Data, mib: int) -> tuple[Path, kstore.LogWriter]:
 
 
 def bench_last(race: Race, data: Data, pytestconfig: pytest.Config) -> None:
-    """The last record of a random key, of a thousand keys for each MiB, in four sealed segments with .keys files; cached.
-    get: log.get() of the same records by their offsets. rocksdict: a table from key to value, without syncs."""
+    """The last record of a random key, of a thousand keys for each MiB, in four sealed segments with .keys
+    files; cached. get: log.get() of the same records by their offsets. rocksdict: a table from key to value,
+    without syncs."""
     path, log = _linked(data, _size(pytestconfig))
     log.make_key_files()
     end = log.log_end_offset
@@ -109,8 +110,8 @@ def _rocks(
 
 
 def bench_make_key_files(race: Race, data: Data, pytestconfig: pytest.Config) -> None:
-    """The .keys files of four sealed segments, cached, synced; for each record of the log. append, extend: what it took to
-    write such records, one a call, and in batches of 16 KiB from lists, without syncs."""
+    """The .keys files of four sealed segments, cached, synced; for each record of the log. append, extend:
+    what it took to write such records, one a call, and in batches of 16 KiB from lists, without syncs."""
     mib = _size(pytestconfig)
     path, first = _linked(data, mib)
     sealed = sum(segment.size for segment in first.segments[:-1])

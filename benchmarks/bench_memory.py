@@ -38,7 +38,8 @@ def anonymous() -> int:
 def bench_memory(
     benchmark: BenchmarkFixture, data: Data, written_mib: int, note: Callable[[str], None]
 ) -> None:
-    """Records through extend() in segments of 256 MiB, of which retention keeps two; memory after each call."""
+    """Records through extend() in segments of 256 MiB, of which retention keeps two; memory after each
+    call."""
     rows = columns(data)
     total = written_mib << 20
     call_bytes = ROWS // BATCH_RECORDS * BATCH_BYTES

@@ -11,8 +11,9 @@ from benchmarks.peers.process import Peer, Process
 
 
 def bench_open(race: Race, data: Data, limit: Peer, kafka: Peer) -> None:
-    """From the path to a log that knows its segments and its end; closing is not counted. kstore: read-only. C: readdir
-    and stat of each .log, no more. Kafka: UnifiedLog.create on a copy of its own, for it writes."""
+    """From the path to a log that knows its segments and its end; closing is not counted. kstore: read-only.
+    C: readdir and stat of each .log, no more. Kafka: UnifiedLog.create on a copy of its own, for it
+    writes."""
     if isinstance(kafka, Process):
         copy_sealed(data)
 
@@ -33,8 +34,8 @@ def bench_open(race: Race, data: Data, limit: Peer, kafka: Peer) -> None:
 
 
 def bench_open_beside(race: Race, data: Data) -> None:
-    """A log that is open for writing, with an active segment of KSTORE_BENCH_BESIDE_MIB (1024) in batches of 16 KiB, opened for
-    reading; or one of the same records that was closed ("closed")."""
+    """A log that is open for writing, with an active segment of KSTORE_BENCH_BESIDE_MIB (1024) in batches of
+    16 KiB, opened for reading; or one of the same records that was closed ("closed")."""
     mib = int(os.environ.get("KSTORE_BENCH_BESIDE_MIB", "1024"))
     path = data.work / "beside"
     shutil.rmtree(path, ignore_errors=True)

@@ -10,9 +10,9 @@ COUNT = 4_000  # reads a turn
 
 
 def bench_read_one(race: Race, data: Data, limit: Peer, kafka: Peer) -> None:
-    """By offset to the record and its value, CRC of its batch checked. kstore: log.get() from Python. C: search in the
-    index, headers by pread to the batch, pread, CRC in three lanes (C folded: by carry-less multiplication, as kstore
-    has it), walk to the record. Kafka: LogSegment.read, the same in memory."""
+    """By offset to the record and its value, CRC of its batch checked. kstore: log.get() from Python. C:
+    search in the index, headers by pread to the batch, pread, CRC in three lanes (C folded: by carry-less
+    multiplication, as kstore has it), walk to the record. Kafka: LogSegment.read, the same in memory."""
     log = kstore.open(data.batched.path)
     end = data.batched.end_offset
 

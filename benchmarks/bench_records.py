@@ -11,9 +11,10 @@ BATCHES = 512  # a turn reads 8 MiB
 
 
 def bench_records(race: Race, data: Data, stored: Stored) -> None:
-    """The first 8 MiB of 16 KiB batches, record by record: offset, timestamp, key and value touched, CRC checked.
-    kstore reads the cached file; aiokafka's codec is given the same bytes in memory, for it does not read files. The stores
-    hold about a million records and give what they have: lmdb and rocksdict key and value, the others all four."""
+    """The first 8 MiB of 16 KiB batches, record by record: offset, timestamp, key and value touched, CRC
+    checked. kstore reads the cached file; aiokafka's codec is given the same bytes in memory, for it does not
+    read files. The stores hold about a million records and give what they have: lmdb and rocksdict key and
+    value, the others all four."""
     log = kstore.open(data.batched.path)
     batches = min(BATCHES, data.batched.end_offset // BATCH_RECORDS)
     stop = batches * BATCH_RECORDS

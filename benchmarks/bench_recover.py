@@ -1,4 +1,5 @@
-"""Opening for writing after an unclean stop: the last segment is read, checked, and its indexes are made anew."""
+"""Opening for writing after an unclean stop: the last segment is read, checked, and its indexes are made
+anew."""
 
 import os
 import shutil
@@ -13,9 +14,9 @@ from benchmarks.peers.process import Peer
 
 def bench_recover(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer) -> None:
     """A cached segment of 16 KiB batches without its indexes, opened; closing is not counted. kstore:
-    open(path, "a"). C: pread of 1 MiB and the CRC of each batch (C folded: by carry-less multiplication, as kstore has
-    it), no indexes. Kafka: LogSegment.recover alone (Kafka log: UnifiedLog.create). krabka: Segment::open_active,
-    which decodes every record."""
+    open(path, "a"). C: pread of 1 MiB and the CRC of each batch (C folded: by carry-less multiplication, as
+    kstore has it), no indexes. Kafka: LogSegment.recover alone (Kafka log: UnifiedLog.create). krabka:
+    Segment::open_active, which decodes every record."""
     path = data.work / "kstore" / "log-0"
     [log_file] = data.batched.path.glob("*.log")
     opened: list[kstore.LogWriter] = []

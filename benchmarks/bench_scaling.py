@@ -1,6 +1,7 @@
 """Cost of a unit of work against size of log, segments, size of batch, size of value, threads. kstore alone.
 
-KSTORE_BENCH_SCALE_MIB is the largest log (256; 20480 on demand: it is written once, and needs that much disk)."""
+KSTORE_BENCH_SCALE_MIB is the largest log (256; 20480 on demand: it is written once, and needs that much
+disk)."""
 
 import os
 import shutil
@@ -95,7 +96,8 @@ def walking(log: kstore.PartitionLog, start: int, stop: int | None = None) -> Ca
 
 
 def bench_size_of_log(data: Data, draw: Draw) -> None:
-    """1 MiB to KSTORE_BENCH_SCALE_MIB in segments of 1 GiB: one log that is written on and on, looked at on the way."""
+    """1 MiB to KSTORE_BENCH_SCALE_MIB in segments of 1 GiB: one log that is written on and on, looked at on
+    the way."""
     rows = columns(data)
     append = draw("extend", "byte", "bytes of log", "calls of up to 1 MiB more to a log of that size")
     walk = draw("iterate", "record", "bytes of log", "the last 1 MiB of records")

@@ -18,11 +18,11 @@ PACKED_ROWS = 2 * ROWS
 
 
 def bench_scan(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer) -> None:
-    """256 MiB of 16 KiB batches from the cached file to columns of offset, timestamp, key and value, CRC checked, in
-    record batches that are let go one after the other. Kafka, krabka: 1 MiB at a time through their readers, CRC
-    checked, the fields of each record touched. C: pread of 1 MiB, CRC, and the same columns, in memory used again and
-    again, no other checks. C pread: that alone. Arrow IPC: the same columns in an uncompressed file, read into memory,
-    nothing checked."""
+    """256 MiB of 16 KiB batches from the cached file to columns of offset, timestamp, key and value, CRC
+    checked, in record batches that are let go one after the other. Kafka, krabka: 1 MiB at a time through
+    their readers, CRC checked, the fields of each record touched. C: pread of 1 MiB, CRC, and the same
+    columns, in memory used again and again, no other checks. C pread: that alone. Arrow IPC: the same columns
+    in an uncompressed file, read into memory, nothing checked."""
     log, count = _part(data)
     race(
         "scan",
@@ -41,8 +41,8 @@ def bench_scan(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer) -
 
 
 def bench_scan_threads(race: Race, data: Data, limit: Peer) -> None:
-    """The same on two threads, against one; C 2 threads against C tells what the machine allows. Arrow IPC: as above, on
-    one thread."""
+    """The same on two threads, against one; C 2 threads against C tells what the machine allows. Arrow IPC:
+    as above, on one thread."""
     log, count = _part(data)
     race(
         "scan_2_threads",
@@ -74,8 +74,8 @@ def bench_scan_two_columns(race: Race, data: Data, limit: Peer) -> None:
 
 @pytest.mark.parametrize("codec", ["lz4", "snappy", "zstd", "gzip"])
 def bench_scan_packed(race: Race, data: Data, kafka: Peer, krabka: Peer, codec: str) -> None:
-    """JSON values of 100 bytes, keys of 8, in batches of 138 records packed about 3:1 by kstore, 276,000 records a turn;
-    who does it is as above. aiokafka: its codec, given the same bytes in memory."""
+    """JSON values of 100 bytes, keys of 8, in batches of 138 records packed about 3:1 by kstore, 276,000
+    records a turn; who does it is as above. aiokafka: its codec, given the same bytes in memory."""
     path = data.work / f"packed-{codec}-0"
     rows = columns(data, packable=True)
     with kstore.open(path, "a", compression_type=codec) as log:
@@ -98,8 +98,8 @@ def bench_scan_packed(race: Race, data: Data, kafka: Peer, krabka: Peer, codec: 
 
 
 def bench_scan_beside_aiokafka(race: Race, data: Data) -> None:
-    """The same with 16 MiB a turn, beside aiokafka's codec, which is given the same bytes in memory: CRC checked, the
-    four fields of each record touched."""
+    """The same with 16 MiB a turn, beside aiokafka's codec, which is given the same bytes in memory: CRC
+    checked, the four fields of each record touched."""
     log, count = _part(data, PEER_BATCHES)
     with next(data.batched.path.glob("*.log")).open("rb") as f:
         raw = f.read(count // BATCH_RECORDS * BATCH_BYTES)
@@ -138,8 +138,8 @@ def bench_scan_time_range(race: Race, data: Data) -> None:
 
 @pytest.mark.parametrize("views", [False, True])
 def bench_scan_large_values(race: Race, data: Data, views: bool) -> None:
-    """Values of 10 KiB in 16 KiB batches, 128 MiB: copied, and as views. Beside it the same file read in pieces of 1
-    MiB, and nothing done with them but CRC-32C."""
+    """Values of 10 KiB in 16 KiB batches, 128 MiB: copied, and as views. Beside it the same file read in
+    pieces of 1 MiB, and nothing done with them but CRC-32C."""
     from kstore.engine.record.hashes import crc32c
 
     path = data.work / "large-0"

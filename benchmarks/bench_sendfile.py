@@ -42,9 +42,10 @@ def sock() -> Iterator[socket.socket]:
 
 
 def bench_sendfile(race: Race, data: Data, sock: socket.socket) -> None:
-    """Bytes until the other process has taken them all. kstore: log.send() over all segments, whole batches. sendfile:
-    os.sendfile in a loop over the same files. copy: pread of 256 KiB and sendall. sendfile_cpu: the processor time of
-    the sender in the same turns, of which kstore may take no more, give or take what the clock cannot tell."""
+    """Bytes until the other process has taken them all. kstore: log.send() over all segments, whole batches.
+    sendfile: os.sendfile in a loop over the same files. copy: pread of 256 KiB and sendall. sendfile_cpu: the
+    processor time of the sender in the same turns, of which kstore may take no more, give or take what the
+    clock cannot tell."""
     log = kstore.open(data.batched.path)
     files = [segment.file() for segment in log.segments]
     sizes = [segment.size for segment in log.segments]

@@ -89,8 +89,8 @@ def aggregated(frame: Any) -> Callable[[], Any]:
 
 
 def bench_spark_map_partitions(race: Race, spark: Any, logs: Path) -> None:
-    """Count, largest offset and timestamp, and bytes of all records: from numpy columns in mapPartitions. Parquet: the
-    same of a DataFrame, in the JVM."""
+    """Count, largest offset and timestamp, and bytes of all records: from numpy columns in mapPartitions.
+    Parquet: the same of a DataFrame, in the JVM."""
     from benchmarks.peers.spark import aggregate
 
     def ours() -> int:
@@ -110,9 +110,9 @@ def bench_spark_map_partitions(race: Race, spark: Any, logs: Path) -> None:
 
 
 def bench_spark_dataframe(race: Race, spark: Any, logs: Path) -> None:
-    """The same of a DataFrame of the data source, of the four columns that the query needs, as of Parquet. ready-made: a
-    source in Python that hands on one Arrow batch of kstore again and again, what Spark takes at most. mapInArrow: the way
-    of Spark 3.5. all seven: where nobody says which columns are needed."""
+    """The same of a DataFrame of the data source, of the four columns that the query needs, as of Parquet.
+    ready-made: a source in Python that hands on one Arrow batch of kstore again and again, what Spark takes
+    at most. mapInArrow: the way of Spark 3.5. all seven: where nobody says which columns are needed."""
     from benchmarks.peers.spark import COLUMNS, ReadyMade, text_of
 
     spark.dataSource.register(ReadyMade)
@@ -139,8 +139,9 @@ def bench_spark_dataframe(race: Race, spark: Any, logs: Path) -> None:
 
 @pytest.mark.parametrize("source", ["jvm", "log"])
 def bench_spark_write(race: Race, spark: Any, logs: Path, source: str) -> None:
-    """Keys and values into four partitions of a log, staged and published under a transaction id, on the disk. Parquet:
-    into files, uncompressed. The rows come from Parquet in the JVM, or from a log through the data source."""
+    """Keys and values into four partitions of a log, staged and published under a transaction id, on the
+    disk. Parquet: into files, uncompressed. The rows come from Parquet in the JVM, or from a log through the
+    data source."""
     frame = (
         spark.read.parquet(str(logs / "parquet")) if source == "jvm" else dataframe(spark, logs / "log", "t")
     )
@@ -194,9 +195,9 @@ def scattered(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def bench_spark_small_splits(race: Race, spark: Any, scattered: Path) -> None:
-    """Count, largest timestamp and bytes of all records of a DataFrame over 5,000 splits of one batch each, which share
-    tasks. one split: of the same records in one partition. with load(): the frame is made anew in every turn, so the 5,000
-    partitions are listed, opened and planned, too."""
+    """Count, largest timestamp and bytes of all records of a DataFrame over 5,000 splits of one batch each,
+    which share tasks. one split: of the same records in one partition. with load(): the frame is made anew in
+    every turn, so the 5,000 partitions are listed, opened and planned, too."""
 
     def frame(path: str) -> Any:
         return dataframe(spark, scattered / path, "t")

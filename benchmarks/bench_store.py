@@ -17,9 +17,9 @@ PARTITIONS = 16
 
 
 def bench_store_extend(race: Race, data: Data, limit: Peer) -> None:
-    """138,000 records in one call, numpy arrays with keys of 8 random bytes, to 16 partitions by key; without a key to
-    one of them ("keyless"); or to one log. Each log has a record before. C: murmur2, batches of 16 files in memory, CRC, a
-    pwrite for each file; or, to one file, a pwrite for each MiB ("C one log")."""
+    """138,000 records in one call, numpy arrays with keys of 8 random bytes, to 16 partitions by key; without
+    a key to one of them ("keyless"); or to one log. Each log has a record before. C: murmur2, batches of 16
+    files in memory, CRC, a pwrite for each file; or, to one file, a pwrite for each MiB ("C one log")."""
     path = data.work / "kstore" / "store"
 
     def load() -> tuple[Any, Any, Any]:
@@ -137,8 +137,8 @@ def bench_store_open(race: Race, data: Data) -> None:
 
 
 def bench_store_open_unclean(race: Race, data: Data) -> None:
-    """The same after the program was killed that had appended to each partition, and 16 of them open: opened for writing;
-    closing is not counted. Or walked through."""
+    """The same after the program was killed that had appended to each partition, and 16 of them open: opened
+    for writing; closing is not counted. Or walked through."""
     path = data.work / "partitions"
     count = partitions(path)
     stores: list[kstore.LogStore] = []

@@ -17,9 +17,9 @@ COUNT = 4_000  # lookups a turn
 
 
 def bench_get_stores(race: Race, data: Data, limit: Peer, kafka: Peer, stored: Stored) -> None:
-    """A value by its offset, of the first million records. kstore: log.get() in the whole segment, CRC of the 16 KiB
-    batch checked; so do C and Kafka. lmdb, rocksdict, sqlite3: lookup by key. Arrow: its record batches are held, a row
-    is taken by its number. The stores check no CRC."""
+    """A value by its offset, of the first million records. kstore: log.get() in the whole segment, CRC of the
+    16 KiB batch checked; so do C and Kafka. lmdb, rocksdict, sqlite3: lookup by key. Arrow: its record
+    batches are held, a row is taken by its number. The stores check no CRC."""
     log = kstore.open(data.batched.path)
 
     def theirs(store: Store, wanted: list[int]) -> tuple[int, int]:
@@ -42,9 +42,9 @@ def bench_get_stores(race: Race, data: Data, limit: Peer, kafka: Peer, stored: S
 
 
 def bench_find_stores(race: Race, data: Data, limit: Peer, kafka: Peer, stored: Stored) -> None:
-    """The first offset of a random timestamp, of the first million records. kstore, C, Kafka: in the whole segment,
-    sparse indexes and a batch. sqlite3: an index on the column. lmdb, rocksdict: a second one, an entry a
-    timestamp. Arrow: first timestamps of its record batches in a list, then a search in one."""
+    """The first offset of a random timestamp, of the first million records. kstore, C, Kafka: in the whole
+    segment, sparse indexes and a batch. sqlite3: an index on the column. lmdb, rocksdict: a second one, an
+    entry a timestamp. Arrow: first timestamps of its record batches in a list, then a search in one."""
     log = kstore.open(data.batched.path)
 
     def theirs(store: Store, wanted: list[int]) -> tuple[int, int]:
@@ -62,8 +62,8 @@ def bench_find_stores(race: Race, data: Data, limit: Peer, kafka: Peer, stored: 
 
 
 def bench_columns(race: Race, data: Data, stored: Stored) -> None:
-    """Every record as columns, which pyarrow looks at: sums, lengths, the largest value. kstore: a scan, CRC checked.
-    Arrow maps its file, Parquet reads it, both in blocks of 10,000 rows, one thread, no CRC."""
+    """Every record as columns, which pyarrow looks at: sums, lengths, the largest value. kstore: a scan, CRC
+    checked. Arrow maps its file, Parquet reads it, both in blocks of 10,000 rows, one thread, no CRC."""
     pa = pytest.importorskip("pyarrow")
     from benchmarks.peers.arrow import look_at
 

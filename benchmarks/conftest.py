@@ -1,5 +1,5 @@
-"""Data, contestants, and the report. Sizes by environment: KSTORE_BENCH_MIB, _SEGMENTS, _ROUNDS, _WRITTEN_MIB; two more
-in bench_scaling.py, one in bench_spark.py."""
+"""Data, contestants, and the report. Sizes by environment: KSTORE_BENCH_MIB, _SEGMENTS, _ROUNDS,
+_WRITTEN_MIB; two more in bench_scaling.py, one in bench_spark.py."""
 
 import gc
 import inspect

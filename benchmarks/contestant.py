@@ -2,8 +2,9 @@
 
     python benchmarks/contestant.py GROUP --data DIR --work DIR [--reps N] [--warm S] [--mib N] [--port P]
 
-GROUP is W1 to W12, or noop. Prints "workload<TAB>figure<TAB>unit" for each sample; exits 3 where kstore has no such
-group. Its W1 is the checked path, for it has no other. Writes below --work only, and needs nothing but kstore and numpy.
+GROUP is W1 to W12, or noop. Prints "workload<TAB>figure<TAB>unit" for each sample; exits 3 where kstore has
+no such group. Its W1 is the checked path, for it has no other. Writes below --work only, and needs nothing
+but kstore and numpy.
 """
 
 import argparse
@@ -39,7 +40,7 @@ class Contest:
         self.port = port
         self.quick = 0 < mib < 1024
 
-    # ---- taking samples -------------------------------------------------------------------------------------------
+    # ---- taking samples ------------------------------------------------------------------------------------
 
     def measure(self, workload: str, unit: str, sample: Callable[[], float]) -> None:
         """The first sample is dropped, and all of the seconds of warm-up."""
@@ -59,7 +60,7 @@ class Contest:
     def log(self, durability: Literal["none", "group"] = "none", **config: Any) -> kstore.LogWriter:
         return kstore.open(self.fresh(), "a", durability=durability, **config)
 
-    # ---- input ----------------------------------------------------------------------------------------------------
+    # ---- input ---------------------------------------------------------------------------------------------
 
     def values(self, name: str = "pool.bin") -> Any:
         raw = np.fromfile(self.data / name, dtype=np.uint8)
@@ -69,7 +70,7 @@ class Contest:
     def segment(self) -> kstore.PartitionLog:
         return kstore.open(self.data / "seg", clean=True)
 
-    # ---- groups ---------------------------------------------------------------------------------------------------
+    # ---- groups --------------------------------------------------------------------------------------------
 
     def W1(self) -> None:
         for name, records in (("16k", SMALL), ("1m", LARGE)):

@@ -116,7 +116,8 @@ def make(mib: int, sealed_segments: int) -> Data:
 
 
 def make_dirty(data: Data, mib: int) -> Path:
-    """A partition of four segments and an active one, in which a thousand keys for each MiB come again and again."""
+    """A partition of four segments and an active one, in which a thousand keys for each MiB come again and
+    again."""
     shape = Shape("compact", BATCH_RECORDS, (mib << 18) // BATCH_BYTES, 5, mib * 1000)
     root = data.root / "dirty"
     path = data.root / "compact-0"

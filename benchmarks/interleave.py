@@ -1,4 +1,5 @@
-"""Contestants take turns, sample by sample: A B C A B C ..., so that what the machine does meanwhile hits all alike.
+"""Contestants take turns, sample by sample: A B C A B C ..., so that what the machine does meanwhile hits all
+alike.
 
 A ratio is taken within each round; the figure is the median of the ratios.
 """
@@ -28,7 +29,8 @@ class Goal:
 
 @dataclass
 class Comparison:
-    """kstore against one contestant. `ratios` are of speed or of time, one a round, as the goal asks (else of speed)."""
+    """kstore against one contestant. `ratios` are of speed or of time, one a round, as the goal asks (else of
+    speed)."""
 
     against: str
     kind: str
@@ -73,7 +75,8 @@ class Figure:
         return [self._against(name) for name in list(self.samples)[1:]]
 
     def best(self, *, limit: bool) -> Comparison | None:
-        """kstore's speed over that of the fastest peer, or of the machine's limit: the fastest of what is in C."""
+        """kstore's speed over that of the fastest peer, or of the machine's limit: the fastest of what is in
+        C."""
         names = [name for name in list(self.samples)[1:] if is_limit(name) == limit]
         if not names:
             return None
@@ -128,8 +131,8 @@ class Race:
         arguments: Callable[[int], tuple[int, ...]] = lambda turn: (),
         rounds: int | None = None,
     ) -> Figure:
-        """`arguments(n)` is what every contestant is given in its n-th turn: a seed, a count. pytest-benchmark times
-        ours; the others have their turns in its set-up, before each of ours."""
+        """`arguments(n)` is what every contestant is given in its n-th turn: a seed, a count.
+        pytest-benchmark times ours; the others have their turns in its set-up, before each of ours."""
         judged = () if self.benchmark.disabled else goals  # one cold turn proves nothing
         figure = Figure(name, unit, self.counted, goals=judged)
         figure.missing = {peer.name: peer.reason for peer in others if isinstance(peer, Missing)}
@@ -151,8 +154,8 @@ class Race:
             samples[contestant.name].append(sample)
 
         def turn_of(contestant: Contestant) -> int:
-            """Each does every turn once, at equal distances: nobody finds what another has just brought into the
-            processor's cache."""
+            """Each does every turn once, at equal distances: nobody finds what another has just brought into
+            the processor's cache."""
             lap, place = len(samples[contestant.name]), field.index(contestant)
             return (lap + place * laps // len(field)) % laps
 

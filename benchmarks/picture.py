@@ -1,4 +1,5 @@
-"""The picture of figures.json: bars of ratios, and the curves. By hand: python -m benchmarks.picture FIGURES.json"""
+"""The picture of figures.json: bars of ratios, and the curves. By hand: python -m benchmarks.picture
+FIGURES.json"""
 
 import json
 import sys

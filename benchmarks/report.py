@@ -17,7 +17,8 @@ HEAD = ("figure", "per", "kstore", "against", "its time", "ratio", "quartiles", 
 
 
 def table(figures: Iterable[Figure]) -> list[str]:
-    """One line for each pair. Ratios: "x fast" is kstore's speed over theirs, "x time" its time over theirs."""
+    """One line for each pair. Ratios: "x fast" is kstore's speed over theirs, "x time" its time over
+    theirs."""
     rows: list[tuple[str, ...]] = [HEAD]
     for f in figures:
         first = [f.name, f.unit, short_time(median(next(iter(f.samples.values()))))]

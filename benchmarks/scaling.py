@@ -1,4 +1,5 @@
-"""Curves: cost of a unit of work against a size. A curve that rises with the size grows faster than its work."""
+"""Curves: cost of a unit of work against a size. A curve that rises with the size grows faster than its
+work."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -37,8 +38,8 @@ class Curve:
         self.points.append(Point(size, median(samples), low, high))
 
     def growth(self) -> tuple[float, float, float] | None:
-        """The worst rise beyond what is fair, and from which size to which; None with fewer than two points. Of lower
-        quartiles: what else runs on the machine makes samples longer, never shorter."""
+        """The worst rise beyond what is fair, and from which size to which; None with fewer than two points.
+        Of lower quartiles: what else runs on the machine makes samples longer, never shorter."""
         worst = None
         for i, late in enumerate(self.points):
             for early in self.points[:i]:

@@ -1,4 +1,5 @@
-"""The stores of peers/, filled with the first records of the segment that kstore reads, and kept for all subjects."""
+"""The stores of peers/, filled with the first records of the segment that kstore reads, and kept for all
+subjects."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

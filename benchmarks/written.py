@@ -22,10 +22,10 @@ def contestant(
     by_bytes: bool = False,
     **config: Any,
 ) -> InProcess[tuple[kstore.LogWriter, T]]:
-    """`work` appends what `load` gave to a new log, and returns its units; input is loaded before each turn, uncounted,
-    as the peers do it: it lies in the processor's cache, or does not, for all alike. What proves it right is the size
-    of the log, or where bytes may differ between contestants (`by_end`) its end offset; `by_bytes` counts bytes as
-    units."""
+    """`work` appends what `load` gave to a new log, and returns its units; input is loaded before each turn,
+    uncounted, as the peers do it: it lies in the processor's cache, or does not, for all alike. What proves
+    it right is the size of the log, or where bytes may differ between contestants (`by_end`) its end offset;
+    `by_bytes` counts bytes as units."""
     path = data.work / "kstore" / "log-0"
 
     def prepare(*args: int) -> tuple[kstore.LogWriter, T]:

@@ -1,7 +1,7 @@
 """Builds the documentation as a site, in build/site: python docs/build_site.py
 
-Pages are copied to build/pages under their path in the repository, so that a link leads to the same page on the site
-and on GitHub; README.md becomes the start page. mkdocs.yml has the rest.
+Pages are copied to build/pages under their path in the repository, so that a link leads to the same page on
+the site and on GitHub; README.md becomes the start page. mkdocs.yml has the rest.
 """
 
 import re
@@ -43,7 +43,8 @@ def stage() -> None:
 
 
 def for_site(markdown: str, folder: Path, pages: set[Path]) -> str:
-    """The text of a page for Python-Markdown, which is stricter than GitHub about lists and the heads of code."""
+    """The text of a page for Python-Markdown, which is stricter than GitHub about lists and the heads of
+    code."""
 
     def link(match: re.Match[str]) -> str:
         target = (folder / match[2]).resolve()

@@ -1,7 +1,8 @@
-"""Writes docs/configuration.md and docs/command-line.md from LogConfig and from the parsers of the command line, and the tables
-of options in docs/spark.md.
+"""Writes docs/configuration.md and docs/command-line.md from LogConfig and from the parsers of the command
+line, and the tables of options in docs/spark.md.
 
-Run it after a change of these: python docs/generate_pages.py. A test compares the files with what this would write.
+Run it after a change of these: python docs/generate_pages.py. A test compares the files with what this would
+write.
 """
 
 import argparse

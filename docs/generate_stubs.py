@@ -1,7 +1,8 @@
 """Writes the docstrings of the compiled modules into their stubs, for editors: python docs/generate_stubs.py
 
-Docstrings come from the objects themselves, so they are those that help() shows. Everything else in a stub stays as it is.
-Modules that users meet in no name and no base class go without: what an installed kstore may take is limited.
+Docstrings come from the objects themselves, so they are those that help() shows. Everything else in a stub
+stays as it is. Modules that users meet in no name and no base class go without: what an installed kstore may
+take is limited.
 """
 
 import ast

@@ -1,7 +1,8 @@
 """An extension of griffe, named in mkdocs.yml: it prepares what the pages of the API show.
 
-Docstrings become Markdown, public classes get the members of their private bases, and signatures have types and values
-in the place of private names. Nothing of kstore is imported: griffe reads sources, and the stubs of compiled modules.
+Docstrings become Markdown, public classes get the members of their private bases, and signatures have types
+and values in the place of private names. Nothing of kstore is imported: griffe reads sources, and the stubs
+of compiled modules.
 """
 
 import dataclasses
@@ -39,7 +40,8 @@ def _modules(module: griffe.Module) -> list[griffe.Module]:
 
 
 def _inherit(cls: griffe.Class, public: set[str]) -> None:
-    """Members of bases without a public name count as the class's own. They come first: append, for example."""
+    """Members of bases without a public name count as the class's own. They come first: append, for
+    example."""
     own = dict(cls.members)
     cls.members.clear()
     for base in cls.mro():
@@ -91,7 +93,8 @@ def _fields(cls: griffe.Class) -> str:
 
 
 def to_markdown(text: str, names: dict[str, str]) -> str:
-    """A docstring as Markdown: what stands in it as "name: text" becomes a list, public names become links."""
+    """A docstring as Markdown: what stands in it as "name: text" becomes a list, public names become
+    links."""
     blocks = []
     for block in text.strip("\n").split("\n\n"):
         lines = block.split("\n")

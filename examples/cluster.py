@@ -1,5 +1,6 @@
-"""The pipeline of pipeline.py on a cluster: a master of Spark and two workers, processes of this machine. They are started
-here and ended here, whatever happens: also if the pipeline fails, on Ctrl-C, and when the terminal closes.
+"""The pipeline of pipeline.py on a cluster: a master of Spark and two workers, processes of this machine.
+They are started here and ended here, whatever happens: also if the pipeline fails, on Ctrl-C, and when the
+terminal closes.
 """
 
 import os
@@ -19,7 +20,8 @@ MARK = "KSTORE_CLUSTER_PROCESSES"
 
 @contextmanager
 def ended(environment: MutableMapping[str, str]) -> Iterator[None]:
-    """Ends every process that was started with this environment and what they started, however they are related."""
+    """Ends every process that was started with this environment and what they started, however they are
+    related."""
     environment[MARK] = mark = str(uuid.uuid4())
     try:
         yield
@@ -35,7 +37,8 @@ def ended(environment: MutableMapping[str, str]) -> Iterator[None]:
 
 
 def marked(name: str, value: str) -> list[int]:
-    """The processes with this variable in their environment, but for this one and those that only wait to be reaped."""
+    """The processes with this variable in their environment, but for this one and those that only wait to be
+    reaped."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():

@@ -1,4 +1,5 @@
-"""A file server in twenty lines: `OFFSET BYTES` a line from a client, whole batches back, never copied in this process.
+"""A file server in twenty lines: `OFFSET BYTES` a line from a client, whole batches back, never copied in
+this process.
 
 python examples/file_server.py DIRECTORY PORT
 """

@@ -1,5 +1,5 @@
-"""A pipeline end to end, without a broker: records land in a log, Spark reads, streams and aggregates them, results go
-into another log and into Parquet. At the end the same is computed without Spark, and compared.
+"""A pipeline end to end, without a broker: records land in a log, Spark reads, streams and aggregates them,
+results go into another log and into Parquet. At the end the same is computed without Spark, and compared.
 
 Input: tests/golden/data/broker/data, written by a real Apache Kafka 4.3.1.
 """
@@ -22,7 +22,8 @@ WINDOW_MS = 10_000
 
 
 def land(work: Path) -> int:
-    """Committed records of the broker's topics, appended to logs of our own as a program would; returns how many."""
+    """Committed records of the broker's topics, appended to logs of our own as a program would; returns how
+    many."""
     count = 0
     source = kstore.LogStore(BROKER)
     for topic, partition in source:
@@ -149,7 +150,8 @@ def missing() -> str | None:
 
 
 def prepare() -> None:
-    """Lets Spark's workers, here and on a cluster of this machine, run this Python and find what is in this checkout."""
+    """Lets Spark's workers, here and on a cluster of this machine, run this Python and find what is in this
+    checkout."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     paths = [str(REPOSITORY), str(REPOSITORY / "examples"), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)

@@ -11,16 +11,18 @@
             print(record.offset, record.key, record.value)
         print(log.get(1).value)
 
-Start with help(kstore.open). It returns a PartitionLog (to read) or a LogWriter (to write). LogConfig has the options
-of a log, LogStore keeps the topics of a log directory, KstoreError is the base class of all exceptions.
+Start with help(kstore.open). It returns a PartitionLog (to read) or a LogWriter (to write). LogConfig has the
+options of a log, LogStore keeps the topics of a log directory, KstoreError is the base class of all
+exceptions.
 """
 
 from importlib import import_module
 
 from kstore._version import __version__
 
-# Where the public names come from. A module is imported when one of its names is first used, so that `import kstore`
-# takes no time; __init__.pyi says the same to type checkers and editors, and stubtest compares the two.
+# Where the public names come from. A module is imported when one of its names is first used, so that `import
+# kstore` takes no time; __init__.pyi says the same to type checkers and editors, and stubtest compares the
+# two.
 _SOURCES = {
     "kstore.config": "ConfigOptions LogConfig",
     "kstore.engine.append.record_accumulator": "Ticket",

@@ -73,7 +73,8 @@ COMMANDS = {  # each is a module of kstore.tools.commands, which is imported whe
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser with which `--key=--` has a value, and which tells if what it prints on stdout cannot be written."""
+    """A parser with which `--key=--` has a value, and which tells if what it prints on stdout cannot be
+    written."""
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         if action.option_strings and action.nargs is None and arg_strings == ["--"]:
@@ -93,8 +94,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Command(_Parser):
-    """The parser of one subcommand. It imports the command's module when it is used, and reports unknown options with its own
-    usage."""
+    """The parser of one subcommand. It imports the command's module when it is used, and reports unknown
+    options with its own usage."""
 
     def __init__(self, *args: Any, module: str, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -197,7 +198,8 @@ def _warn(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _replace_closed_streams() -> None:
-    """Gives a program that was started with closed streams (>&-) such that lead nowhere; of stdout, who writes is told.
+    """Gives a program that was started with closed streams (>&-) such that lead nowhere; of stdout, who
+    writes is told.
 
     Otherwise the first files that are opened, segments of the log, get the numbers of stdout and stderr.
     """
@@ -214,8 +216,8 @@ def _replace_closed_streams() -> None:
 
 @contextlib.contextmanager
 def _guarded_terminals() -> Iterator[None]:
-    """No control characters of data or names reach a terminal; what its encoding cannot represent is escaped. Files and pipes get
-    UTF-8, whatever the locale is."""
+    """No control characters of data or names reach a terminal; what its encoding cannot represent is escaped.
+    Files and pipes get UTF-8, whatever the locale is."""
     streams = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (_guarded(stream) for stream in streams)
     try:

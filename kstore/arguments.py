@@ -1,4 +1,5 @@
-"""What callers give, checked before anything is touched: the right kind, in range, or an error that names the argument."""
+"""What callers give, checked before anything is touched: the right kind, in range, or an error that names the
+argument."""
 
 import sys
 import warnings
@@ -21,8 +22,8 @@ MAX_EPOCH = 2**31 - 1
 # What holds if nothing else is given.
 INDEX_INTERVAL_BYTES = 4096  # Kafka's index.interval.bytes
 MAX_DECOMPRESSED_BYTES = 256 << 20  # that one batch may unpack to
-# As seconds since 1970 these are in 2001 and 2106. As milliseconds they are in January and February 1970, which no
-# record of today has: a number between them is most likely in the wrong unit.
+# As seconds since 1970 these are in 2001 and 2106. As milliseconds they are in January and February 1970,
+# which no record of today has: a number between them is most likely in the wrong unit.
 FIRST_SECOND = 1_000_000_000
 LAST_SECOND = 2**32 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -32,8 +33,8 @@ _MILLISECOND = timedelta(milliseconds=1)
 def integer(name: str, value: object, least: int = 0, most: int = MAX_OFFSET) -> int:
     """`value` as an int from `least` to `most`.
 
-    TypeError unless it is an int or behaves as one (a numpy integer); bool and float do not count. ValueError out of
-    range.
+    TypeError unless it is an int or behaves as one (a numpy integer); bool and float do not count. ValueError
+    out of range.
     """
     if type(value) is int:  # most are: this is called once or more for each append or lookup
         number = value
@@ -68,8 +69,8 @@ def instances(name: str, values: Iterable[object], kind: type[_Instance]) -> lis
 def elements(expected: str, values: Iterable[_Element], most: int | None = None) -> tuple[_Element, ...]:
     """The elements of any iterable, at most so many of them, as a tuple, which no other thread changes.
 
-    TypeError, whose words begin with `expected`, for text, for bytes of any kind, whose elements are numbers, and for what
-    is no iterable. ValueError if there are more than can be counted.
+    TypeError, whose words begin with `expected`, for text, for bytes of any kind, whose elements are numbers,
+    and for what is no iterable. ValueError if there are more than can be counted.
     """
     if type(values) is tuple or type(values) is list:
         return tuple(values)
@@ -89,15 +90,18 @@ def elements(expected: str, values: Iterable[_Element], most: int | None = None)
 
 
 def refuse_null(path: str | bytes) -> None:
-    """ValueError for a path with a NUL byte, as Python's own calls say it; Path.exists() and its kin only say no."""
+    """ValueError for a path with a NUL byte, as Python's own calls say it; Path.exists() and its kin only say
+    no."""
     if (b"\0" if isinstance(path, bytes) else "\0") in path:  # type: ignore[operator]
         raise ValueError(f"embedded null byte in the path {path!r}")
 
 
 def milliseconds(name: str, value: object, least: int = 0, most: int = MAX_OFFSET) -> int:
-    """A moment as milliseconds since 1970: an int of them, or an aware datetime (its microseconds are cut off).
+    """A moment as milliseconds since 1970: an int of them, or an aware datetime (its microseconds are cut
+    off).
 
-    TypeError for a float (time.time() counts seconds) and all else, ValueError for a naive datetime or out of range.
+    TypeError for a float (time.time() counts seconds) and all else, ValueError for a naive datetime or out of
+    range.
     """
     if isinstance(value, datetime):
         if value != value:  # noqa: PLR0124 - NaT, which pandas calls a datetime
@@ -160,15 +164,16 @@ def boolean(name: str, value: object) -> bool:
 
 
 def any_integer(name: str, value: object) -> int:
-    """`value` as an int of any size, for what is compared with a log's own range next. TypeError as in `integer`."""
+    """`value` as an int of any size, for what is compared with a log's own range next. TypeError as in
+    `integer`."""
     if type(value) is int:
         return value
     return integer(name, value, -(2**255), 2**255)
 
 
 def number(name: str, value: object, least: float, most: float = inf) -> float:
-    """`value` as a float from `least` to `most`: seconds or milliseconds to wait. TypeError for what is no number,
-    ValueError for one out of range, and for nan."""
+    """`value` as a float from `least` to `most`: seconds or milliseconds to wait. TypeError for what is no
+    number, ValueError for one out of range, and for nan."""
     if isinstance(value, bool | type) or not (isinstance(value, float) or hasattr(value, "__index__")):
         raise TypeError(f"{name} is a number, not {value!r} ({type(value).__name__})")
     value = value if isinstance(value, float) else _index(name, value, "a number")

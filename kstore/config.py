@@ -1,4 +1,5 @@
-"""The configuration of a log: a topic's options in Kafka (spec 12.1), with underscores for the dots in their names.
+"""The configuration of a log: a topic's options in Kafka (spec 12.1), with underscores for the dots in their
+names.
 
 The file is long because it lists every option with its default, its limits and its explanation.
 """
@@ -42,11 +43,13 @@ class _Key(NamedTuple):
 
 
 class ConfigOption(NamedTuple):
-    """What is known of an option of LogConfig: its name here, in a topic's configuration and in server.properties.
+    """What is known of an option of LogConfig: its name here, in a topic's configuration and in
+    server.properties.
 
-    `unit` is "bytes", "ms", "records" or "". `allowed` says in words which values it can have, `text` what it does.
-    `broker_names` are the names in server.properties: the first that is set counts. `in_kafka` is False for an option that
-    Kafka does not know; its `kafka_name` is how kstore writes it beside those that Kafka knows.
+    `unit` is "bytes", "ms", "records" or "". `allowed` says in words which values it can have, `text` what it
+    does. `broker_names` are the names in server.properties: the first that is set counts. `in_kafka` is False
+    for an option that Kafka does not know; its `kafka_name` is how kstore writes it beside those that Kafka
+    knows.
     """
 
     name: str
@@ -82,8 +85,8 @@ _NO_EFFECT = (
 
 
 class ConfigOptions(TypedDict, total=False):
-    """The options of LogConfig as keyword arguments of kstore.open, for type checkers. help(kstore.LogConfig) has them.
-    None gives an option its default back."""
+    """The options of LogConfig as keyword arguments of kstore.open, for type checkers. help(kstore.LogConfig)
+    has them. None gives an option its default back."""
 
     segment_bytes: int | None
     internal_segment_bytes: int | None
@@ -132,13 +135,14 @@ class ConfigOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """The configuration of a log: a topic's options in Kafka 4.3.1, with underscores for the dots in their names, and key_files.
+    """The configuration of a log: a topic's options in Kafka 4.3.1, with underscores for the dots in their
+    names, and key_files.
 
-    LogConfig(segment_bytes=64 << 20, retention_ms=-1) sets some of them; the others have Kafka's defaults. Times are in
-    milliseconds and sizes in bytes. A configuration cannot be changed: `replace` makes another one. InvalidConfigError
-    is raised for an option that does not exist (its message names the nearest one) and for a value that Kafka would
-    refuse. `from_topic` and `from_server_properties` read Kafka's own notation. `describe` lists all options as
-    objects.
+    LogConfig(segment_bytes=64 << 20, retention_ms=-1) sets some of them; the others have Kafka's defaults.
+    Times are in milliseconds and sizes in bytes. A configuration cannot be changed: `replace` makes another
+    one. InvalidConfigError is raised for an option that does not exist (its message names the nearest one)
+    and for a value that Kafka would refuse. `from_topic` and `from_server_properties` read Kafka's own
+    notation. `describe` lists all options as objects.
 
     The options:
     """
@@ -426,7 +430,8 @@ class LogConfig:
     _given: frozenset[str] = dataclasses.field(init=False, repr=False, compare=False)
 
     def __new__(cls, **options: Any) -> Self:
-        """Refuses unknown names in kstore's own words; what is known is for the dataclass's own constructor."""
+        """Refuses unknown names in kstore's own words; what is known is for the dataclass's own
+        constructor."""
         for name in options:
             if name not in _KEYS:
                 raise _unknown(name, "no such option", _both)
@@ -444,9 +449,9 @@ class LogConfig:
     def from_topic(cls, topic: Mapping[str, object]) -> Self:
         """A configuration from a topic's in Kafka's notation, such as {"segment.bytes": "1048576"}.
 
-        Values are text, which is read as Kafka reads it, or have their type already. The two options that name
-        throttled replicas are ignored: they do not concern a log. InvalidConfigError for an unknown name or a value
-        that is not allowed.
+        Values are text, which is read as Kafka reads it, or have their type already. The two options that
+        name throttled replicas are ignored: they do not concern a log. InvalidConfigError for an unknown name
+        or a value that is not allowed.
         """
         return cls(**_topic_options(topic))
 
@@ -454,16 +459,18 @@ class LogConfig:
     def from_server_properties(
         cls, broker: str | PathLike[str] | Mapping[str, object], topic: Mapping[str, object] | None = None
     ) -> Self:
-        """The configuration that a topic has on a broker, from the broker's server.properties and the topic's options.
+        """The configuration that a topic has on a broker, from the broker's server.properties and the topic's
+        options.
 
-        `broker` is the path of the file, or a mapping of what is in it; `topic` is as in `from_topic`. The topic's
-        value counts first, then the broker's (log.segment.bytes for segment.bytes), then the default. Of
-        log.retention.ms, log.retention.minutes and log.retention.hours the first that is set counts, and likewise of
-        log.roll.ms and log.roll.hours. All that are set are checked, whether they count or not. A negative
-        log.retention means no limit, and 0 is refused, as by the broker.
+        `broker` is the path of the file, or a mapping of what is in it; `topic` is as in `from_topic`. The
+        topic's value counts first, then the broker's (log.segment.bytes for segment.bytes), then the default.
+        Of log.retention.ms, log.retention.minutes and log.retention.hours the first that is set counts, and
+        likewise of log.roll.ms and log.roll.hours. All that are set are checked, whether they count or not. A
+        negative log.retention means no limit, and 0 is refused, as by the broker.
 
-        Other properties are ignored, as by the broker. A UserWarning is given for a property that begins with log. but
-        does not exist in Kafka 4.3.1, and for a topic's name such as segment.bytes, which has no effect in that file.
+        Other properties are ignored, as by the broker. A UserWarning is given for a property that begins with
+        log. but does not exist in Kafka 4.3.1, and for a topic's name such as segment.bytes, which has no
+        effect in that file.
 
         Raises InvalidConfigError for a value that is not allowed, OSError if the file cannot be read.
         """
@@ -473,7 +480,8 @@ class LogConfig:
         return cls(**(_broker_options(properties) | _topic_options(topic or {})))
 
     def replace(self, **changes: Unpack[ConfigOptions]) -> Self:
-        """A copy of this configuration with other values for these options: config.replace(segment_bytes=64 << 20).
+        """A copy of this configuration with other values for these options: config.replace(segment_bytes=64
+        << 20).
 
         InvalidConfigError for an unknown option or a value that is not allowed.
         """
@@ -481,15 +489,18 @@ class LogConfig:
         return type(self)(**given | dict(changes))
 
     def given_options(self) -> dict[str, Any]:
-        """The options that were given, by name, also where they are the defaults: `LogConfig(**config.given_options())` is
-        the same configuration. What was not given is left to what is kept of a log, or to a store.
+        """The options that were given, by name, also where they are the defaults:
+        `LogConfig(**config.given_options())` is the same configuration. What was not given is left to what is
+        kept of a log, or to a store.
         """
         return {name: getattr(self, name) for name in _KEYS if name in self._given}
 
     def to_topic(self) -> dict[str, str]:
-        """The options that differ from their defaults, as text in Kafka's notation: {"segment.bytes": "1048576"}.
+        """The options that differ from their defaults, as text in Kafka's notation: {"segment.bytes":
+        "1048576"}.
 
-        `from_topic` makes the same configuration from it. It has key.files, if that is set, which Kafka refuses.
+        `from_topic` makes the same configuration from it. It has key.files, if that is set, which Kafka
+        refuses.
         """
         values = {name: getattr(self, name) for name, key in _KEYS.items() if key.of_topic}
         return {_dotted(n): as_text(value) for n, value in values.items() if value != _KEYS[n].default}
@@ -528,8 +539,8 @@ class LogConfig:
 
 
 def changed(config: LogConfig, changes: Mapping[str, Any]) -> LogConfig:
-    """The configuration with these changes: None gives an option its default back, as if it had not been given.
-    InvalidConfigError."""
+    """The configuration with these changes: None gives an option its default back, as if it had not been
+    given. InvalidConfigError."""
     for name in changes:
         if name not in _KEYS:
             raise _unknown(name, "no such option", _both)

@@ -11,8 +11,8 @@ _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
 def visible(text: object) -> str:
-    r"""Text from outside (a name, a path, what a file holds) on one line: \n, \t, \xNN and \uNNNN in place of what a
-    terminal obeys or an encoding refuses. Messages, warnings, logging and the command line use it.
+    r"""Text from outside (a name, a path, what a file holds) on one line: \n, \t, \xNN and \uNNNN in place of
+    what a terminal obeys or an encoding refuses. Messages, warnings, logging and the command line use it.
     """
     return _INVISIBLE.sub(escaped, str(text))
 
@@ -33,7 +33,8 @@ def _remake(kind: type["KstoreError"], args: tuple[object, ...], state: dict[str
 
 
 class KstoreError(Exception):
-    """Base class of kstore's own exceptions. Their texts are one line each, with escapes for control characters."""
+    """Base class of kstore's own exceptions. Their texts are one line each, with escapes for control
+    characters."""
 
     def __str__(self) -> str:
         return visible(super().__str__())
@@ -43,8 +44,8 @@ class KstoreError(Exception):
         super().add_note(visible(note))
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exception's own calls the constructor with `args`, the text: no constructor here takes just that. An error
-        # that cannot be unpickled ends the pool of processes in which it was raised.
+        # Exception's own calls the constructor with `args`, the text: no constructor here takes just that. An
+        # error that cannot be unpickled ends the pool of processes in which it was raised.
         return _remake, (type(self), self.args, self.__dict__)
 
 
@@ -59,8 +60,8 @@ def _placed(reason: str, file: str, unit: str, position: int) -> str:
 class CorruptFileError(KstoreError):
     """A file, or bytes in memory, that is damaged or not in the format that it should be in.
 
-    `file` is its path ("" for bytes in memory), `position` the byte at which the damage is (-1 if unknown). `reason` is
-    what was checked, `expected` and `found` what it should be and what it is.
+    `file` is its path ("" for bytes in memory), `position` the byte at which the damage is (-1 if unknown).
+    `reason` is what was checked, `expected` and `found` what it should be and what it is.
     """
 
     _unit = "byte"
@@ -88,8 +89,8 @@ class CorruptFileError(KstoreError):
 class CorruptRecordError(CorruptFileError):
     """A batch or record that is damaged: its checksum or one of its fields is wrong.
 
-    `offset` is the offset that it claims to have, -1 if unknown. `file`, `position`, `reason`, `expected` and `found`
-    are those of CorruptFileError.
+    `offset` is the offset that it claims to have, -1 if unknown. `file`, `position`, `reason`, `expected` and
+    `found` are those of CorruptFileError.
     """
 
     def __init__(
@@ -141,7 +142,8 @@ class RecordTooLargeError(KstoreError, ValueError):
     """More bytes than a limit allows.
 
     A batch to append that is larger than max_message_bytes, or a batch that unpacks to more than
-    max_decompressed_bytes: a writer does not append one, and a reader does not unpack one. `size` is the number of bytes, `limit` what is allowed.
+    max_decompressed_bytes: a writer does not append one, and a reader does not unpack one. `size` is the
+    number of bytes, `limit` what is allowed.
     """
 
     def __init__(self, reason: str, *, size: int, limit: int, file: str = "", position: int = -1) -> None:
@@ -156,7 +158,8 @@ class RecordTooLargeError(KstoreError, ValueError):
 class OffsetOutOfRangeError(KstoreError, LookupError):
     """An offset that the log does not hold, for example because retention has deleted it.
 
-    `asked` is the offset that was asked for. The log holds the offsets from `first` to `end`, without `end` itself.
+    `asked` is the offset that was asked for. The log holds the offsets from `first` to `end`, without `end`
+    itself.
     """
 
     _is_exact = False  # whether `end` is noted as the first offset that was cut off
@@ -175,9 +178,10 @@ class OffsetOutOfRangeError(KstoreError, LookupError):
 class LogChangedError(OffsetOutOfRangeError, FileNotFoundError):
     """A file of the log was deleted or truncated after the log was opened for reading, so records are gone.
 
-    Call `refresh()` on the log, or open it again, to see what it holds now. `compact()` and `erase()` raise it if that
-    happens while they are at work: call them again. `file` is the path of the file, `asked` an offset that was in it
-    (-1 if unknown). The log held the offsets from `first` to `end`, without `end` itself.
+    Call `refresh()` on the log, or open it again, to see what it holds now. `compact()` and `erase()` raise
+    it if that happens while they are at work: call them again. `file` is the path of the file, `asked` an
+    offset that was in it (-1 if unknown). The log held the offsets from `first` to `end`, without `end`
+    itself.
     """
 
     def __init__(self, file: str, asked: int, first: int, end: int, what: str) -> None:
@@ -204,15 +208,17 @@ class LogClosedError(KstoreError):
 class ReentrantCallError(KstoreError, RuntimeError):
     """A call on a log from inside another call on it by the same thread; it would wait for itself for ever.
 
-    Signal handlers, finalizers, and functions that the log calls (its `clock`, `progress`, `where`) can make such calls.
-    Nothing was done. In a signal handler set a flag, or raise SystemExit, and close the log outside the handler.
+    Signal handlers, finalizers, and functions that the log calls (its `clock`, `progress`, `where`) can make
+    such calls. Nothing was done. In a signal handler set a flag, or raise SystemExit, and close the log
+    outside the handler.
     """
 
 
 class LogNotFoundError(KstoreError, FileNotFoundError):
     """There is no partition, or no log directory, at this path.
 
-    `is_log_directory` is true if the path is a log directory where a partition was expected: open a partition in it.
+    `is_log_directory` is true if the path is a log directory where a partition was expected: open a partition
+    in it.
     """
 
     is_log_directory = False
@@ -245,7 +251,8 @@ class OffsetsOutOfOrderError(KstoreError, ValueError):
 
 
 class UnexpectedAppendOffsetError(KstoreError, ValueError):
-    """Batches to append at given offsets that begin below the log end offset: the log has records there already."""
+    """Batches to append at given offsets that begin below the log end offset: the log has records there
+    already."""
 
     def __init__(self, first_offset: int, last_offset: int, log_end_offset: int) -> None:
         self.first_offset = first_offset
@@ -257,19 +264,23 @@ class UnexpectedAppendOffsetError(KstoreError, ValueError):
 
 
 class OutOfOrderSequenceError(KstoreError, ValueError):
-    """A batch whose sequence number does not follow the last one of its producer: a batch between them is missing."""
+    """A batch whose sequence number does not follow the last one of its producer: a batch between them is
+    missing."""
 
 
 class InvalidProducerEpochError(KstoreError, ValueError):
-    """A batch with an older producer epoch than the log knows: a newer instance of that producer has taken over."""
+    """A batch with an older producer epoch than the log knows: a newer instance of that producer has taken
+    over."""
 
 
 class InvalidTxnStateError(KstoreError, ValueError):
-    """A batch that does not match the state of its producer's transaction, such as one outside any transaction."""
+    """A batch that does not match the state of its producer's transaction, such as one outside any
+    transaction."""
 
 
 class TransactionCoordinatorFencedError(KstoreError, ValueError):
-    """A transaction marker with an older coordinator epoch than the log knows: that coordinator was replaced."""
+    """A transaction marker with an older coordinator epoch than the log knows: that coordinator was
+    replaced."""
 
 
 class LogLockedError(KstoreError, OSError):
@@ -296,8 +307,8 @@ class LogLockedError(KstoreError, OSError):
 class CursorLockedError(LogLockedError):
     """Another cursor reads the partition for the same group; a group has one reader a partition at a time.
 
-    `path` is what is locked: directory, partition and group. `pid` is the process that holds the lock, None if the
-    system does not say. It is also raised by a cursor whose lock was lost, when it should commit.
+    `path` is what is locked: directory, partition and group. `pid` is the process that holds the lock, None
+    if the system does not say. It is also raised by a cursor whose lock was lost, when it should commit.
     """
 
     def __init__(self, path: str, pid: int | None) -> None:
@@ -319,11 +330,13 @@ class LogFailedError(KstoreError):
 
 
 class LibraryError(KstoreError, ImportError):
-    """A library that kstore needs for what was asked is not installed, or cannot be imported. `name` is its module."""
+    """A library that kstore needs for what was asked is not installed, or cannot be imported. `name` is its
+    module."""
 
 
 class PolicyViolationError(KstoreError, ValueError):
-    """An operation that the configured cleanup_policy does not allow, such as deleting records of a compacted log."""
+    """An operation that the configured cleanup_policy does not allow, such as deleting records of a compacted
+    log."""
 
 
 class InvalidConfigError(KstoreError, ValueError):

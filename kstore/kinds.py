@@ -15,7 +15,8 @@ _COMMA = re.compile(r"\s*,\s*")
 
 
 class Kind(Protocol):
-    """A type and its limits. `check` and `parse` return the value as kstore keeps it, ValueError where it is none."""
+    """A type and its limits. `check` and `parse` return the value as kstore keeps it, ValueError where it is
+    none."""
 
     @property
     def allowed(self) -> str:
@@ -131,7 +132,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Choices:
-    """Any of some words, none included, each once and in the order given: a sequence, or text with commas between."""
+    """Any of some words, none included, each once and in the order given: a sequence, or text with commas
+    between."""
 
     words: tuple[str, ...]
 

@@ -1,8 +1,8 @@
 """Libraries of others, imported when they are first needed.
 
-Not every library can be imported again if its import was broken off, by Ctrl-C or by an exception of a signal handler: numpy
-refuses to be loaded twice in a process. So a thread of its own imports, in which no signal handler runs. Whoever waits
-for it may be interrupted, and the thread still ends its work.
+Not every library can be imported again if its import was broken off, by Ctrl-C or by an exception of a signal
+handler: numpy refuses to be loaded twice in a process. So a thread of its own imports, in which no signal
+handler runs. Whoever waits for it may be interrupted, and the thread still ends its work.
 """
 
 import _thread
@@ -39,8 +39,8 @@ def library(name: str) -> Any:
 
 
 def _imported(name: str) -> ModuleType:
-    """A module, imported in another thread if it is not yet. What the import raises; LibraryError if this thread is
-    importing it just now, further up."""
+    """A module, imported in another thread if it is not yet. What the import raises; LibraryError if this
+    thread is importing it just now, further up."""
     known = sys.modules.get(name)
     if known is not None and not _is_half_done(known):
         return known

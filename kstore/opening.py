@@ -59,61 +59,56 @@ def open(
 def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> PartitionLog:
     """Opens a partition: a directory with the records of one partition of a topic, such as data/orders-0.
 
-    mode "r": reads. Nothing is written or locked, so it works beside a writer or a running broker and on a read-only
-        file system. `path` may also be a single .log or .cut file. Bytes behind its last sound batch are a finding
-        in `recovery`, with a DataLossWarning. Returns a PartitionLog, which shows what the log
-        holds at this moment; its refresh() takes in what was appended since, its follow() waits for more.
-    mode "a": writes, and creates the directory if it does not exist. Returns a LogWriter. Close it, or use `with`.
+    mode "r": reads. Nothing is written or locked, so it works beside a writer or a running broker and on a
+    read-only file system. `path` may also be a single .log or .cut file. Bytes behind its last sound batch
+    are a finding in `recovery`, with a DataLossWarning. Returns a PartitionLog, which shows what the log
+    holds at this moment; its refresh() takes in what was appended since, its follow() waits for more. mode
+    "a": writes, and creates the directory if it does not exist. Returns a LogWriter. Close it, or use `with`.
     mode "r+": as "a", but the directory must exist.
 
-    A log has one writer at a time. If it was not closed cleanly, opening it for writing recovers it first, as Kafka
-    does; reading shows what that recovery would leave. `log.recovery` says what was found. A warning says so if a new partition
-    in the directory of a store has a name, or a number, with which the store will not use it.
+    A log has one writer at a time. If it was not closed cleanly, opening it for writing recovers it first, as
+    Kafka does; reading shows what that recovery would leave. `log.recovery` says what was found. A warning
+    says so if a new partition in the directory of a store has a name, or a number, with which the store will
+    not use it.
 
-    Options for reading:
-        recover: False shows every file as it is, not as recovery would leave it. Default True.
-        index_interval_bytes: the topic's index.interval.bytes, for an index that is missing or damaged and is rebuilt
-            in memory. Default 4096.
-        wait: how many seconds to wait for a log that is not there yet. Default 0. open_async does so in an event loop.
+    Options for reading: recover: False shows every file as it is, not as recovery would leave it. Default
+    True. index_interval_bytes: the topic's index.interval.bytes, for an index that is missing or damaged and
+    is rebuilt in memory. Default 4096. wait: how many seconds to wait for a log that is not there yet.
+    Default 0. open_async does so in an event loop.
 
-    Options for writing:
-        config: a LogConfig. Each of its options may also be given by name, such as segment_bytes=1 << 20, and counts
-            before `config`. Options that are given are kept in the directory of the log, and count at every opening until
-            others are given; None gives an option its default back. If the partition is in the directory of a LogStore
-            that knows the topic, nothing is kept, and what is not given is what the store keeps of the topic.
-        durability: when append() returns. "none" (default): when the operating system has the record; it is safe from
-            a power cut after flush() or close(). "group" or "each", which do the same: when it is safe from a power
-            cut; one sync serves all threads that wait for it.
-        keep_cut: True keeps all bytes that recovery cuts off, in .cut files. Default False: it keeps only those that
-            hold undamaged batches or had been flushed, and warns with DataLossWarning.
-        leader_epoch: begins this leader epoch, an int. Default: the newest epoch of the log, or 0.
-        wait: how many seconds to wait while another writer has the log open. Default 0.
-        topic_id: a uuid.UUID for partition.metadata.
-        clock: a function that returns the time in milliseconds since 1970, for tests.
-        producer_id_expiration_ms: a producer whose newest record is older than this is forgotten, by the timestamps of
-            records (section 6.7 of docs/spec.md). Default 86,400,000, a day.
+    Options for writing: config: a LogConfig. Each of its options may also be given by name, such as
+    segment_bytes=1 << 20, and counts before `config`. Options that are given are kept in the directory of the
+    log, and count at every opening until others are given; None gives an option its default back. If the
+    partition is in the directory of a LogStore that knows the topic, nothing is kept, and what is not given
+    is what the store keeps of the topic. durability: when append() returns. "none" (default): when the
+    operating system has the record; it is safe from a power cut after flush() or close(). "group" or "each",
+    which do the same: when it is safe from a power cut; one sync serves all threads that wait for it.
+    keep_cut: True keeps all bytes that recovery cuts off, in .cut files. Default False: it keeps only those
+    that hold undamaged batches or had been flushed, and warns with DataLossWarning. leader_epoch: begins this
+    leader epoch, an int. Default: the newest epoch of the log, or 0. wait: how many seconds to wait while
+    another writer has the log open. Default 0. topic_id: a uuid.UUID for partition.metadata. clock: a
+    function that returns the time in milliseconds since 1970, for tests. producer_id_expiration_ms: a
+    producer whose newest record is older than this is forgotten, by the timestamps of records (section 6.7 of
+    docs/spec.md). Default 86,400,000, a day.
 
-    Options for both:
-        max_decompressed_bytes: the most bytes that one compressed batch may unpack to, in reading and in appending: a
-            writer refuses what a reader with this limit would refuse. Default 256 MiB.
-        clean, recovery_point, log_start_offset: replace what the files beside the partition say: whether it was closed
-            cleanly, the offset below which it needs no recovery, and the first offset that can be read. These files
-            are in the log directory around the partition, or in the partition's own directory if there is none.
+    Options for both: max_decompressed_bytes: the most bytes that one compressed batch may unpack to, in
+    reading and in appending: a writer refuses what a reader with this limit would refuse. Default 256 MiB.
+    clean, recovery_point, log_start_offset: replace what the files beside the partition say: whether it was
+    closed cleanly, the offset below which it needs no recovery, and the first offset that can be read. These
+    files are in the log directory around the partition, or in the partition's own directory if there is none.
 
-    Unlike Kafka, opening for writing removes bytes after the last whole batch of a log that was closed cleanly; Kafka
-    appends after them.
+    Unlike Kafka, opening for writing removes bytes after the last whole batch of a log that was closed
+    cleanly; Kafka appends after them.
 
-    Raises:
-        LogNotFoundError: there is no such directory, or no partition in it (mode "a" creates one, but not in a
-            directory that holds partitions or other files), and for reading there still is none after `wait`. An empty
-            directory with a partition's name, such as orders-0, is a log without records.
-        LogLockedError: another writer has the log open, and still has it after `wait`.
-        InvalidConfigError: an option of the configuration is unknown, or has a value that it cannot have.
-        CorruptFileError: a single file has no sound batch, and is not empty. The message says what the file is: packed, text,
-            zeros and so on.
-        CorruptCheckpointError: what is kept of the configuration is damaged: remove the file, and give the options again.
-        TypeError, ValueError: another argument is wrong. Arguments are checked before anything is created.
-        OSError: a file cannot be read or written.
+    Raises: LogNotFoundError: there is no such directory, or no partition in it (mode "a" creates one, but not
+    in a directory that holds partitions or other files), and for reading there still is none after `wait`. An
+    empty directory with a partition's name, such as orders-0, is a log without records. LogLockedError:
+    another writer has the log open, and still has it after `wait`. InvalidConfigError: an option of the
+    configuration is unknown, or has a value that it cannot have. CorruptFileError: a single file has no sound
+    batch, and is not empty. The message says what the file is: packed, text, zeros and so on.
+    CorruptCheckpointError: what is kept of the configuration is damaged: remove the file, and give the
+    options again. TypeError, ValueError: another argument is wrong. Arguments are checked before anything is
+    created. OSError: a file cannot be read or written.
     """
     choice("mode", mode, ("r", "a", "r+"))
     if os.fspath(path) in ("", b""):
@@ -144,7 +139,8 @@ def open_writer(
     keeps: bool,
     **own: Any,
 ) -> LogWriter:
-    """A partition for writing, whose configuration is what is kept of it, with these changes, which are kept if `keeps`."""
+    """A partition for writing, whose configuration is what is kept of it, with these changes, which are kept
+    if `keeps`."""
     changed(LogConfig(), changes)  # refuses what is none
     _check_directory(Path(path), create=create)
     return once_free(lambda: _opened(path, changes, create, keeps, own), wait)
@@ -174,8 +170,8 @@ def _opened(
 
 
 async def open_async(path: str | PathLike[str], *, wait: float = 0, **options: Any) -> PartitionLog:
-    """Opens a partition for reading, as open() does, in another thread: the event loop goes on, also while it waits for a log
-    that is not there yet.
+    """Opens a partition for reading, as open() does, in another thread: the event loop goes on, also while it
+    waits for a log that is not there yet.
 
     wait: how many seconds to wait for it. Default 0. The other options are those of open() for reading.
     """
@@ -194,7 +190,8 @@ async def open_async(path: str | PathLike[str], *, wait: float = 0, **options: A
 
 
 def _keep(log: LogWriter, config: LogConfig) -> None:
-    """Keeps the options that were given. A full disk is no reason not to open: how else could something be deleted? OSError."""
+    """Keeps the options that were given. A full disk is no reason not to open: how else could something be
+    deleted? OSError."""
     try:
         log._use(config)
     except OSError as e:
@@ -205,7 +202,8 @@ def _keep(log: LogWriter, config: LogConfig) -> None:
 
 
 def _check_directory(path: Path, *, create: bool) -> None:
-    """Nothing of a partition is put into a log directory, nor, unless `create`, into any directory without one."""
+    """Nothing of a partition is put into a log directory, nor, unless `create`, into any directory without
+    one."""
     try:
         require_partition(path)
     except LogNotFoundError as e:

@@ -27,7 +27,8 @@ def _unescape(text: str) -> str:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """What a Java properties file says. ValueError if it is longer than any is: a device may have no end. OSError."""
+    """What a Java properties file says. ValueError if it is longer than any is: a device may have no end.
+    OSError."""
     with path.open("rb") as file:
         data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
@@ -36,7 +37,8 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def parse_properties(data: bytes) -> dict[str, str]:
-    """A Java properties file such as meta.properties: comments, continued lines, escapes, any of `=`, `:`, space."""
+    """A Java properties file such as meta.properties: comments, continued lines, escapes, any of `=`, `:`,
+    space."""
     properties = {}
     logical = ""
     lines = _LINE_END.split(data.decode("iso-8859-1"))

@@ -1,4 +1,5 @@
-"""What arguments may be, in the words of type checkers. When the program runs, the arguments are checked by themselves."""
+"""What arguments may be, in the words of type checkers. When the program runs, the arguments are checked by
+themselves."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime

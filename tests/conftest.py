@@ -63,8 +63,8 @@ def _folder(item: pytest.Item) -> str:
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist, if it is installed
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `pytest -n`, one process runs all tests of a room that share what takes long to begin; the rest goes to whoever
-    is free."""
+    """With `pytest -n`, one process runs all tests of a room that share what takes long to begin; the rest
+    goes to whoever is free."""
     from xdist.scheduler import LoadScopeScheduling
 
     config.option.loadscopereorder = False  # the order is that of pytest_collection_modifyitems
@@ -116,8 +116,8 @@ def log(tmp_path: Path) -> Iterator[kstore.LogWriter]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, Any, Any]:
-    """A report of a test in another process may name a file that is no UTF-8, which pytest-xdist cannot send: it would end
-    the whole run, without the names of the tests that failed."""
+    """A report of a test in another process may name a file that is no UTF-8, which pytest-xdist cannot send:
+    it would end the whole run, without the names of the tests that failed."""
     return _sendable((yield))
 
 

@@ -1,8 +1,9 @@
-"""Run as `python -m tests.coverage [ARGUMENT…]`, which `make coverage` does: the lines of kstore that tests reach.
+"""Run as `python -m tests.coverage [ARGUMENT…]`, which `make coverage` does: the lines of kstore that tests
+reach.
 
-The arguments are those of pytest. The tests run with a copy of the sources below build/coverage: gcov counts the lines of Cython
-and C, coverage.py those of Python. The ordinary build is not touched. Lines of a process that is killed do not count. The lines
-that were missed are in build/coverage/missed.json.
+The arguments are those of pytest. The tests run with a copy of the sources below build/coverage: gcov counts
+the lines of Cython and C, coverage.py those of Python. The ordinary build is not touched. Lines of a process
+that is killed do not count. The lines that were missed are in build/coverage/missed.json.
 """
 
 import json

@@ -1,8 +1,10 @@
-"""Run as `python -m tests.nightly [PART…]`, which `make nightly` does: every test that `make test` has no time for.
+"""Run as `python -m tests.nightly [PART…]`, which `make nightly` does: every test that `make test` has no
+time for.
 
-`--list` prints the parts. `--one` runs one part, which is how CI gets through all of them: a part whose sources the newest
-commit changed, otherwise any; the hash of the commit chooses. EFFORT, 5 by default and 1 with `--one`, says how much each
-part tries. A failing part does not stop the others. The exit code is 1 if one failed.
+`--list` prints the parts. `--one` runs one part, which is how CI gets through all of them: a part whose
+sources the newest commit changed, otherwise any; the hash of the commit chooses. EFFORT, 5 by default and 1
+with `--one`, says how much each part tries. A failing part does not stop the others. The exit code is 1 if
+one failed.
 """
 
 import os

@@ -14,8 +14,8 @@ from tests.helpers.imports import (
     modules_meant,
 )
 
-# From the bottom. A module belongs to the longest name that it begins with. It may import its own floor and those below;
-# names of one floor lie side by side, and do not import each other.
+# From the bottom. A module belongs to the longest name that it begins with. It may import its own floor and
+# those below; names of one floor lie side by side, and do not import each other.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("kstore._version", "kstore.errors", "kstore.properties"),
     ("kstore.arguments", "kstore.kinds", "kstore.libraries", "kstore.typed"),

@@ -38,7 +38,8 @@ class Missing:
 
 @dataclass(frozen=True)
 class InProcess(Generic[T]):
-    """Work done in this interpreter. `prepare` and `clear` are not counted; `work` gives (units, checksum)."""
+    """Work done in this interpreter. `prepare` and `clear` are not counted; `work` gives (units,
+    checksum)."""
 
     name: str
     prepare: Callable[..., T]

@@ -1,4 +1,5 @@
-"""What Arrow IPC and Parquet share: rows as a table, and how everything in one is looked at. One thread each."""
+"""What Arrow IPC and Parquet share: rows as a table, and how everything in one is looked at. One thread
+each."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +30,8 @@ def table_of(rows: Sequence[Row]) -> Any:
 
 
 def look_at(table: Any) -> tuple[int, int]:
-    """Sums of the numbers, lengths of the keys, contents of the values: how many rows, and the sum of their offsets."""
+    """Sums of the numbers, lengths of the keys, contents of the values: how many rows, and the sum of their
+    offsets."""
     offsets, timestamps, keys, values = table.columns
     pc.sum(timestamps)
     pc.sum(pc.binary_length(keys))

@@ -1,4 +1,5 @@
-"""sqlite3: a table by offset, in WAL mode, without syncs unless they are asked for; for finding by time an index."""
+"""sqlite3: a table by offset, in WAL mode, without syncs unless they are asked for; for finding by time an
+index."""
 
 import sqlite3
 from collections.abc import Sequence

@@ -112,7 +112,8 @@ def writing(
     codec: int = 0,
     durable: bool = False,
 ) -> list[InProcess[Any] | Missing]:
-    """Contestants that write what `load` gives to a new store each turn; opening and closing are not counted."""
+    """Contestants that write what `load` gives to a new store each turn; opening and closing are not
+    counted."""
     made: list[InProcess[Any] | Missing] = []
     for name, store in that_do(subject):
         if name not in only:

@@ -1,6 +1,7 @@
 """One partition: a directory of segments, read as Kafka would read it.
 
-The file is long because it holds every public method of a log that is open for reading, with its documentation.
+The file is long because it holds every public method of a log that is open for reading, with its
+documentation.
 """
 
 import os
@@ -90,7 +91,8 @@ _FAR = 2**127  # bounds of time are compared only, and may lie beyond all timest
 
 
 def _position_of(now: Loaded, offset: int) -> tuple[int, int, int]:
-    """(base offset, index of the segment, position) of the batch that holds `offset`, or of the next, or the end."""
+    """(base offset, index of the segment, position) of the batch that holds `offset`, or of the next, or the
+    end."""
     segments = now.segments
     for at in range(start_of(segments, offset), len(segments)):
         located = segments[at].translate(offset)
@@ -123,15 +125,17 @@ class _Bound(NamedTuple):
 
 
 class PartitionLog:
-    """A partition opened for reading: a view of the records that it held when it was opened. kstore.open returns it.
+    """A partition opened for reading: a view of the records that it held when it was opened. kstore.open
+    returns it.
 
-    Iterating gives all records. `get(offset)` gives one, `records()` a range, `scan()` Arrow columns, `find()` the
-    record at a time, `follow()` waits for new records, `read()` gives raw bytes, as a broker's fetch does. `refresh()`
-    takes in what was appended since.
+    Iterating gives all records. `get(offset)` gives one, `records()` a range, `scan()` Arrow columns,
+    `find()` the record at a time, `follow()` waits for new records, `read()` gives raw bytes, as a broker's
+    fetch does. `refresh()` takes in what was appended since.
 
-    Nothing is written or locked. After an unclean stop the view is what Kafka would have after its recovery; `recovery`
-    says what that leaves out. Threads may share the log. An iterator that it returns is for one thread at a time: if
-    two threads use one at once, the second gets a RuntimeError and the first is not disturbed.
+    Nothing is written or locked. After an unclean stop the view is what Kafka would have after its recovery;
+    `recovery` says what that leaves out. Threads may share the log. An iterator that it returns is for one
+    thread at a time: if two threads use one at once, the second gets a RuntimeError and the first is not
+    disturbed.
     """
 
     _options = LoadOptions(None, None, None, INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, True)
@@ -173,7 +177,7 @@ class PartitionLog:
         self._transactions: Transactions | None = None
         self._max_timestamps = MaxTimestampIndex(())
 
-    # ---- what there is --------------------------------------------------------------------------------------------
+    # ---- what there is -------------------------------------------------------------------------------------
 
     @property
     def topic_partition(self) -> TopicPartition | None:
@@ -224,15 +228,16 @@ class PartitionLog:
         return self._transactions
 
     def last_stable_offset(self) -> int:
-        """The offset at which readers of committed records must stop: where the oldest open transaction begins, or the
-        end.
+        """The offset at which readers of committed records must stop: where the oldest open transaction
+        begins, or the end.
 
         The first call reads batch headers, from the newest producer snapshot on.
         """
         return self._read_transactions().last_stable_offset
 
     def producers(self) -> dict[int, ProducerState]:
-        """What is known of each idempotent producer now, as a dict from producer id to its state. It is a copy."""
+        """What is known of each idempotent producer now, as a dict from producer id to its state. It is a
+        copy."""
         return self._read_transactions().producers.copied()
 
     def residency(self) -> list[Residency]:
@@ -240,20 +245,23 @@ class PartitionLog:
         return [residency_of(segment) for segment in self.segments]
 
     def topic_id(self) -> uuid.UUID | None:
-        """The topic id in partition.metadata; None if there is no such file. CorruptCheckpointError if it is damaged."""
+        """The topic id in partition.metadata; None if there is no such file. CorruptCheckpointError if it is
+        damaged."""
         try:
             return checkpoints.read_topic_id(Path(self.path, layout.METADATA))
         except (FileNotFoundError, NotADirectoryError):  # the log may be a single file
             return None
 
-    # ---- reading --------------------------------------------------------------------------------------------------
+    # ---- reading -------------------------------------------------------------------------------------------
 
     def floor_segment(self, offset: int) -> int:
-        """The index in `segments` of the segment with the largest base offset <= `offset`; -1 if there is none."""
+        """The index in `segments` of the segment with the largest base offset <= `offset`; -1 if there is
+        none."""
         return floor_of(self.segments, any_integer("offset", offset))
 
     def translate(self, offset: int) -> Located | None:
-        """Where the batch is that holds `offset`, or the first one after it, in the segment that `floor_segment` gives.
+        """Where the batch is that holds `offset`, or the first one after it, in the segment that
+        `floor_segment` gives.
 
         None if `offset` is after the last batch of that segment.
         """
@@ -272,16 +280,18 @@ class PartitionLog:
         whole_batches: bool = False,
         on_error: _OnError = "raise",
     ) -> Slice:
-        """The stored bytes from the batch that holds `offset` on, up to `max_bytes` and up to the end of the segment.
+        """The stored bytes from the batch that holds `offset` on, up to `max_bytes` and up to the end of the
+        segment.
 
-        Returns a Slice, which copies nothing. It begins at a batch, so it may begin before `offset`, and may end inside
-        one; with whole_batches=True it ends where a batch ends. If the first batch is larger than max_bytes, it is
-        returned whole nevertheless, unless min_one_message is False. At the log end offset the slice is empty.
+        Returns a Slice, which copies nothing. It begins at a batch, so it may begin before `offset`, and may
+        end inside one; with whole_batches=True it ends where a batch ends. If the first batch is larger than
+        max_bytes, it is returned whole nevertheless, unless min_one_message is False. At the log end offset
+        the slice is empty.
 
-        isolation="read_committed" stops at the first open transaction, and leaves out records of aborted ones when the
-        slice is iterated. on_error="skip" makes iterating it leave out damaged batches. OffsetOutOfRangeError if
-        `offset` is below the log start offset or above the end; CorruptRecordError for a damaged header. These are the
-        rules of a broker's fetch (section 7.1 of docs/spec.md).
+        isolation="read_committed" stops at the first open transaction, and leaves out records of aborted ones
+        when the slice is iterated. on_error="skip" makes iterating it leave out damaged batches.
+        OffsetOutOfRangeError if `offset` is below the log start offset or above the end; CorruptRecordError
+        for a damaged header. These are the rules of a broker's fetch (section 7.1 of docs/spec.md).
         """
         choice("on_error", on_error, _ON_ERROR)
         boolean("min_one_message", min_one_message)
@@ -301,12 +311,12 @@ class PartitionLog:
         min_one_message: bool = True,
         whole_batches: bool = True,
     ) -> Span:
-        """The stored bytes from the batch that holds `offset` on, up to `max_bytes`, over as many segments as that
-        takes.
+        """The stored bytes from the batch that holds `offset` on, up to `max_bytes`, over as many segments as
+        that takes.
 
-        Returns a Span of slices, all of the same moment, which can be sent in one call. It ends where a batch ends
-        unless whole_batches is False. If the first batch is larger than max_bytes, it is returned whole nevertheless,
-        unless min_one_message is False. `isolation` and errors are those of `read`.
+        Returns a Span of slices, all of the same moment, which can be sent in one call. It ends where a batch
+        ends unless whole_batches is False. If the first batch is larger than max_bytes, it is returned whole
+        nevertheless, unless min_one_message is False. `isolation` and errors are those of `read`.
         """
         boolean("min_one_message", min_one_message)
         boolean("whole_batches", whole_batches)
@@ -355,10 +365,11 @@ class PartitionLog:
         *,
         whole_batches: bool = True,
     ) -> Sent:
-        """Sends the stored bytes from the batch that holds `offset` on to a socket, without copying them if possible.
+        """Sends the stored bytes from the batch that holds `offset` on to a socket, without copying them if
+        possible.
 
-        The bytes are those that `span` returns, and the result tells how many were sent: see Slice.send. If a socket
-        may take only a part, call `span` and send the span from a position on.
+        The bytes are those that `span` returns, and the result tells how many were sent: see Slice.send. If a
+        socket may take only a part, call `span` and send the span from a position on.
         """
         return self.span(offset, max_bytes, isolation, whole_batches=whole_batches).send(sock)
 
@@ -439,7 +450,8 @@ class PartitionLog:
         return self._empty(now, offset, committed)
 
     def from_file_start(self) -> "PartitionLog":
-        """A view of the same log that begins with the first record in its files, even below the log start offset.
+        """A view of the same log that begins with the first record in its files, even below the log start
+        offset.
 
         delete_records() moves the log start offset at once; the files stay until a whole segment is below it.
         """
@@ -475,7 +487,8 @@ class PartitionLog:
     def _aborted_in(
         self, now: Loaded, at: int, offset: int, position: int, size: int
     ) -> list[tuple[int, int, int]]:
-        """(producer id, first offset, offset of the marker) of the aborted transactions that these bytes may hold (spec 7.2)."""
+        """(producer id, first offset, offset of the marker) of the aborted transactions that these bytes may
+        hold (spec 7.2)."""
         segments = now.segments
         bound = segments[at].offset_index.fetch_upper_bound(position, size)
         if bound is not None:
@@ -486,11 +499,11 @@ class PartitionLog:
         return [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in found]
 
     def aborted_transactions(self, start: int, stop: int) -> list[AbortedTxn]:
-        """The aborted transactions that may have records in the offsets start to stop (exclusive), in the order they
-        ended.
+        """The aborted transactions that may have records in the offsets start to stop (exclusive), in the
+        order they ended.
 
-        As in Kafka the search begins with the segment that holds `start`, so some may have ended before `start`
-        (section 10.4 of docs/spec.md).
+        As in Kafka the search begins with the segment that holds `start`, so some may have ended before
+        `start` (section 10.4 of docs/spec.md).
         """
         start, stop = integer("start", start), integer("stop", stop)
         now = self._now()
@@ -498,10 +511,11 @@ class PartitionLog:
         return self._read_transactions().aborted(now.segments[at:], now.log_start_offset, stop)
 
     def get(self, offset: int) -> Record:
-        """The record at `offset`, or the first one after it if compaction or a transaction marker left none there.
+        """The record at `offset`, or the first one after it if compaction or a transaction marker left none
+        there.
 
-        OffsetOutOfRangeError if there is none, and for an offset below log_start_offset; CorruptRecordError if it is
-        damaged.
+        OffsetOutOfRangeError if there is none, and for an offset below log_start_offset; CorruptRecordError
+        if it is damaged.
         """
         if type(offset) is not int:
             offset = any_integer("offset", offset)
@@ -534,18 +548,19 @@ class PartitionLog:
     ) -> Record | None:
         """The last record with this key; None if there is none.
 
-        If its value is None, the key was deleted: Kafka calls such a record a tombstone. Segments are looked through from
-        the newest to the oldest. A segment with a .keys file, which make_key_files() of a LogWriter makes, tells at once
-        where its last record of the key is. Of another one all records are looked at, the first time; the second time a
-        map of its keys is made in memory, as long as the maps of all logs take no more than 128 MiB.
+        If its value is None, the key was deleted: Kafka calls such a record a tombstone. Segments are looked
+        through from the newest to the oldest. A segment with a .keys file, which make_key_files() of a
+        LogWriter makes, tells at once where its last record of the key is. Of another one all records are
+        looked at, the first time; the second time a map of its keys is made in memory, as long as the maps of
+        all logs take no more than 128 MiB.
 
-        isolation="read_committed" passes over records of aborted and open transactions. progress: called now and then, if
-        all records of a segment are looked at, as progress(done, total), with how many bytes of the log were gone through
-        and how many it has. An exception that it raises is passed on.
+        isolation="read_committed" passes over records of aborted and open transactions. progress: called now
+        and then, if all records of a segment are looked at, as progress(done, total), with how many bytes of
+        the log were gone through and how many it has. An exception that it raises is passed on.
 
-        TypeError if `key` is not bytes. CorruptRecordError if the log is damaged where the record is looked for.
-        LogChangedError if another process has truncated the log since it was opened or refreshed, or another thread
-        truncates it just now.
+        TypeError if `key` is not bytes. CorruptRecordError if the log is damaged where the record is looked
+        for. LogChangedError if another process has truncated the log since it was opened or refreshed, or
+        another thread truncates it just now.
         """
         stable, aborted = -1, None
         if progress is not None:
@@ -583,7 +598,8 @@ class PartitionLog:
         except LogChangedError:
             if last.size or not self._is_compacted_beyond(last.base_offset):
                 raise
-        # Its file is open still, and has another name, or none: retention and compactions leave it so as well.
+        # Its file is open still, and has another name, or none: retention and compactions leave it so as
+        # well.
         if not last.size or last._keeps_its_name():
             return
         if cut_before(self)(now.log_end_offset):
@@ -594,8 +610,8 @@ class PartitionLog:
         return read_truncations(Path(self.path))
 
     def _is_compacted_beyond(self, offset: int) -> bool:
-        """Whether the segment that began at an offset may be gone because of a compaction, which takes none but those before the
-        last one: nobody has noted a truncation. OSError."""
+        """Whether the segment that began at an offset may be gone because of a compaction, which takes none
+        but those before the last one: nobody has noted a truncation. OSError."""
         if cut_since(self)():
             return False
         bases, *_ = read_directory(self.path, (".log",))
@@ -671,14 +687,14 @@ class PartitionLog:
     ) -> RecordReader:
         """An iterator of the records with start <= offset < stop. The defaults are the ends of the log.
 
-        A range is cut to what the log holds, as that of a Python slice is: one that begins below log_start_offset begins
-        there, and nothing tells of records that retention has deleted. `read`, `get`, `find` and `follow`, which ask for
-        one place, raise OffsetOutOfRangeError for it.
+        A range is cut to what the log holds, as that of a Python slice is: one that begins below
+        log_start_offset begins there, and nothing tells of records that retention has deleted. `read`, `get`,
+        `find` and `follow`, which ask for one place, raise OffsetOutOfRangeError for it.
 
-        isolation="read_committed" leaves out records of aborted and open transactions. Transaction markers are left out
-        unless `control` is True. Damage raises CorruptRecordError; on_error="skip" goes on at the next undamaged batch
-        instead, and lists what was left out in the iterator's `.skipped`. cache="drop" leaves the page cache as it was:
-        what this iterator brings in is dropped from it again.
+        isolation="read_committed" leaves out records of aborted and open transactions. Transaction markers
+        are left out unless `control` is True. Damage raises CorruptRecordError; on_error="skip" goes on at
+        the next undamaged batch instead, and lists what was left out in the iterator's `.skipped`.
+        cache="drop" leaves the page cache as it was: what this iterator brings in is dropped from it again.
         """
         boolean("control", control)
         is_cut_before, now = cut_before(self), self._for_reading()
@@ -708,10 +724,11 @@ class PartitionLog:
     ) -> BatchReader:
         """An iterator of the batches that hold an offset with start <= offset < stop, as RecordBatch objects.
 
-        The range is cut to what the log holds, as in `records`, and the defaults are its ends. The first and last batch may hold other offsets too. Control batches,
-        which hold transaction markers, are included. isolation="read_committed" leaves out batches of aborted and open
-        transactions. Damage raises CorruptRecordError; on_error="skip" goes on at the next undamaged batch instead, and
-        lists what was left out in the iterator's `.skipped`. cache="drop" leaves the page cache as it was.
+        The range is cut to what the log holds, as in `records`, and the defaults are its ends. The first and
+        last batch may hold other offsets too. Control batches, which hold transaction markers, are included.
+        isolation="read_committed" leaves out batches of aborted and open transactions. Damage raises
+        CorruptRecordError; on_error="skip" goes on at the next undamaged batch instead, and lists what was
+        left out in the iterator's `.skipped`. cache="drop" leaves the page cache as it was.
         """
         is_cut_before, now = cut_before(self), self._for_reading()
         segments, start, stop, aborted = self._range(now, start, stop, isolation)
@@ -749,28 +766,25 @@ class PartitionLog:
     ) -> Scan:
         """The records with start <= offset < stop and since <= timestamp < until, as columns.
 
-        Transaction markers are left out. The range of offsets is cut to what the log holds, as in `records`. Returns a
-        Scan: an iterable of ColumnBatch objects and an Arrow stream, so pyarrow.table(log.scan()), Polars, DuckDB and
-        pandas take it; none of them is needed to iterate it.
+        Transaction markers are left out. The range of offsets is cut to what the log holds, as in `records`.
+        Returns a Scan: an iterable of ColumnBatch objects and an Arrow stream, so pyarrow.table(log.scan()),
+        Polars, DuckDB and pandas take it; none of them is needed to iterate it.
 
-        columns: names, in order. Default: offset, timestamp, timestamp_type, key, value, headers. Of the record's batch
-            there are base_offset, last_offset, base_timestamp, max_timestamp, producer_id, producer_epoch,
-            base_sequence, leader_epoch, records_count, attributes, codec, magic, crc, size and position.
-        since, until: milliseconds since 1970, or datetimes with a time zone (microseconds are cut off).
-        start, stop: offsets. Default: the ends of the log.
-        key, key_prefix: only records whose key is, or begins with, these bytes.
-        header: only records with this header: a name, a (name, value) pair, or a mapping of pairs that must all be
-            there.
-        isolation: "read_committed" leaves out records of aborted and open transactions.
-        batch_rows, batch_bytes: the most rows of a ColumnBatch, and about the most bytes, so that memory is bounded.
-        threads: 2 or more decode parts of the log at the same time; the order stays.
-        views: True makes keys and values of more than 12 bytes views of what was read, without a copy. A ColumnBatch
-            then keeps all of what was read in memory.
-        in_order: True says that timestamps increase from batch to batch. The scan then ends at the first batch that
-            begins at `until` or later. Without it every batch is looked at, since a later one may hold an earlier
-            record.
-        on_error: "skip" goes on at the next undamaged batch, and lists what was left out in the scan's `.skipped`. By
-            default damage raises CorruptRecordError.
+        columns: names, in order. Default: offset, timestamp, timestamp_type, key, value, headers. Of the
+        record's batch there are base_offset, last_offset, base_timestamp, max_timestamp, producer_id,
+        producer_epoch, base_sequence, leader_epoch, records_count, attributes, codec, magic, crc, size and
+        position. since, until: milliseconds since 1970, or datetimes with a time zone (microseconds are cut
+        off). start, stop: offsets. Default: the ends of the log. key, key_prefix: only records whose key is,
+        or begins with, these bytes. header: only records with this header: a name, a (name, value) pair, or a
+        mapping of pairs that must all be there. isolation: "read_committed" leaves out records of aborted and
+        open transactions. batch_rows, batch_bytes: the most rows of a ColumnBatch, and about the most bytes,
+        so that memory is bounded. threads: 2 or more decode parts of the log at the same time; the order
+        stays. views: True makes keys and values of more than 12 bytes views of what was read, without a copy.
+        A ColumnBatch then keeps all of what was read in memory. in_order: True says that timestamps increase
+        from batch to batch. The scan then ends at the first batch that begins at `until` or later. Without it
+        every batch is looked at, since a later one may hold an earlier record. on_error: "skip" goes on at
+        the next undamaged batch, and lists what was left out in the scan's `.skipped`. By default damage
+        raises CorruptRecordError.
 
         Batches whose header says that all records are before `since` are passed by without decoding them.
         """
@@ -809,21 +823,24 @@ class PartitionLog:
         aborted = None
         if committed:
             stop = min(stop, self.last_stable_offset())
-            # only those that end at `start` or later: readers forget a producer at its marker, and see no earlier one
+            # only those that end at `start` or later: readers forget a producer at its marker, and see no
+            # earlier one
             found = self._read_transactions().aborted(now.segments[at:], start, stop)
             aborted = [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in found]
         # else the first batch would be looked at, in whose midst `start` may be
         return now.segments[at:] if start < stop else (), start, stop, aborted
 
     def _lost_between(self, now: Loaded, start: int, stop: int) -> list[str]:
-        """What is known to be lost of these offsets, as sentences; what recovery cuts off lies behind the end of the log."""
+        """What is known to be lost of these offsets, as sentences; what recovery cuts off lies behind the end
+        of the log."""
         losses = [*now.recovery.losses] if stop >= now.log_end_offset else []
         if losses and is_locked(directory_of(Path(self.path))):
             losses = []  # what a writer is at work on is no loss yet
         return losses + now.recovery.missing_between(start, stop)
 
     def _for_reading(self) -> Loaded:
-        """The log as it is now. Warns, once, of what is lost: it is first looked for when records are read."""
+        """The log as it is now. Warns, once, of what is lost: it is first looked for when records are
+        read."""
         now = self._now()
         recovery = now.recovery
         if recovery is not self._told_of:
@@ -836,27 +853,27 @@ class PartitionLog:
     def __iter__(self) -> Iterator[Record]:
         return self.records()
 
-    # ---- finding --------------------------------------------------------------------------------------------------
+    # ---- finding -------------------------------------------------------------------------------------------
 
     def find(
         self, *, offset: int | None = None, timestamp: int | datetime | _TimeName | None = None
     ) -> OffsetAndTimestamp | None:
         """Finds a record by offset or by time. Returns its offset, timestamp and leader epoch, or None.
 
-        offset: the record at this offset, or the first one after it. None at the log end offset; OffsetOutOfRangeError
-            outside the log.
-        timestamp: the first record with this timestamp or a later one: milliseconds since 1970, or a datetime with a
-            time zone. "earliest" gives the log start offset, "latest" the log end offset, "max" the first record with
-            the largest timestamp. kstore.EARLIEST, LATEST, MAX_TIMESTAMP and so on are Kafka's numbers for these.
+        offset: the record at this offset, or the first one after it. None at the log end offset;
+        OffsetOutOfRangeError outside the log. timestamp: the first record with this timestamp or a later one:
+        milliseconds since 1970, or a datetime with a time zone. "earliest" gives the log start offset,
+        "latest" the log end offset, "max" the first record with the largest timestamp. kstore.EARLIEST,
+        LATEST, MAX_TIMESTAMP and so on are Kafka's numbers for these.
 
-        The answers are those of a broker (sections 7.4 to 7.6 of docs/spec.md): a transaction marker is found as a record is,
-        though get() passes it over. CorruptRecordError for damage on the way.
+        The answers are those of a broker (sections 7.4 to 7.6 of docs/spec.md): a transaction marker is found
+        as a record is, though get() passes it over. CorruptRecordError for damage on the way.
 
-        As Kafka does, a time is looked for in one segment only: the first whose largest timestamp reaches it. If its records
-        with that timestamp were compacted away, or if it has no timestamps and the time of its file stood in for them, the
-        answer is None, though a later segment may have such a record; scan(since=...) finds that one. Unlike Kafka, records
-        below log_start_offset do not count.
-        "max" is asked of all that the segments hold, so its offset may lie below log_start_offset.
+        As Kafka does, a time is looked for in one segment only: the first whose largest timestamp reaches it.
+        If its records with that timestamp were compacted away, or if it has no timestamps and the time of its
+        file stood in for them, the answer is None, though a later segment may have such a record;
+        scan(since=...) finds that one. Unlike Kafka, records below log_start_offset do not count. "max" is
+        asked of all that the segments hold, so its offset may lie below log_start_offset.
         """
         if (offset is None) == (timestamp is None):
             raise TypeError("find() needs one argument: offset=… or timestamp=…")
@@ -902,13 +919,14 @@ class PartitionLog:
         now = self._now()
         return now.leader_epochs.end_offset_for(epoch, now.log_end_offset)
 
-    # ---- following what others write ------------------------------------------------------------------------------
+    # ---- following what others write -----------------------------------------------------------------------
 
     def refresh(self) -> bool:
-        """Takes in what other processes have changed since the log was opened or refreshed. True if anything changed.
+        """Takes in what other processes have changed since the log was opened or refreshed. True if anything
+        changed.
 
-        Records, slices and iterators that were made before stay as they are. Only what is new is read, but a log that
-        was truncated is loaded again. LogNotFoundError if the directory is gone.
+        Records, slices and iterators that were made before stay as they are. Only what is new is read, but a
+        log that was truncated is loaded again. LogNotFoundError if the directory is gone.
         """
         if self._closed:
             raise LogClosedError(f"{self.path} is closed")
@@ -955,20 +973,20 @@ class PartitionLog:
         on_error: _OnError = "raise",
         records: bool = True,
     ) -> Follower[RecordBatch] | Follower[Record]:
-        """An iterator of the records from `offset` on, which waits for more at the end. Default: the log end offset, or with
-        isolation="read_committed" the last stable offset.
+        """An iterator of the records from `offset` on, which waits for more at the end. Default: the log end
+        offset, or with isolation="read_committed" the last stable offset.
 
-        `for record in log.follow(offset)` and `async for` work. While it waits it uses no processor time. It goes on
-        through new segments and deletions, whoever writes them, and ends if nothing was appended for `timeout` seconds,
-        or when it is closed. records=False gives RecordBatch objects, control batches included, from the batch that
-        holds `offset` on. isolation="read_committed" leaves out records of aborted transactions, and waits for the end
-        of open ones.
+        `for record in log.follow(offset)` and `async for` work. While it waits it uses no processor time. It
+        goes on through new segments and deletions, whoever writes them, and ends if nothing was appended for
+        `timeout` seconds, or when it is closed. records=False gives RecordBatch objects, control batches
+        included, from the batch that holds `offset` on. isolation="read_committed" leaves out records of
+        aborted transactions, and waits for the end of open ones.
 
-        on_error: "skip" goes on after damage, and lists what was left out in the follower's `.skipped`; by default
-            CorruptRecordError.
+        on_error: "skip" goes on after damage, and lists what was left out in the follower's `.skipped`; by
+        default CorruptRecordError.
 
-        OffsetOutOfRangeError if `offset` is outside the log, or is deleted before the iterator reaches it; see
-        Follower. LogNotFoundError if the partition was deleted, or deleted and made again.
+        OffsetOutOfRangeError if `offset` is outside the log, or is deleted before the iterator reaches it;
+        see Follower. LogNotFoundError if the partition was deleted, or deleted and made again.
         """
         is_committed = self._is_committed(isolation)
         choice("on_error", on_error, _ON_ERROR)
@@ -1002,7 +1020,7 @@ class PartitionLog:
         self._told_ends.clear()
         self._told_ends[end] = now, self._truncations
 
-    # ---- cursors --------------------------------------------------------------------------------------------------
+    # ---- cursors -------------------------------------------------------------------------------------------
 
     def cursor(
         self,
@@ -1015,25 +1033,25 @@ class PartitionLog:
         on_error: _OnError = "raise",
         wait: float = 0,
     ) -> Cursor:
-        """The durable position of a group of readers: a Cursor, which gives the records after those that were committed last.
+        """The durable position of a group of readers: a Cursor, which gives the records after those that were
+        committed last.
 
-        `with log.cursor("mailer") as jobs: for record in jobs: …; jobs.commit(record)` goes on where the program before
-        left off, also after kill -9. The position is kept in files beside the partition, so a reader may commit while
-        another process writes the log.
+        `with log.cursor("mailer") as jobs: for record in jobs: …; jobs.commit(record)` goes on where the
+        program before left off, also after kill -9. The position is kept in files beside the partition, so a
+        reader may commit while another process writes the log.
 
-        group: the name of the readers, of the characters a-z A-Z 0-9 . _ -
-        start: where to begin if the group has committed nothing: "earliest", "latest", an offset, or a datetime with a time
-            zone (the first record with that timestamp or a later one).
-        follow: True waits for more at the end of the log, as follow() does, until nothing has come for `timeout` seconds
-            (default: for ever). False ends there, and refuses a `timeout` above 0.
-        isolation: as in records().
-        on_error: "skip" goes on after damaged records, and lists what was left out in the cursor's `.skipped`; by default
-            CorruptRecordError.
-        wait: how many seconds to wait if another cursor has the partition for this group. If that one's process dies, this
-            one takes over at once. It blocks meanwhile; in an event loop: await asyncio.to_thread(log.cursor, group, wait=60).
+        group: the name of the readers, of the characters a-z A-Z 0-9 . _ - start: where to begin if the group
+        has committed nothing: "earliest", "latest", an offset, or a datetime with a time zone (the first
+        record with that timestamp or a later one). follow: True waits for more at the end of the log, as
+        follow() does, until nothing has come for `timeout` seconds (default: for ever). False ends there, and
+        refuses a `timeout` above 0. isolation: as in records(). on_error: "skip" goes on after damaged
+        records, and lists what was left out in the cursor's `.skipped`; by default CorruptRecordError. wait:
+        how many seconds to wait if another cursor has the partition for this group. If that one's process
+        dies, this one takes over at once. It blocks meanwhile; in an event loop: await
+        asyncio.to_thread(log.cursor, group, wait=60).
 
-        CursorLockedError if another cursor has the partition for this group: it names the process. OSError if the files
-        cannot be written. CorruptRecordError if they are damaged.
+        CursorLockedError if another cursor has the partition for this group: it names the process. OSError if
+        the files cannot be written. CorruptRecordError if they are damaged.
         """
         self._now()
         return Cursor(
@@ -1048,7 +1066,8 @@ class PartitionLog:
         )
 
     def cursors(self) -> dict[str, OffsetAndMetadata]:
-        """The committed positions of all groups of this log, by the name of the group: {"mailer": OffsetAndMetadata(…)}.
+        """The committed positions of all groups of this log, by the name of the group: {"mailer":
+        OffsetAndMetadata(…)}.
 
         CorruptRecordError if their files are damaged. OSError.
         """
@@ -1059,7 +1078,7 @@ class PartitionLog:
         """What a cursor reads: it brings its own view up to date, and leaves this one as it is."""
         return self._twin(self._now())
 
-    # ---- closing --------------------------------------------------------------------------------------------------
+    # ---- closing -------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Closes the files. Records, slices and iterators that were made before can still be used."""
@@ -1093,8 +1112,8 @@ class PartitionLog:
 
 
 class _OfWriters:
-    """A method that a log has only if it is open for writing, as AttributeError says: hasattr() is false. It costs other
-    attributes nothing, as a __getattr__ would."""
+    """A method that a log has only if it is open for writing, as AttributeError says: hasattr() is false. It
+    costs other attributes nothing, as a __getattr__ would."""
 
     def __init__(self, name: str) -> None:
         self._name = name

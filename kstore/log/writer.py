@@ -1,6 +1,7 @@
 """One partition, written: what a Kafka broker would leave in the directory, with one writer at a time.
 
-The file is long because it holds every public method of a log that is open for writing, with its documentation.
+The file is long because it holds every public method of a log that is open for writing, with its
+documentation.
 """
 
 import contextlib
@@ -115,12 +116,12 @@ def _cut_files(paths: list[str]) -> str:
 class LogWriter(RecordAppender, PartitionLog):
     """A partition open for writing: a PartitionLog that can also append, roll, retain and truncate.
 
-    Close it, or use it in a `with` statement: otherwise the next opening must recover it. Threads may share it: one at
-    a time changes the log, and readers do not wait. A call from inside another call by the same thread, such as a
-    signal handler makes, raises ReentrantCallError if it would have to wait for itself.
+    Close it, or use it in a `with` statement: otherwise the next opening must recover it. Threads may share
+    it: one at a time changes the log, and readers do not wait. A call from inside another call by the same
+    thread, such as a signal handler makes, raises ReentrantCallError if it would have to wait for itself.
 
-    If a method raises an exception, even KeyboardInterrupt, its change is either done or not done. If that cannot be
-    known, the log refuses to write until it is opened again (LogFailedError).
+    If a method raises an exception, even KeyboardInterrupt, its change is either done or not done. If that
+    cannot be known, the log refuses to write until it is opened again (LogFailedError).
     """
 
     path = ""
@@ -223,7 +224,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self.abandon()
             raise
 
-    # ---- opening --------------------------------------------------------------------------------------------------
+    # ---- opening -------------------------------------------------------------------------------------------
 
     def _load(
         self,
@@ -250,7 +251,8 @@ class LogWriter(RecordAppender, PartitionLog):
             writing=True,
         )
         end = loaded.log_end_offset
-        # recovery cuts records off; or the process died in a truncation, or before it kept an end that no batch tells
+        # recovery cuts records off; or the process died in a truncation, or before it kept an end that no
+        # batch tells
         is_cut = known.is_pending or bool(loaded.recovery.losses) or end < known.end
         if not self._has_own_epochs:  # no new epoch tells a group that records it has read are lost
             is_cut = is_cut or Home.of(self._directory).furthest_position()[0] > end
@@ -285,7 +287,8 @@ class LogWriter(RecordAppender, PartitionLog):
             active = self._make_active(layout.segment_stem(end), end, now, end)
         self._publish(SealedSegments(segments[:-1]), active)
         self._start = loaded.log_start_offset
-        # a broker's line below the first segment: the records between are in remote storage, of which kstore knows nothing
+        # a broker's line below the first segment: the records between are in remote storage, of which kstore
+        # knows nothing
         told_start = self._log_dir.state.log_start_offset
         self._log_dir.keeps_log_start = 0 < told_start < self._first_base() and is_led(Path(self._directory))
         self._loaded = replace(loaded, segments=())  # those that go must not stay open for being kept here
@@ -375,7 +378,7 @@ class LogWriter(RecordAppender, PartitionLog):
                 f"topic_id={topic_id} does not match: {self.path} has the topic id {known} in its partition.metadata"
             )
 
-    # ---- what there is --------------------------------------------------------------------------------------------
+    # ---- what there is -------------------------------------------------------------------------------------
 
     def _now(self) -> Loaded:
         if self._closed:
@@ -420,7 +423,8 @@ class LogWriter(RecordAppender, PartitionLog):
         return loaded
 
     def _bounds(self) -> tuple[int, int]:
-        """Where the log starts and ends at this moment. Unlike `_current` this does not look at all segments."""
+        """Where the log starts and ends at this moment. Unlike `_current` this does not look at all
+        segments."""
         _, end = self._segments[1].view()
         start = self._start
         return start, max(end, start)
@@ -441,13 +445,13 @@ class LogWriter(RecordAppender, PartitionLog):
         return self._config
 
     def configure(self, **changes: Unpack[ConfigOptions]) -> None:
-        """Changes options of the open log: log.configure(retention_ms=86_400_000). The names are those of LogConfig; None gives
-        an option its default back.
+        """Changes options of the open log: log.configure(retention_ms=86_400_000). The names are those of
+        LogConfig; None gives an option its default back.
 
-        If the log keeps its configuration, which it does unless it is in the directory of a store that knows the topic, the
-        change is kept too, durably; else it counts until the log is closed, with a warning: store.alter_topic() is meant then.
-        InvalidConfigError for an unknown option or a value that is not allowed, OSError if it cannot be kept: nothing is
-        changed then.
+        If the log keeps its configuration, which it does unless it is in the directory of a store that knows
+        the topic, the change is kept too, durably; else it counts until the log is closed, with a warning:
+        store.alter_topic() is meant then. InvalidConfigError for an unknown option or a value that is not
+        allowed, OSError if it cannot be kept: nothing is changed then.
         """
         self._change_config(lambda config: changed(config, changes))
         if not self._keeps_config:
@@ -455,7 +459,8 @@ class LogWriter(RecordAppender, PartitionLog):
             warn(text)
 
     def _use(self, config: LogConfig) -> None:
-        """Goes on with another configuration, and keeps what was given of it. OSError: with the one until now."""
+        """Goes on with another configuration, and keeps what was given of it. OSError: with the one until
+        now."""
         self._change_config(lambda _: config)
 
     def _change_config(self, change: Callable[[LogConfig], LogConfig]) -> None:
@@ -487,7 +492,8 @@ class LogWriter(RecordAppender, PartitionLog):
         super()._set_leader_epoch(epoch)
 
     def assign_leader_epoch(self, epoch: int) -> None:
-        """Begins a leader epoch at the log end offset, as a broker does when it becomes leader of the partition.
+        """Begins a leader epoch at the log end offset, as a broker does when it becomes leader of the
+        partition.
 
         `epoch` is an int from 0 to 2^31 - 1. TypeError, ValueError, OSError.
         """
@@ -498,12 +504,13 @@ class LogWriter(RecordAppender, PartitionLog):
             self._set_leader_epoch(epoch)
 
     def _begin_epoch_for_cursors(self, *, begin: bool = True) -> None:
-        """Begins a leader epoch at the end, if groups have read this log, and no controller or program assigns its epochs: there,
-        kstore-truncations.json and the time of a commit tell the same.
+        """Begins a leader epoch at the end, if groups have read this log, and no controller or program
+        assigns its epochs: there, kstore-truncations.json and the time of a commit tell the same.
 
-        A power cut or a truncation may have taken records that they have read, or an older copy was put in the place of the
-        log; and others get those offsets now. The epoch of a committed position tells them. It is kept aside, because an epoch
-        without a record is forgotten with the process, as one is whose records were lost.
+        A power cut or a truncation may have taken records that they have read, or an older copy was put in
+        the place of the log; and others get those offsets now. The epoch of a committed position tells them.
+        It is kept aside, because an epoch without a record is forgotten with the process, as one is whose
+        records were lost.
         """
         home = Home.of(self._directory)
         if not self._has_own_epochs or not home.has_id:
@@ -533,16 +540,17 @@ class LogWriter(RecordAppender, PartitionLog):
         return self._read_transactions()
 
     def last_stable_offset(self) -> int:
-        """The offset at which readers of committed records must stop: where the oldest open transaction begins, or the
-        end.
+        """The offset at which readers of committed records must stop: where the oldest open transaction
+        begins, or the end.
         """
         return self._producer_states.last_stable_offset(*self._bounds())
 
     def producers(self) -> dict[int, ProducerState]:
-        """What is known of each idempotent producer now, as a dict from producer id to its state. It is a copy."""
+        """What is known of each idempotent producer now, as a dict from producer id to its state. It is a
+        copy."""
         return self._producer_states.producers.copied()
 
-    # ---- what appending needs (called with the mutex held) --------------------------------------------------------
+    # ---- what appending needs (called with the mutex held) -------------------------------------------------
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
         if epoch < 0:
@@ -554,7 +562,8 @@ class LogWriter(RecordAppender, PartitionLog):
         self._epoch_checkpoint.assign(epoch, start_offset)
 
     def _roll(self, reason: str, first_offset: int) -> None:
-        """Seals the active segment and begins the next (spec 5.3). Where that fails, the active one stays what it was."""
+        """Seals the active segment and begins the next (spec 5.3). Where that fails, the active one stays
+        what it was."""
         is_behind_gap = self._untold_end == self._end_offset
         if is_behind_gap:
             self._mark_gap()
@@ -626,8 +635,8 @@ class LogWriter(RecordAppender, PartitionLog):
         self._key_maker.sealed()
 
     def _begin_lower(self, base: int, now: int) -> None:
-        """Begins the active segment, which is empty, at a lower offset: the append with a gap that it was begun for has
-        failed."""
+        """Begins the active segment, which is empty, at a lower offset: the append with a gap that it was
+        begun for has failed."""
         old = self.active
         with self._unfinished(f"the roll at offset {base}"):
             active = self._make_active(layout.segment_stem(base), base, now, self._end_offset)
@@ -671,23 +680,23 @@ class LogWriter(RecordAppender, PartitionLog):
         assert self._flusher is not None
         self._flusher.flush_now()
 
-    # ---- taking over whole segments -------------------------------------------------------------------------------
+    # ---- taking over whole segments ------------------------------------------------------------------------
 
     def adopt(self, path: str | PathLike[str]) -> range:
-        """Moves a .log file that another LogWriter has written to the end of this log; returns its new offsets.
+        """Moves a .log file that another LogWriter has written to the end of this log; returns its new
+        offsets.
 
-        The file is renamed, not copied, and becomes a segment. Offsets and leader epochs are changed in place. The
-        checksums of its batches are checked, but not what the configuration asks of batches, such as max_message_bytes.
-        What the log holds before is made durable first, and so is the new name of the file.
-        After an error the file is at `path` as it was, or it is part of the log once that was opened for writing again:
-        there is no file at `path` then.
+        The file is renamed, not copied, and becomes a segment. Offsets and leader epochs are changed in
+        place. The checksums of its batches are checked, but not what the configuration asks of batches, such
+        as max_message_bytes. What the log holds before is made durable first, and so is the new name of the
+        file. After an error the file is at `path` as it was, or it is part of the log once that was opened
+        for writing again: there is no file at `path` then.
 
-        Raises:
-            ValueError: the file is no .log file, belongs to this log, or has other names (hard links), which would be changed too.
-            LogLockedError: the log that the file belongs to is open for writing.
-            CorruptRecordError: a batch is damaged.
-            InvalidRecordError: the file has no records, or records of idempotent producers or transactions.
-            OSError: the file cannot be renamed; it must be on the same file system.
+        Raises: ValueError: the file is no .log file, belongs to this log, or has other names (hard links),
+        which would be changed too. LogLockedError: the log that the file belongs to is open for writing.
+        CorruptRecordError: a batch is damaged. InvalidRecordError: the file has no records, or records of
+        idempotent producers or transactions. OSError: the file cannot be renamed; it must be on the same file
+        system.
         """
         if not os.fspath(path).endswith(".log") or Path(path).is_dir():
             raise ValueError(f"{path} is no .log file")
@@ -736,10 +745,11 @@ class LogWriter(RecordAppender, PartitionLog):
             self._move_end(found.next_offset, base)
         return range(base, found.next_offset)
 
-    # ---- rolling, flushing ----------------------------------------------------------------------------------------
+    # ---- rolling, flushing ---------------------------------------------------------------------------------
 
     def roll(self) -> int:
-        """Begins a new segment, whatever the size of the current one; returns the offset at which it begins. OSError."""
+        """Begins a new segment, whatever the size of the current one; returns the offset at which it begins.
+        OSError."""
         with self._held():
             self._check_usable()
             self._roll("asked", self._end_offset)
@@ -748,8 +758,8 @@ class LogWriter(RecordAppender, PartitionLog):
         return base
 
     def flush(self) -> int:
-        """Writes everything that was appended so far to the disk. Returns the offset below which all records are on it.
-        OSError. LogFailedError if the directory was renamed or removed.
+        """Writes everything that was appended so far to the disk. Returns the offset below which all records
+        are on it. OSError. LogFailedError if the directory was renamed or removed.
         """
         if self._closed:
             raise LogClosedError(f"{self.path} is closed")
@@ -805,8 +815,8 @@ class LogWriter(RecordAppender, PartitionLog):
     def appender(self, *, linger_ms: float = 5.0, batch_bytes: int = 16384) -> Appender:
         """An object that gathers single records of many threads into batches, to append them faster.
 
-        A batch is appended when it has `batch_bytes`, or after `linger_ms`. Its append() returns a Ticket, whose wait()
-        gives the offset. Closing the log closes its appenders first.
+        A batch is appended when it has `batch_bytes`, or after `linger_ms`. Its append() returns a Ticket,
+        whose wait() gives the offset. Closing the log closes its appenders first.
         """
         appender = Appender(self, linger_ms=linger_ms, batch_bytes=batch_bytes)
         assert isinstance(self._appenders, set)
@@ -822,13 +832,14 @@ class LogWriter(RecordAppender, PartitionLog):
         timestamp: int | datetime | None = None,
         headers: Headers | None = None,
     ) -> int:
-        """Appends one record, as append() does, while the event loop goes on: a thread appends, in the order of the calls,
-        and syncs once for all tasks that wait.
+        """Appends one record, as append() does, while the event loop goes on: a thread appends, in the order
+        of the calls, and syncs once for all tasks that wait.
 
-        If the task is cancelled, the record is appended or not: `appended` of the CancelledError is its offset, or None if
-        nothing was appended. If it has begun, the task ends only when that is known. A TimeoutError of asyncio.timeout()
-        has the CancelledError as its __cause__. close() appends what has begun before it; what a task has not begun then, as
-        after asyncio.create_task() alone, is LogClosedError.
+        If the task is cancelled, the record is appended or not: `appended` of the CancelledError is its
+        offset, or None if nothing was appended. If it has begun, the task ends only when that is known. A
+        TimeoutError of asyncio.timeout() has the CancelledError as its __cause__. close() appends what has
+        begun before it; what a task has not begun then, as after asyncio.create_task() alone, is
+        LogClosedError.
         """
         return int(await self._later(lambda to: to(self).append(value, key, timestamp, headers)))
 
@@ -841,8 +852,8 @@ class LogWriter(RecordAppender, PartitionLog):
         *,
         batch_bytes: int = 16384,
     ) -> range:
-        """Appends many records, as extend() does, while the event loop goes on; otherwise as append_async. Do not change the
-        columns meanwhile.
+        """Appends many records, as extend() does, while the event loop goes on; otherwise as append_async. Do
+        not change the columns meanwhile.
         """
         return cast(
             range,
@@ -860,24 +871,25 @@ class LogWriter(RecordAppender, PartitionLog):
         assert self._async is not None
         return await self._async.append(self.path, work)
 
-    # ---- deleting, truncating -------------------------------------------------------------------------------------
+    # ---- deleting, truncating ------------------------------------------------------------------------------
 
     def retain(self, *, dry_run: bool = False, keep_for: Iterable[str] = ()) -> list[Decision]:
         """Deletes old segments, as retention_bytes, retention_ms and the log start offset say.
 
-        Returns a Decision with its reason for every segment, oldest first. dry_run=True decides, and deletes nothing;
-        what the deletion would refuse, it refuses too.
-        keep_for: groups of cursors. No segment is deleted that holds a record which one of them has not committed;
-        if a group has committed nothing, nothing is deleted.
-        Files are renamed to .deleted, and removed by a later retain() or by close() when file_delete_delay_ms is over.
+        Returns a Decision with its reason for every segment, oldest first. dry_run=True decides, and deletes
+        nothing; what the deletion would refuse, it refuses too. keep_for: groups of cursors. No segment is
+        deleted that holds a record which one of them has not committed; if a group has committed nothing,
+        nothing is deleted. Files are renamed to .deleted, and removed by a later retain() or by close() when
+        file_delete_delay_ms is over.
 
-        If nobody has said retention_ms, at this opening or, where the log keeps its configuration, at one before, segments
-        that only Kafka's default of 7 days would delete are kept, and InvalidConfigError says so. So are segments of a log
-        that is known to be compacted, by its directory's cleaner-offset-checkpoint or as one of Kafka's own topics, if
-        nobody has said cleanup_policy. Segments below the log start offset are deleted all the same.
+        If nobody has said retention_ms, at this opening or, where the log keeps its configuration, at one
+        before, segments that only Kafka's default of 7 days would delete are kept, and InvalidConfigError
+        says so. So are segments of a log that is known to be compacted, by its directory's
+        cleaner-offset-checkpoint or as one of Kafka's own topics, if nobody has said cleanup_policy. Segments
+        below the log start offset are deleted all the same.
 
-        It works on a full disk, of a log that is open already or was closed. OSError if a file cannot be renamed or removed: older segments are deleted then, that
-        one and newer ones are not.
+        It works on a full disk, of a log that is open already or was closed. OSError if a file cannot be
+        renamed or removed: older segments are deleted then, that one and newer ones are not.
         """
         boolean("dry_run", dry_run)
         return self._retain(self._kept_for(checked_groups("keep_for", keep_for)), dry_run)
@@ -968,26 +980,29 @@ class LogWriter(RecordAppender, PartitionLog):
             raise failure
 
     def _store_deletion(self) -> None:
-        """Brings to the disk what follows from a deletion, as far as there is room: an opening would find it out."""
+        """Brings to the disk what follows from a deletion, as far as there is room: an opening would find it
+        out."""
         self._epoch_checkpoint.truncate_from_start(self._start)
         with contextlib.suppress(OSError):
             # before the log start may be forgotten, as the first segment tells it
             sync_directory(self._directory)
             self._store(self._point_to_store(), self._start_to_store())
 
-    # ---- finding by key -------------------------------------------------------------------------------------------
+    # ---- finding by key ------------------------------------------------------------------------------------
 
     def make_key_files(self) -> list[KeyFileReport]:
-        """Makes a .keys file beside each sealed segment that has none, so that `last` and `history` find a key without a
-        look at all records. Returns a KeyFileReport for every sealed segment, oldest first.
+        """Makes a .keys file beside each sealed segment that has none, so that `last` and `history` find a
+        key without a look at all records. Returns a KeyFileReport for every sealed segment, oldest first.
 
-        The file takes about 15 bytes for each key of the segment, and Kafka passes it over. It tells for which state of
-        the .log it was made, and each part has a checksum: one that does not fit, or is damaged, is not believed, and made
-        again. It goes with its segment. Other threads may append and read meanwhile. The option key_files has it done in
-        the background whenever a segment is sealed or compacted.
+        The file takes about 15 bytes for each key of the segment, and Kafka passes it over. It tells for
+        which state of the .log it was made, and each part has a checksum: one that does not fit, or is
+        damaged, is not believed, and made again. It goes with its segment. Other threads may append and read
+        meanwhile. The option key_files has it done in the background whenever a segment is sealed or
+        compacted.
 
-        While it works on a segment, it takes memory, at most about twice log_cleaner_dedupe_buffer_size, and no compaction runs.
-        LogClosedError if the log is closed meanwhile. OSError: files that were made before stay.
+        While it works on a segment, it takes memory, at most about twice log_cleaner_dedupe_buffer_size, and
+        no compaction runs. LogClosedError if the log is closed meanwhile. OSError: files that were made
+        before stay.
         """
         self._refuse_reentrance()
         return make_key_files(self)
@@ -996,34 +1011,34 @@ class LogWriter(RecordAppender, PartitionLog):
         sealed: SealedSegments = self._sealed
         return sealed.first(len(sealed))
 
-    # ---- compaction -----------------------------------------------------------------------------------------------
+    # ---- compaction ----------------------------------------------------------------------------------------
 
     def compact(self, *, dry_run: bool = False, progress: ProgressCallback | None = None) -> Compaction:
-        """Removes records that a later record of the same key supersedes, from all segments but the active one.
+        """Removes records that a later record of the same key supersedes, from all segments but the active
+        one.
 
-        Offsets, order and timestamps of the others stay. A record without a value deletes its key, and goes too
-        delete_retention_ms after the first compaction that met it: in a later compaction, which, as in Kafka, has to have
-        something new to compact. Segments become fewer and larger. Returns a Compaction, which says what went and why;
-        dry_run=True finds that out and changes nothing.
+        Offsets, order and timestamps of the others stay. A record without a value deletes its key, and goes
+        too delete_retention_ms after the first compaction that met it: in a later compaction, which, as in
+        Kafka, has to have something new to compact. Segments become fewer and larger. Returns a Compaction,
+        which says what went and why; dry_run=True finds that out and changes nothing.
 
-        It works if cleanup_policy contains compact, and begins if the share of bytes that were not compacted is above
-        min_cleanable_dirty_ratio, or max_compaction_lag_ms is over. Records younger than min_compaction_lag_ms stay, and
-        so does what follows the last stable offset. Other threads may append and read meanwhile: who reads already goes
-        on in the old files, which are removed after file_delete_delay_ms. One compaction runs at a time; another call
-        waits. Closing the log stops it.
+        It works if cleanup_policy contains compact, and begins if the share of bytes that were not compacted
+        is above min_cleanable_dirty_ratio, or max_compaction_lag_ms is over. Records younger than
+        min_compaction_lag_ms stay, and so does what follows the last stable offset. Other threads may append
+        and read meanwhile: who reads already goes on in the old files, which are removed after
+        file_delete_delay_ms. One compaction runs at a time; another call waits. Closing the log stops it.
 
-        progress: called now and then as progress(done, total), with how many bytes were gone through and how many there
-        are; in the last call both are equal. If the keys of the log do not fit into log_cleaner_dedupe_buffer_size, total
-        grows. An exception that it raises ends the compaction, and is passed on: what was compacted stays so. It may use
-        the log, but not call compact, erase, make_key_files or close (ReentrantCallError).
+        progress: called now and then as progress(done, total), with how many bytes were gone through and how
+        many there are; in the last call both are equal. If the keys of the log do not fit into
+        log_cleaner_dedupe_buffer_size, total grows. An exception that it raises ends the compaction, and is
+        passed on: what was compacted stays so. It may use the log, but not call compact, erase,
+        make_key_files or close (ReentrantCallError).
 
-        Raises:
-            PolicyViolationError: cleanup_policy does not contain compact.
-            CorruptFileError: a segment is damaged. It stays as it is, and so do those after it.
-            LogChangedError: the log was truncated, or segments were deleted, meanwhile. What was compacted stays so.
-            LogClosedError: the log was closed meanwhile.
-            OSError: a file could not be read or written. The log is as before, or partly compacted, or refuses to
-                write until it is opened again.
+        Raises: PolicyViolationError: cleanup_policy does not contain compact. CorruptFileError: a segment is
+        damaged. It stays as it is, and so do those after it. LogChangedError: the log was truncated, or
+        segments were deleted, meanwhile. What was compacted stays so. LogClosedError: the log was closed
+        meanwhile. OSError: a file could not be read or written. The log is as before, or partly compacted, or
+        refuses to write until it is opened again.
         """
         boolean("dry_run", dry_run)
         check_progress(progress)
@@ -1056,32 +1071,31 @@ class LogWriter(RecordAppender, PartitionLog):
     ) -> Erasure:
         """Removes records for good, whatever cleanup_policy says: segments that hold them are rewritten.
 
-        keys: those with these keys. where: those for which this function of a Record says True.
-        what: "values" leaves key, offset and timestamp, and removes value and headers. In a compacted topic a record
-            without a value deletes its key: if it is the last of its key, the key is no longer in store.table(topic).
-        reason: is in the Erasure that is returned, with files, offsets, digests and time. It is not stored.
-        cut_files: True removes also what recoveries have kept of this log in .cut files, without a look into them. Those
-            that are left are in `cut_files_left` of the Erasure.
-        dry_run: True finds out what would go, and changes nothing.
-        progress: called now and then as progress(done, total), with how many bytes were gone through and how many there
-            are; in the last call both are equal. total grows once it is known which segments are to be rewritten. An
-            exception that it raises ends the erasure, and is passed on: each segment is as before, or done. As `where`, it
-            may use the log, but not call compact, erase, make_key_files or close (ReentrantCallError).
+        keys: those with these keys. where: those for which this function of a Record says True. what:
+        "values" leaves key, offset and timestamp, and removes value and headers. In a compacted topic a
+        record without a value deletes its key: if it is the last of its key, the key is no longer in
+        store.table(topic). reason: is in the Erasure that is returned, with files, offsets, digests and time.
+        It is not stored. cut_files: True removes also what recoveries have kept of this log in .cut files,
+        without a look into them. Those that are left are in `cut_files_left` of the Erasure. dry_run: True
+        finds out what would go, and changes nothing. progress: called now and then as progress(done, total),
+        with how many bytes were gone through and how many there are; in the last call both are equal. total
+        grows once it is known which segments are to be rewritten. An exception that it raises ends the
+        erasure, and is passed on: each segment is as before, or done. As `where`, it may use the log, but not
+        call compact, erase, make_key_files or close (ReentrantCallError).
 
-        All other records stay as they are, with their offsets, and so does what is known of producers. Records below
-        log_start_offset are erased too, as long as their files are there. If the active segment holds some, a new one is
-        begun first. Records that are appended meanwhile may stay, and so do those that an appender() of this log has not
-        written yet: call its flush() first. The old files are removed at once, and with them all that wait for
-        file_delete_delay_ms; a reader that has one open reads on in it. Copies elsewhere are not known.
+        All other records stay as they are, with their offsets, and so does what is known of producers.
+        Records below log_start_offset are erased too, as long as their files are there. If the active segment
+        holds some, a new one is begun first. Records that are appended meanwhile may stay, and so do those
+        that an appender() of this log has not written yet: call its flush() first. The old files are removed
+        at once, and with them all that wait for file_delete_delay_ms; a reader that has one open reads on in
+        it. Copies elsewhere are not known.
 
-        Raises:
-            TypeError, ValueError: an argument. What `where` raises is passed on, and nothing was erased then.
-            CorruptFileError: a segment is damaged. Nothing was erased.
-            LogChangedError: the log was truncated, or segments were deleted, meanwhile.
-            LogClosedError: the log was closed meanwhile.
-            OffsetOverflowError: the offsets of a segment span more than 2^31 - 1.
-            OSError: a file could not be read or written. Each segment is as before or done, or the log refuses to
-                write until it is opened again. The next call does the rest.
+        Raises: TypeError, ValueError: an argument. What `where` raises is passed on, and nothing was erased
+        then. CorruptFileError: a segment is damaged. Nothing was erased. LogChangedError: the log was
+        truncated, or segments were deleted, meanwhile. LogClosedError: the log was closed meanwhile.
+        OffsetOverflowError: the offsets of a segment span more than 2^31 - 1. OSError: a file could not be
+        read or written. Each segment is as before or done, or the log refuses to write until it is opened
+        again. The next call does the rest.
         """
         match = matching(keys, where, what, reason)
         check_progress(progress)
@@ -1137,7 +1151,8 @@ class LogWriter(RecordAppender, PartitionLog):
             raise LogFailedError(f"nothing is written until the log is opened again: {self._refusal}")
 
     def _settled_refusal(self) -> str | None:
-        """Why nothing is written any more, or None. A change that another thread is in the middle of does not count."""
+        """Why nothing is written any more, or None. A change that another thread is in the middle of does not
+        count."""
         if self._refusal is None:
             return None
         try:
@@ -1152,8 +1167,8 @@ class LogWriter(RecordAppender, PartitionLog):
             self._log_dir.store_cleaner_offset(offset)
 
     def _replace_segments(self, old: Sequence[Segment], new: Sequence[Cleaned]) -> None:
-        """Spec 8.7: at any moment the files are the old segments, or an opening makes them the new ones. The first new
-        one has the base offset of the first old one."""
+        """Spec 8.7: at any moment the files are the old segments, or an opening makes them the new ones. The
+        first new one has the base offset of the first old one."""
         with self._held():
             self._check_place()
             at = self._place_of(old)
@@ -1166,8 +1181,9 @@ class LogWriter(RecordAppender, PartitionLog):
             ends = [*(each.base_offset for each in new[1:]), end]
             with self._unfinished(f"the replacement of the segments from {base} to {end}") as change:
                 try:
-                    # Beside a .cleaned file an opening passes over the .swap files from its offset on, and over no other:
-                    # so each segment's new names are on the disk before those of the one below it.
+                    # Beside a .cleaned file an opening passes over the .swap files from its offset on, and
+                    # over no other: so each segment's new names are on the disk before those of the one below
+                    # it.
                     for each in reversed(new):
                         for kind in each.kinds:
                             path = f"{self._directory}/{each.stem}{kind}"
@@ -1197,8 +1213,8 @@ class LogWriter(RecordAppender, PartitionLog):
                 sync_directory(self._directory)
 
     def _drop_replacements(self, names: Sequence[str]) -> None:
-        """Removes new segments that do not count yet. The first .log goes last: as long as it ends in .cleaned, an opening
-        passes all of them over."""
+        """Removes new segments that do not count yet. The first .log goes last: as long as it ends in
+        .cleaned, an opening passes all of them over."""
         first, *others = names
         path = f"{self._directory}/{first}"
         if sum(name.endswith(".log") for name in names) > 1 and os.path.exists(path + SWAP):  # noqa: PTH110
@@ -1211,7 +1227,8 @@ class LogWriter(RecordAppender, PartitionLog):
             sync_directory(self._directory)
 
     def _place_of(self, old: Sequence[Segment]) -> int:
-        """Where these segments are among the sealed ones. LogChangedError if they are not, one after the other."""
+        """Where these segments are among the sealed ones. LogChangedError if they are not, one after the
+        other."""
         sealed = self._sealed.first(len(self._sealed))
         at = next((i for i, segment in enumerate(sealed) if segment is old[0]), -1)
         if at < 0 or [id(s) for s in sealed[at : at + len(old)]] != [id(s) for s in old]:
@@ -1220,8 +1237,9 @@ class LogWriter(RecordAppender, PartitionLog):
         return at
 
     def _drop_unfinished(self, names: Sequence[str]) -> None:
-        """Removes what an earlier compaction could not remove: beside it an opening would not take the new files. As long as
-        there are .swap files, a .cleaned one may be what keeps an opening from taking them."""
+        """Removes what an earlier compaction could not remove: beside it an opening would not take the new
+        files. As long as there are .swap files, a .cleaned one may be what keeps an opening from taking
+        them."""
         left = [
             name
             for name in list_directory(self._directory)
@@ -1234,16 +1252,15 @@ class LogWriter(RecordAppender, PartitionLog):
                 sync_directory(self._directory)
 
     def delete_records(self, before_offset: int) -> int:
-        """Makes `before_offset` (-1: the log end offset) the first offset that can be read, durably, and returns it.
+        """Makes `before_offset` (-1: the log end offset) the first offset that can be read, durably, and
+        returns it.
 
         The files are deleted by the next retain(), when a whole segment is below that offset.
 
-        Raises:
-            TypeError, ValueError: `before_offset` is not an offset.
-            OffsetOutOfRangeError: it is above the end of the log.
-            PolicyViolationError: cleanup_policy is only "compact", or the topic is __cluster_metadata.
-            OSError: it could not be written. This log keeps its start; if the disk failed last of all, the next opening
-                may find the new one.
+        Raises: TypeError, ValueError: `before_offset` is not an offset. OffsetOutOfRangeError: it is above
+        the end of the log. PolicyViolationError: cleanup_policy is only "compact", or the topic is
+        __cluster_metadata. OSError: it could not be written. This log keeps its start; if the disk failed
+        last of all, the next opening may find the new one.
         """
         before_offset = integer("before_offset", before_offset, -MAX_OFFSET)
         wanted = self._end_offset if before_offset == -1 else before_offset
@@ -1280,10 +1297,10 @@ class LogWriter(RecordAppender, PartitionLog):
     def truncate_to(self, offset: int) -> bool:
         """Removes the records from `offset` to the end, durably. False if there are none.
 
-        The next record gets `offset`. A batch with `offset` in its middle is removed as a whole, with the records
-        before `offset`; after flush() or close() the next record still gets `offset`, even if the log is opened again
-        (in Kafka it may not). TypeError, ValueError. OSError: nothing is changed, or the log refuses to write until
-        it is opened again.
+        The next record gets `offset`. A batch with `offset` in its middle is removed as a whole, with the
+        records before `offset`; after flush() or close() the next record still gets `offset`, even if the log
+        is opened again (in Kafka it may not). TypeError, ValueError. OSError: nothing is changed, or the log
+        refuses to write until it is opened again.
         """
         offset = integer("offset", offset)
         with self._held():
@@ -1324,7 +1341,8 @@ class LogWriter(RecordAppender, PartitionLog):
         self._truncations = self._truncations_next.carried_out(self.last_stable_offset())
 
     def _keep_truncations(self) -> None:
-        """Before anything is appended: who began to read meanwhile, and has read what was cut off, is told too."""
+        """Before anything is appended: who began to read meanwhile, and has read what was cut off, is told
+        too."""
         write_truncations(self._directory, self._truncations)
 
     def _lower_recovery_point(self, point: int) -> None:
@@ -1363,8 +1381,8 @@ class LogWriter(RecordAppender, PartitionLog):
         self._keep_truncations()
 
     def _tell_end(self) -> None:
-        """Truncation inside a batch leaves an end that no batch tells, and Kafka forgets with the process. Who flushes
-        or closes was promised it: so a segment begins there.
+        """Truncation inside a batch leaves an end that no batch tells, and Kafka forgets with the process.
+        Who flushes or closes was promised it: so a segment begins there.
         """
         with self._held():
             self._check_place()
@@ -1373,13 +1391,15 @@ class LogWriter(RecordAppender, PartitionLog):
             self._untold_end = -1
 
     def _mark_gap(self) -> None:
-        """If a segment is to begin at such an end, an empty one before it says that what lies between is not missing."""
+        """If a segment is to begin at such an end, an empty one before it says that what lies between is not
+        missing."""
         if self._untold_from > self.active.base_offset:
             self._begin_segment("truncation", self._untold_from, is_behind_gap=True)
             self.active.prepare_indexes()
 
     def _remove(self, segments: Sequence[Segment], now_ms: int) -> None:
-        """Takes segments out of the directory, the last one first, on the disk too: what is left at any moment is a log."""
+        """Takes segments out of the directory, the last one first, on the disk too: what is left at any
+        moment is a log."""
         due = now_ms + self._config.file_delete_delay_ms
         for segment in reversed(segments):
             self._deleted.set_aside(segment, due)
@@ -1390,10 +1410,10 @@ class LogWriter(RecordAppender, PartitionLog):
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Removes all records, durably. The next record gets `offset`.
 
-        `log_start_offset` is from 0 to `offset`; default `offset`. It lasts until the log is closed: as in Kafka, an opened log
-        starts at its first segment. A crash meanwhile leaves the log before or after it; or if `offset` was in the log, some of
-        the records from there on. TypeError, ValueError. OSError: nothing is changed, or the log refuses to write until it is
-        opened again.
+        `log_start_offset` is from 0 to `offset`; default `offset`. It lasts until the log is closed: as in
+        Kafka, an opened log starts at its first segment. A crash meanwhile leaves the log before or after it;
+        or if `offset` was in the log, some of the records from there on. TypeError, ValueError. OSError:
+        nothing is changed, or the log refuses to write until it is opened again.
         """
         offset = integer("offset", offset)
         if log_start_offset is not None:
@@ -1405,7 +1425,8 @@ class LogWriter(RecordAppender, PartitionLog):
     def _start_anew(self, offset: int, log_start_offset: int | None, now_ms: int) -> None:
         with self._unfinished(f"starting again at offset {offset}") as change:
             try:
-                # If a crash leaves no file, this is all that is known: it must not begin at 0, nor miss anything.
+                # If a crash leaves no file, this is all that is known: it must not begin at 0, nor miss
+                # anything.
                 point = min(self._point_to_store(), offset, self._first_base())
                 self._store(point, self._start)
                 self._log_dir.lower_cleaner_offset(offset)
@@ -1415,7 +1436,8 @@ class LogWriter(RecordAppender, PartitionLog):
                 raise
             self._stored_recovery_point = -1
             self.active.seal()
-            # First: an opening begins there, whatever segments a crash has left, and gives out no offset below.
+            # First: an opening begins there, whatever segments a crash has left, and gives out no offset
+            # below.
             self._store(point, max(offset, self._start))
             self._remove(self._now().segments, now_ms)
             active = self._make_active(layout.segment_stem(offset), offset, now_ms, offset)
@@ -1440,18 +1462,19 @@ class LogWriter(RecordAppender, PartitionLog):
         self._now()
         return False
 
-    # ---- closing --------------------------------------------------------------------------------------------------
+    # ---- closing -------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flushes, and leaves the directory as a broker's clean shutdown does: the next opening needs no recovery.
+        """Flushes, and leaves the directory as a broker's clean shutdown does: the next opening needs no
+        recovery.
 
-        As with a broker, one marker tells that of all partitions of a log directory. If others in it were left unclean,
-        there is none until a LogStore has opened and closed all of them.
+        As with a broker, one marker tells that of all partitions of a log directory. If others in it were
+        left unclean, there is none until a LogStore has opened and closed all of them.
 
-        If it is interrupted, call it again. After a failure (LogFailedError) the log is closed as after a crash: the
-        next opening recovers it. LogFailedError is raised for a failure that happened in the background, and if the
-        directory or a .log file of it is no longer there: it says which offsets are lost with it. OSError if closing
-        fails. The log is closed all the same.
+        If it is interrupted, call it again. After a failure (LogFailedError) the log is closed as after a
+        crash: the next opening recovers it. LogFailedError is raised for a failure that happened in the
+        background, and if the directory or a .log file of it is no longer there: it says which offsets are
+        lost with it. OSError if closing fails. The log is closed all the same.
         """
         if self._left:
             return
@@ -1507,7 +1530,8 @@ class LogWriter(RecordAppender, PartitionLog):
             raise failure
 
     def _refuse_inner_close(self) -> None:
-        """ReentrantCallError if this thread is inside the log, or inside a compaction of it, which closing would wait for."""
+        """ReentrantCallError if this thread is inside the log, or inside a compaction of it, which closing
+        would wait for."""
         self._refuse_reentrance()
         self._compacting.refuse_reentrance()
 

@@ -38,8 +38,9 @@ _CONFIG = LogConfig(cleanup_policy="compact", retention_ms=-1)
 class CursorTransfer(NamedTuple):
     """Positions that were taken over from a broker's __consumer_offsets, or given back.
 
-    `positions` has them by group and partition; `left_out` maps (group, topic, partition) to the reason why it was not.
-    `unreadable` says which records of __consumer_offsets were skipped, because they do not say whose they are.
+    `positions` has them by group and partition; `left_out` maps (group, topic, partition) to the reason why
+    it was not. `unreadable` says which records of __consumer_offsets were skipped, because they do not say
+    whose they are.
     """
 
     positions: dict[str, dict[TopicPartition, OffsetAndMetadata]]
@@ -47,7 +48,7 @@ class CursorTransfer(NamedTuple):
     unreadable: tuple[str, ...] = ()
 
 
-# ---- records of a broker --------------------------------------------------------------------------------------------
+# ---- records of a broker -----------------------------------------------------------------------------------
 
 
 class _Reader:
@@ -90,8 +91,8 @@ class _Committed:
 
 
 def commit_of(record: Record, file: str = "") -> tuple[str, TopicPartition, OffsetAndMetadata | None] | None:
-    """The group, the partition and the position in a record of __consumer_offsets; no position, if it was removed. None for a
-    record that is no commit. CorruptRecordError."""
+    """The group, the partition and the position in a record of __consumer_offsets; no position, if it was
+    removed. None for a record that is no commit. CorruptRecordError."""
     key = _key_in(record, file)
     return None if key is None else (*key, _position_in(record, file))
 
@@ -131,8 +132,9 @@ def _position_of(value: _Reader) -> OffsetAndMetadata:
 
 
 def committed_in(directory: str | PathLike[str]) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-    """What groups have committed in the partitions of __consumer_offsets in a log directory, or in one of them, as far as that
-    can be read. LogNotFoundError if there is none, CorruptRecordError if a batch is damaged. OSError."""
+    """What groups have committed in the partitions of __consumer_offsets in a log directory, or in one of
+    them, as far as that can be read. LogNotFoundError if there is none, CorruptRecordError if a batch is
+    damaged. OSError."""
     return _committed_in(_partitions_in(Path(directory)).values()).positions
 
 
@@ -151,8 +153,9 @@ def _committed_in(partitions: Iterable[Path]) -> _Committed:
 
 
 def _replay(log: PartitionLog, found: _Committed) -> None:
-    """Adds what a broker's coordinator makes of a partition. A transaction's commits count once it is committed, unless there is a
-    later one. One that is open keeps nobody else's from counting: a reader of committed records would stop there."""
+    """Adds what a broker's coordinator makes of a partition. A transaction's commits count once it is
+    committed, unless there is a later one. One that is open keeps nobody else's from counting: a reader of
+    committed records would stop there."""
     latest: dict[tuple[str, TopicPartition], tuple[int, OffsetAndMetadata | CorruptRecordError | None]] = {}
     pending: dict[int, list[Record]] = {}  # by producer
 
@@ -211,8 +214,9 @@ def _partitions_in(directory: Path, *, needed: bool = True) -> dict[int, Path]:
 
 
 def partition_of(group: str, count: int) -> int:
-    """The partition of __consumer_offsets in which a broker keeps a group: Kafka's `Utils.abs(group.hashCode()) % count`, where
-    `abs` is the absolute value of a signed number of 32 bits, and 0 for the least one."""
+    """The partition of __consumer_offsets in which a broker keeps a group: Kafka's
+    `Utils.abs(group.hashCode()) % count`, where `abs` is the absolute value of a signed number of 32 bits,
+    and 0 for the least one."""
     value = 0
     units = group.encode("utf-16-be")
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -221,7 +225,7 @@ def partition_of(group: str, count: int) -> int:
     return value % count
 
 
-# ---- taking over ----------------------------------------------------------------------------------------------------
+# ---- taking over -------------------------------------------------------------------------------------------
 
 
 def take_over(
@@ -231,7 +235,8 @@ def take_over(
     *,
     dry_run: bool,
 ) -> CursorTransfer:
-    """Commits what groups have committed to a broker, for these partitions; all of a group in one step for each directory."""
+    """Commits what groups have committed to a broker, for these partitions; all of a group in one step for
+    each directory."""
     committed = _committed_in(_partitions_in(Path(source)).values())
     unreadable = tuple(f"{error}; skipped, because its key names no group" for error in committed.unreadable)
     result = CursorTransfer({}, {}, unreadable)
@@ -282,7 +287,7 @@ def _all_of(commits: Mapping[TopicPartition, Commit], _: Entries, is_whole: bool
     return commits if is_whole else None
 
 
-# ---- giving back ----------------------------------------------------------------------------------------------------
+# ---- giving back -------------------------------------------------------------------------------------------
 
 
 def committed_here(
@@ -319,8 +324,8 @@ def give_back(
     *,
     dry_run: bool,
 ) -> CursorTransfer:
-    """Appends what groups have committed for these partitions to those of __consumer_offsets in a log directory, or in those
-    `beside`, if it is one of them: together they have the topics of one broker."""
+    """Appends what groups have committed for these partitions to those of __consumer_offsets in a log
+    directory, or in those `beside`, if it is one of them: together they have the topics of one broker."""
     directory = Path(target)
     if _own_number(directory) is not None:
         raise ValueError(f"{directory} is one partition of {TOPIC}: give the log directory in which it lies")
@@ -358,8 +363,8 @@ def give_back(
 
 
 def _count_of(directory: Path, known: Collection[int], given: int | None) -> int:
-    """How many partitions __consumer_offsets has. A directory may hold only some of a broker's: then it is not known.
-    ValueError."""
+    """How many partitions __consumer_offsets has. A directory may hold only some of a broker's: then it is
+    not known. ValueError."""
     least = max(known, default=-1) + 1
     if given is None and 0 < len(known) < least:
         raise ValueError(
@@ -374,8 +379,9 @@ def _count_of(directory: Path, known: Collection[int], given: int | None) -> int
 
 
 def _refuse_strays(directory: Path, known: Mapping[int, Path], needed: set[int]) -> None:
-    """ValueError if positions would go into a partition that a broker sets aside as -stray when it starts: its controller must
-    have assigned the partition to this directory, and partition.metadata must have the topic's id."""
+    """ValueError if positions would go into a partition that a broker sets aside as -stray when it starts:
+    its controller must have assigned the partition to this directory, and partition.metadata must have the
+    topic's id."""
     missing = sorted(needed.difference(known))
     if missing:
         raise ValueError(
@@ -394,8 +400,8 @@ def _refuse_strays(directory: Path, known: Mapping[int, Path], needed: set[int])
 
 
 def _to_make(known: Collection[int], needed: set[int], count: int, *, make_all: bool) -> list[int]:
-    """Which partitions are made, the largest number first: so whenever this ends, the next export does not take those that
-    are there by then for all."""
+    """Which partitions are made, the largest number first: so whenever this ends, the next export does not
+    take those that are there by then for all."""
     wanted = set(range(count)) if make_all else needed.union(known)
     if max(wanted) + 1 == len(wanted):
         wanted.add(count - 1)

@@ -1,4 +1,5 @@
-"""A store as its directories are now, for what follows topics: a store that reads knows them as they were when it was made."""
+"""A store as its directories are now, for what follows topics: a store that reads knows them as they were
+when it was made."""
 
 from pathlib import Path
 from typing import Protocol
@@ -19,15 +20,16 @@ class Listed(Protocol):
 
 
 class Current:
-    """The topics and partitions that there are now. The store of the program stays as it is: its `refresh` is for the
-    program."""
+    """The topics and partitions that there are now. The store of the program stays as it is: its `refresh` is
+    for the program."""
 
     def __init__(self, store: Listed) -> None:
         self._store = store
         self._listed_at = [directory.listed_at for directory in store._directories]
 
     def catalog(self) -> TopicCatalog:
-        """What there is. Its `places` are another object if the directories have changed. OSError, KstoreError."""
+        """What there is. Its `places` are another object if the directories have changed. OSError,
+        KstoreError."""
         store = self._store
         if not store._is_writing:  # else it always knows
             now = [path.stat().st_mtime_ns for path in store.paths if path.is_dir()]
@@ -40,7 +42,8 @@ class Current:
         return self._store._catalog
 
     def look_again(self) -> None:
-        """Lists the directories of a store that reads, whether or not they tell of a change. OSError, KstoreError."""
+        """Lists the directories of a store that reads, whether or not they tell of a change. OSError,
+        KstoreError."""
         if not self._store._is_writing:
             store = type(self._store)(*self._store.paths)
             self._store = store

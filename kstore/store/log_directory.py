@@ -28,11 +28,11 @@ TICK = 100_000_000  # ns: within it a directory may change twice and have the sa
 
 
 class LogDirectory:
-    """A log directory: `partitions` are those in use, `others` names of directories that are none, `deleted` those of
-    them that wait to be removed.
+    """A log directory: `partitions` are those in use, `others` names of directories that are none, `deleted`
+    those of them that wait to be removed.
 
-    For writing it is made if it is missing, and locked. What fails with an OSError is out of use from then on: `failure`
-    says why, and it holds no partitions.
+    For writing it is made if it is missing, and locked. What fails with an OSError is out of use from then
+    on: `failure` says why, and it holds no partitions.
     """
 
     def __init__(self, path: Path, *, writing: bool) -> None:
@@ -111,7 +111,7 @@ class LogDirectory:
         if self.keeper is not None:
             self.keeper.leave(clean=self.keeper.was_clean and not self.failure)
 
-    # ---- changing -------------------------------------------------------------------------------------------------
+    # ---- changing ------------------------------------------------------------------------------------------
 
     def check_place(self) -> None:
         """LogFailedError if it is no longer where it was."""
@@ -124,7 +124,8 @@ class LogDirectory:
         self.keeper.check_free()
 
     def make(self, partitions: Iterable[TopicPartition]) -> None:
-        """Makes the directories of these partitions, as far as they are missing, durably. OSError, LogFailedError."""
+        """Makes the directories of these partitions, as far as they are missing, durably. OSError,
+        LogFailedError."""
         assert self.keeper is not None
         wanted = list(partitions)
         missing = [tp for tp in wanted if not self.path_of(tp).is_dir()]
@@ -143,8 +144,9 @@ class LogDirectory:
         self.partitions += [tp for tp in wanted if tp not in set(self.partitions)]
 
     def refuse_writers(self, partitions: Iterable[TopicPartition]) -> None:
-        """LogLockedError if one of these partitions is open for writing: in this process, or in another that had opened it
-        before the directory was a store's. Who comes later asks for the lock of the directory."""
+        """LogLockedError if one of these partitions is open for writing: in this process, or in another that
+        had opened it before the directory was a store's. Who comes later asks for the lock of the
+        directory."""
         assert self.keeper is not None
         for path in map(self.path_of, partitions):
             if self.keeper.is_written(path):
@@ -174,7 +176,8 @@ class LogDirectory:
         self.keeper.forget(gone)
 
     def remove(self, name: str) -> None:
-        """Removes a directory that was set aside, and what is in it; of a link, only the link. OSError, LogFailedError."""
+        """Removes a directory that was set aside, and what is in it; of a link, only the link. OSError,
+        LogFailedError."""
         self.check_place()
         directory = self.path / name
         try:

@@ -114,7 +114,8 @@ class _RecoveredStoreLog(_StoreLog):
 
 
 class StoreOptions(ConfigOptions, total=False):
-    """The options of LogStore that are those of its logs, for type checkers: help(kstore.LogStore) has them."""
+    """The options of LogStore that are those of its logs, for type checkers: help(kstore.LogStore) has
+    them."""
 
     durability: Literal["none", "group", "each"]
     keep_cut: bool
@@ -129,28 +130,27 @@ class LogStore:
 
     `dirs` are what a broker calls log.dirs: directories with a directory for each partition.
 
-    mode "r": reads. Nothing is written or locked, so the directories may belong to a running broker. The names of the
-        partitions are taken when the object is made, and by `refresh`.
-    mode "a": writes too. Directories that are missing are made, and locked until the store is closed: close it, or use
-        it in a `with` statement. If they were not closed cleanly, all partitions are recovered first, as a broker does.
-        Threads may share the store.
+    mode "r": reads. Nothing is written or locked, so the directories may belong to a running broker. The
+    names of the partitions are taken when the object is made, and by `refresh`. mode "a": writes too.
+    Directories that are missing are made, and locked until the store is closed: close it, or use it in a
+    `with` statement. If they were not closed cleanly, all partitions are recovered first, as a broker does.
+    Threads may share the store.
 
-    Options for writing, all by name:
-        config: a LogConfig, for topics that do not say otherwise. Each of its options may also be given by name.
-        durability, keep_cut, leader_epoch, clock, max_decompressed_bytes, producer_id_expiration_ms: for all logs, as in
-            kstore.open.
-        background: whether old segments are deleted, compacted topics compacted, .keys files made if key_files says so,
-            and so on, in the background: True or False. Default: True.
-        keep_for: groups of cursors for which nothing is deleted that they have not committed yet, in the background neither;
-            see `retain`. Default: none.
-        idle_roll_ms: how often the background looks for segments without appends that are older than segment_ms, and ends
-            them, in ms. Default: never, as in Kafka.
-        wait: how many seconds to wait while another process, or another store, writes in one of the directories. Default 0.
-        max_open_partitions: how many logs stay open, an int. Default: an eighth of the descriptors that the process may
-            have, but at least 8. Any number of partitions can be used: others are opened when they are needed.
+    Options for writing, all by name: config: a LogConfig, for topics that do not say otherwise. Each of its
+    options may also be given by name. durability, keep_cut, leader_epoch, clock, max_decompressed_bytes,
+    producer_id_expiration_ms: for all logs, as in kstore.open. background: whether old segments are deleted,
+    compacted topics compacted, .keys files made if key_files says so, and so on, in the background: True or
+    False. Default: True. keep_for: groups of cursors for which nothing is deleted that they have not
+    committed yet, in the background neither; see `retain`. Default: none. idle_roll_ms: how often the
+    background looks for segments without appends that are older than segment_ms, and ends them, in ms.
+    Default: never, as in Kafka. wait: how many seconds to wait while another process, or another store,
+    writes in one of the directories. Default 0. max_open_partitions: how many logs stay open, an int.
+    Default: an eighth of the descriptors that the process may have, but at least 8. Any number of partitions
+    can be used: others are opened when they are needed.
 
-    Iterating gives a TopicPartition for each partition. `others` holds the names of directories that are not partitions
-    in use: those marked -delete, -future or -stray, and those with names that Kafka does not accept.
+    Iterating gives a TopicPartition for each partition. `others` holds the names of directories that are not
+    partitions in use: those marked -delete, -future or -stray, and those with names that Kafka does not
+    accept.
 
     Raises:
         LogNotFoundError: mode is "r" and there is no such directory, or it is itself a partition.
@@ -251,7 +251,8 @@ class LogStore:
             raise
 
     def _take(self, paths: Iterable[Path]) -> None:
-        """Opens the directories; none, if one is locked: two stores that wait for each other's would wait for ever."""
+        """Opens the directories; none, if one is locked: two stores that wait for each other's would wait for
+        ever."""
         try:
             for path in paths:
                 self._directories.append(LogDirectory(path, writing=self._is_writing))
@@ -262,7 +263,8 @@ class LogStore:
             raise
 
     def _warn_of_losses(self) -> None:
-        """DataLossWarning for what the checkpoints of the directories have lost, as closing writes new ones."""
+        """DataLossWarning for what the checkpoints of the directories have lost, as closing writes new
+        ones."""
         for directory in self._directories:
             for loss in directory.keeper.losses if directory.keeper is not None else ():
                 warn(loss, DataLossWarning)
@@ -272,10 +274,11 @@ class LogStore:
         if self._is_busy:
             self._work.start(self)
 
-    # ---- opening --------------------------------------------------------------------------------------------------
+    # ---- opening -------------------------------------------------------------------------------------------
 
     def _recover(self) -> None:
-        """What a broker does with logs that were not closed cleanly: each is loaded once, unless there is nothing to do."""
+        """What a broker does with logs that were not closed cleanly: each is loaded once, unless there is
+        nothing to do."""
         for directory in self._catalog.live():
             keeper = directory.keeper
             assert keeper is not None
@@ -346,7 +349,7 @@ class LogStore:
         clock: Callable[[], int] | None = self._log_options.get("clock")
         return time.time_ns() // 1_000_000 if clock is None else integer("the time in ms", clock())
 
-    # ---- what there is --------------------------------------------------------------------------------------------
+    # ---- what there is -------------------------------------------------------------------------------------
 
     @property
     def path(self) -> Path:
@@ -375,8 +378,9 @@ class LogStore:
 
     @property
     def closed_cleanly(self) -> bool:
-        """Whether all logs in the directories were closed cleanly: a marker file says so. A store that is open for
-        writing has taken it away. It says nothing of __cluster_metadata, which a broker recovers at each start.
+        """Whether all logs in the directories were closed cleanly: a marker file says so. A store that is
+        open for writing has taken it away. It says nothing of __cluster_metadata, which a broker recovers at
+        each start.
         """
         return all(directory.closed_cleanly for directory in self._directories)
 
@@ -387,12 +391,13 @@ class LogStore:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the store was closed. False if close() was interrupted, and has the lock still: call it again."""
+        """Whether the store was closed. False if close() was interrupted, and has the lock still: call it
+        again."""
         return self._left
 
     def meta(self) -> dict[str, str]:
-        """What meta.properties of the first directory says, as text: cluster.id, node.id, directory.id, version. Empty
-        if there is no such file.
+        """What meta.properties of the first directory says, as text: cluster.id, node.id, directory.id,
+        version. Empty if there is no such file.
 
         CorruptCheckpointError if the file cannot be parsed.
         """
@@ -411,7 +416,8 @@ class LogStore:
         return TopicDescription(topic, places, self._catalog.config_of(topic), in_python(options))
 
     def health(self) -> StoreHealth:
-        """What is out of use, or failed in the background, and why, as a StoreHealth; its `ok` is True if nothing is."""
+        """What is out of use, or failed in the background, and why, as a StoreHealth; its `ok` is True if
+        nothing is."""
         self._work.begin_missing(self)
         partitions = {tp: text for tp, text in self._open_logs.failures.items() if tp in self._catalog.places}
         for tp, log in self._open_logs.open_now():
@@ -438,8 +444,8 @@ class LogStore:
         )
 
     def metrics(self) -> StoreMetrics:
-        """What the store has counted since it was opened, as StoreMetrics: records, bytes and times of what went in and
-        out, segments, recovery, cleaning. Its prometheus() gives text for Prometheus.
+        """What the store has counted since it was opened, as StoreMetrics: records, bytes and times of what
+        went in and out, segments, recovery, cleaning. Its prometheus() gives text for Prometheus.
 
         Nothing is counted of logs that kstore.open has. OSError if a directory cannot be listed.
         """
@@ -458,13 +464,13 @@ class LogStore:
         if self._closed:
             raise LogClosedError(f"the store of {self._named()} is closed")
 
-    # ---- logs -----------------------------------------------------------------------------------------------------
+    # ---- logs ----------------------------------------------------------------------------------------------
 
     def log(self, topic: str, partition: int = 0) -> PartitionLog:
         """The log of a partition: a LogWriter if the store writes, else a PartitionLog, as `open` gives it.
 
-        A LogWriter is the store's own, so do not close it: it stays open for as long as you have it, at the longest until
-        the store is closed. LogNotFoundError.
+        A LogWriter is the store's own, so do not close it: it stays open for as long as you have it, at the
+        longest until the store is closed. LogNotFoundError.
         """
         partition = integer("partition", partition, 0, 2**31 - 1)
         if not self._is_writing:
@@ -475,8 +481,8 @@ class LogStore:
     def open(self, topic: str, partition: int = 0, **options: Any) -> PartitionLog:
         """Opens one partition for reading only, and returns a PartitionLog.
 
-        `options` are those of kstore.open for reading, such as recover=False. LogNotFoundError if there is no such
-        partition, ValueError for a name that no topic of Kafka's can have.
+        `options` are those of kstore.open for reading, such as recover=False. LogNotFoundError if there is no
+        such partition, ValueError for a name that no topic of Kafka's can have.
         """
         checked_name(topic)
         partition = integer("partition", partition, 0, 2**31 - 1)
@@ -507,10 +513,10 @@ class LogStore:
     ) -> tuple[int, int]:
         """Appends one record to a topic, and returns (partition, offset).
 
-        The key chooses the partition, as Kafka's default partitioner does: murmur2 of the key, modulo the number of
-        partitions. Records without a key stay at one partition for about 16 KiB, then go on to the next. The other
-        arguments, and the errors, are those of LogWriter.append. LogNotFoundError if there is no such topic, or if the
-        partition is not here.
+        The key chooses the partition, as Kafka's default partitioner does: murmur2 of the key, modulo the
+        number of partitions. Records without a key stay at one partition for about 16 KiB, then go on to the
+        next. The other arguments, and the errors, are those of LogWriter.append. LogNotFoundError if there is
+        no such topic, or if the partition is not here.
         """
         self._check_writing()
         tp = self._catalog.topic(topic).partition_for(key, value)
@@ -527,14 +533,14 @@ class LogStore:
     ) -> dict[int, range]:
         """Appends many records to a topic, and returns the offsets by partition: {0: range(0, 512), …}.
 
-        The arguments are those of LogWriter.extend, and partitions are chosen as in `append`; without keys all records of
-        a call go to one partition. The columns are split by partition without the GIL. Errors in the
-        arguments are found before anything is written; should the system fail half way, what was appended before that
-        stays, as the log_end_offset of the partitions tells.
+        The arguments are those of LogWriter.extend, and partitions are chosen as in `append`; without keys
+        all records of a call go to one partition. The columns are split by partition without the GIL. Errors
+        in the arguments are found before anything is written; should the system fail half way, what was
+        appended before that stays, as the log_end_offset of the partitions tells.
 
-        threads: how many share the making of batches, where records with keys go to several partitions that are not
-            compressed; 1: only this one. Default: two if the columns are large and there are two processors for them. What
-            is written does not depend on it.
+        threads: how many share the making of batches, where records with keys go to several partitions that
+        are not compressed; 1: only this one. Default: two if the columns are large and there are two
+        processors for them. What is written does not depend on it.
         """
         return self._extend(lambda log: log, topic, values, keys, timestamps, threads)
 
@@ -581,12 +587,13 @@ class LogStore:
         timestamp: int | datetime | None = None,
         headers: Headers | None = None,
     ) -> tuple[int, int]:
-        """Appends one record to a topic, as `append` does, while the event loop goes on: a thread for each topic appends,
-        in the order of the calls, and syncs each partition once for all tasks that wait.
+        """Appends one record to a topic, as `append` does, while the event loop goes on: a thread for each
+        topic appends, in the order of the calls, and syncs each partition once for all tasks that wait.
 
-        If the task is cancelled, the record is appended or not: `appended` of the CancelledError is (partition, offset), or
-        None if nothing was appended. If it has begun, the task ends only when that is known. close() appends what
-        has begun before it; what a task has not begun then, as after asyncio.create_task() alone, is LogClosedError.
+        If the task is cancelled, the record is appended or not: `appended` of the CancelledError is
+        (partition, offset), or None if nothing was appended. If it has begun, the task ends only when that is
+        known. close() appends what has begun before it; what a task has not begun then, as after
+        asyncio.create_task() alone, is LogClosedError.
         """
         self._check_writing()
         tp = self._catalog.topic(topic).partition_for(key, value)
@@ -607,8 +614,9 @@ class LogStore:
         *,
         threads: int | None = None,
     ) -> dict[int, range]:
-        """Appends many records to a topic, as `extend` does, while the event loop goes on; otherwise as append_async. Do not
-        change the columns meanwhile. `appended` of a CancelledError is what extend() returned, or None.
+        """Appends many records to a topic, as `extend` does, while the event loop goes on; otherwise as
+        append_async. Do not change the columns meanwhile. `appended` of a CancelledError is what extend()
+        returned, or None.
         """
         self._check_writing()
         self._catalog.topic(topic)
@@ -635,12 +643,12 @@ class LogStore:
     ) -> StoreScan:
         """The records of a topic as columns: one Arrow stream over all its partitions, one after the other.
 
-        columns: names, in order: `partition`, and those of PartitionLog.scan. Default: partition, offset, timestamp,
-            timestamp_type, key, value, headers.
-        partitions: numbers of the partitions to read. Default: all; LogFailedError if some are not here.
+        columns: names, in order: `partition`, and those of PartitionLog.scan. Default: partition, offset,
+        timestamp, timestamp_type, key, value, headers. partitions: numbers of the partitions to read.
+        Default: all; LogFailedError if some are not here.
 
-        The other options are those of PartitionLog.scan, but for `start` and `stop`, which are offsets of one partition.
-        LogNotFoundError.
+        The other options are those of PartitionLog.scan, but for `start` and `stop`, which are offsets of one
+        partition. LogNotFoundError.
         """
         if not self._is_writing and self._closed:
             raise LogClosedError(f"the store of {self._named()} is closed")
@@ -666,17 +674,20 @@ class LogStore:
         return StoreScan(topic, columns, numbers, scan_of)
 
     def table(self, topic: str) -> Table:
-        """A topic as a read-only mapping: the last value of every key, as bytes. It follows the topic while it grows.
+        """A topic as a read-only mapping: the last value of every key, as bytes. It follows the topic while
+        it grows.
 
-        See Table. LogNotFoundError if there is no such topic, LogFailedError if some of its partitions are not here.
+        See Table. LogNotFoundError if there is no such topic, LogFailedError if some of its partitions are
+        not here.
         """
         if self._closed:
             raise LogClosedError(f"the store of {self._named()} is closed")
         return Table(self, topic)
 
     def refresh(self) -> None:
-        """Takes in what partitions there are now, and what is known of topics. A store that reads knows them as they were
-        when it was made, or refreshed; one that writes always knows them. OSError, KstoreError as at the opening.
+        """Takes in what partitions there are now, and what is known of topics. A store that reads knows them
+        as they were when it was made, or refreshed; one that writes always knows them. OSError, KstoreError
+        as at the opening.
         """
         if not self._is_writing:
             self._directories[:] = [LogDirectory(path, writing=False) for path in self.paths]
@@ -693,16 +704,17 @@ class LogStore:
         isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
         on_error: Literal["raise", "skip"] = "raise",
     ) -> StoreCursor:
-        """The durable positions of a group of readers in the partitions of these topics: a StoreCursor, which gives the
-        records after those that were committed last.
+        """The durable positions of a group of readers in the partitions of these topics: a StoreCursor, which
+        gives the records after those that were committed last.
 
-        All cursors of a group, in any thread or process, share the partitions: each has some of them, and takes over those
-        of one that has died. They should name the same topics.
+        All cursors of a group, in any thread or process, share the partitions: each has some of them, and
+        takes over those of one that has died. They should name the same topics.
 
-        `start`, `follow`, `timeout`, `isolation` and `on_error` are those of PartitionLog.cursor. Where the group has no position, one that
-        is not "earliest" is committed at once: a member that takes over begins there too. With follow=True a topic may be missing,
-        and is read once it is made; else LogNotFoundError. OSError if the files with the positions cannot be written,
-        CorruptRecordError if they are damaged.
+        `start`, `follow`, `timeout`, `isolation` and `on_error` are those of PartitionLog.cursor. Where the
+        group has no position, one that is not "earliest" is committed at once: a member that takes over
+        begins there too. With follow=True a topic may be missing, and is read once it is made; else
+        LogNotFoundError. OSError if the files with the positions cannot be written, CorruptRecordError if
+        they are damaged.
         """
         if self._closed:
             raise LogClosedError(f"the store of {self._named()} is closed")
@@ -711,34 +723,35 @@ class LogStore:
         )
 
     def cursors(self) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """What all groups have committed: {"billing": {("orders", 0): OffsetAndMetadata(…), …}, …}. A partition of which a
-        group has committed nothing is not there; `lag` has it. OSError, CorruptRecordError if a file of positions is
-        damaged.
+        """What all groups have committed: {"billing": {("orders", 0): OffsetAndMetadata(…), …}, …}. A
+        partition of which a group has committed nothing is not there; `lag` has it. OSError,
+        CorruptRecordError if a file of positions is damaged.
         """
         return committed_here(self._paths_of_all())
 
     def lag(self, group: str) -> dict[TopicPartition, int]:
-        """How many offsets lie between what a group has committed and the end of the log, for each partition of the topics
-        that it reads: {("orders", 0): 17, …}. A partition of which it has committed nothing counts from its start. Empty if it has
-        committed nothing at all. It is negative if the position is beyond the end: records are lost, or an older copy was put
-        back. OSError, CorruptRecordError.
+        """How many offsets lie between what a group has committed and the end of the log, for each partition
+        of the topics that it reads: {("orders", 0): 17, …}. A partition of which it has committed nothing
+        counts from its start. Empty if it has committed nothing at all. It is negative if the position is
+        beyond the end: records are lost, or an older copy was put back. OSError, CorruptRecordError.
         """
         return lag_of(self._paths_of_all(), checked_group(group))
 
     def import_cursors(
         self, source: str | PathLike[str], groups: Iterable[str] | None = None, *, dry_run: bool = False
     ) -> CursorTransfer:
-        """Takes over the positions of a broker's groups, as its topic __consumer_offsets has them, durably. Returns a
-        CursorTransfer, which says what was taken, and what was not and why.
+        """Takes over the positions of a broker's groups, as its topic __consumer_offsets has them, durably.
+        Returns a CursorTransfer, which says what was taken, and what was not and why.
 
         source: a log directory with partitions of __consumer_offsets, or one of these.
         groups: names of groups. Default: all.
         dry_run: True only says what would be done.
 
-        Positions of partitions that the store has are committed, in one step for each group and log directory, in place of
-        what the group has committed here. A record that cannot be read is skipped and reported, and the others are taken over.
-        CursorLockedError if a cursor reads for one of them; LogNotFoundError if there is no __consumer_offsets;
-        CorruptRecordError if a batch of it is damaged. OSError.
+        Positions of partitions that the store has are committed, in one step for each group and log
+        directory, in place of what the group has committed here. A record that cannot be read is skipped and
+        reported, and the others are taken over. CursorLockedError if a cursor reads for one of them;
+        LogNotFoundError if there is no __consumer_offsets; CorruptRecordError if a batch of it is damaged.
+        OSError.
         """
         named = None if groups is None else set(all_groups(groups))
         boolean("dry_run", dry_run)
@@ -752,18 +765,19 @@ class LogStore:
         partitions: int | None = None,
         dry_run: bool = False,
     ) -> CursorTransfer:
-        """Gives positions to a broker that is stopped: appends them to its topic __consumer_offsets, as it would. Returns a
-        CursorTransfer, which says what was given.
+        """Gives positions to a broker that is stopped: appends them to its topic __consumer_offsets, as it
+        would. Returns a CursorTransfer, which says what was given.
 
-        target: the broker's log directory. If it is one of the store's, positions go into the partitions of __consumer_offsets
-            in any of the store's directories. Missing partitions are made, except where a broker has been (meta.properties is
-            there): it sets partitions aside as -stray that it did not make.
-        groups, dry_run: as in import_cursors.
-        partitions: how many __consumer_offsets has, in all the broker's directories. Default: as many as are there, if none is
-            missing from number 0 to the last; 50 if there are none, as a broker has: then all 50 are made. Else give it.
+        target: the broker's log directory. If it is one of the store's, positions go into the partitions of
+        __consumer_offsets in any of the store's directories. Missing partitions are made, except where a
+        broker has been (meta.properties is there): it sets partitions aside as -stray that it did not make.
+        groups, dry_run: as in import_cursors. partitions: how many __consumer_offsets has, in all the
+        broker's directories. Default: as many as are there, if none is missing from number 0 to the last; 50
+        if there are none, as a broker has: then all 50 are made. Else give it.
 
-        ValueError if the number is not known, or too small for what is there, or if a broker would set a partition aside; then
-        nothing is written. LogLockedError if the broker runs. OSError, CorruptRecordError.
+        ValueError if the number is not known, or too small for what is there, or if a broker would set a
+        partition aside; then nothing is written. LogLockedError if the broker runs. OSError,
+        CorruptRecordError.
         """
         named = None if groups is None else set(all_groups(groups))
         if partitions is not None:
@@ -773,11 +787,12 @@ class LogStore:
         return give_back(self._paths_of_all(), target, named, partitions, beside, dry_run=dry_run)
 
     def expire_cursors(self, *, dry_run: bool = False) -> dict[str, list[TopicPartition]]:
-        """Removes the positions of groups for which nobody has read or committed for offsets_retention_minutes, durably, and
-        returns of which partitions they were, by group. The background does so if that option was given.
+        """Removes the positions of groups for which nobody has read or committed for
+        offsets_retention_minutes, durably, and returns of which partitions they were, by group. The
+        background does so if that option was given.
 
-        A reader that was killed has left when this is called first after it, by the background or by you. Positions have the
-        system's time: a store whose own clock is ahead of that removes them too early.
+        A reader that was killed has left when this is called first after it, by the background or by you.
+        Positions have the system's time: a store whose own clock is ahead of that removes them too early.
 
         dry_run: True only says what would be removed. OSError, CorruptRecordError.
         """
@@ -807,15 +822,15 @@ class LogStore:
         isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
         on_error: Literal["raise", "skip"] = "raise",
     ) -> StoreFollower:
-        """The records of topics as they come, whoever writes them: a StoreFollower, which waits for all partitions at once.
+        """The records of topics as they come, whoever writes them: a StoreFollower, which waits for all
+        partitions at once.
 
-        topics: names; one that is missing is read once it is made. Default: all topics, also those that are made later, but
-            for those whose names begin with "__".
-        start: "latest" (default), "earliest", a datetime with a time zone, or offsets by partition, such as positions() of
-            another follower gave; a partition that is not among them is read from its beginning.
-        timeout: seconds without a record, after which it ends. Default: it never does.
-        isolation: as in PartitionLog.records.
-        on_error: as in PartitionLog.follow.
+        topics: names; one that is missing is read once it is made. Default: all topics, also those that are
+        made later, but for those whose names begin with "__". start: "latest" (default), "earliest", a
+        datetime with a time zone, or offsets by partition, such as positions() of another follower gave; a
+        partition that is not among them is read from its beginning. timeout: seconds without a record, after
+        which it ends. Default: it never does. isolation: as in PartitionLog.records. on_error: as in
+        PartitionLog.follow.
 
         OffsetOutOfRangeError when it is iterated, if an offset is not in its partition.
         """
@@ -858,11 +873,11 @@ class LogStore:
         dry_run: bool = False,
         progress: ProgressCallback | None = None,
     ) -> dict[int, Erasure]:
-        """Removes records of a topic for good, in all its partitions: a key may be in several, if partitions were added since.
-        Returns what LogWriter.erase returns, by partition.
+        """Removes records of a topic for good, in all its partitions: a key may be in several, if partitions
+        were added since. Returns what LogWriter.erase returns, by partition.
 
-        The arguments and errors are those of LogWriter.erase; progress begins again at 0 with each partition. If a partition
-        fails, those before it are done; the next call does the rest.
+        The arguments and errors are those of LogWriter.erase; progress begins again at 0 with each partition.
+        If a partition fails, those before it are done; the next call does the rest.
         """
         self._check_writing()
         found = self._catalog.topic(topic)
@@ -886,16 +901,16 @@ class LogStore:
     def retain(
         self, *, dry_run: bool = False, keep_for: Iterable[str] = ()
     ) -> dict[TopicPartition, list[Decision]]:
-        """Deletes old segments of all partitions, as LogWriter.retain does, and removes the directories of deleted
-        topics whose time has come. Returns the decisions by partition.
+        """Deletes old segments of all partitions, as LogWriter.retain does, and removes the directories of
+        deleted topics whose time has come. Returns the decisions by partition.
 
-        keep_for: groups of cursors, beside those that the store was opened with. No segment is deleted that holds a record
-        which one of them has not committed. Of a topic of which a group has committed some partitions, the others
-        are kept whole; if it has committed nothing at all, nothing is deleted.
+        keep_for: groups of cursors, beside those that the store was opened with. No segment is deleted that
+        holds a record which one of them has not committed. Of a topic of which a group has committed some
+        partitions, the others are kept whole; if it has committed nothing at all, nothing is deleted.
 
-        A partition that fails is left out, and `health` tells. So is one of which nobody has said how long its records are
-        kept, neither the topic nor the store, and of which Kafka's default of 7 days would delete something; and one that
-        is known to be compacted, if nobody has said cleanup_policy.
+        A partition that fails is left out, and `health` tells. So is one of which nobody has said how long
+        its records are kept, neither the topic nor the store, and of which Kafka's default of 7 days would
+        delete something; and one that is known to be compacted, if nobody has said cleanup_policy.
         """
         boolean("dry_run", dry_run)
         groups = [*self._keep_for, *checked_groups("keep_for", keep_for)]
@@ -917,8 +932,8 @@ class LogStore:
         return decisions
 
     def _kept_for(self, groups: Sequence[str]) -> Callable[[TopicPartition], dict[str, int]]:
-        """From which offset on groups of cursors need a partition, also after a power cut. Each of their files is read once.
-        OSError, CorruptRecordError."""
+        """From which offset on groups of cursors need a partition, also after a power cut. Each of their
+        files is read once. OSError, CorruptRecordError."""
         committed: dict[str, dict[TopicPartition, int]] = {}
         for group in groups:
             found = committed[group] = {}
@@ -939,22 +954,22 @@ class LogStore:
 
         return kept
 
-    # ---- topics ---------------------------------------------------------------------------------------------------
+    # ---- topics --------------------------------------------------------------------------------------------
 
     def create_topic(
         self, name: str, partitions: int = 1, **config: Unpack[ConfigOptions]
     ) -> TopicDescription:
         """Makes a topic, durably, and describes it.
 
-        `config` are options of LogConfig for this topic; what is not named is the store's. They are kept in the directory,
-        and hold at the next opening too. With several directories a partition goes where the fewest are. If the process
-        dies meanwhile, the topic is there with all its partitions at the next opening, or not at all.
+        `config` are options of LogConfig for this topic; what is not named is the store's. They are kept in
+        the directory, and hold at the next opening too. With several directories a partition goes where the
+        fewest are. If the process dies meanwhile, the topic is there with all its partitions at the next
+        opening, or not at all.
 
-        Raises:
-            ValueError: Kafka does not allow the name, or there is such a topic, or one that Kafka takes for the same:
-                `.` and `_` count as one in the names of its metrics.
-            InvalidConfigError: an option is unknown, or has a value that it cannot have.
-            OSError: nothing is changed, or `health` tells what is not finished.
+        Raises: ValueError: Kafka does not allow the name, or there is such a topic, or one that Kafka takes
+        for the same: `.` and `_` count as one in the names of its metrics. InvalidConfigError: an option is
+        unknown, or has a value that it cannot have. OSError: nothing is changed, or `health` tells what is
+        not finished.
         """
         self._check_writing()
         checked_name(name)
@@ -975,8 +990,8 @@ class LogStore:
     def add_partitions(self, topic: str, total: int) -> TopicDescription:
         """Gives a topic more partitions, `total` in all, durably, and describes it.
 
-        A key may belong to another partition from then on. ValueError if it has as many already. OSError as in
-        `create_topic`.
+        A key may belong to another partition from then on. ValueError if it has as many already. OSError as
+        in `create_topic`.
         """
         self._check_writing()
         total = integer("total", total, 1, MOST_PARTITIONS)
@@ -994,10 +1009,11 @@ class LogStore:
         return self.describe(topic)
 
     def alter_topic(self, topic: str, **config: Unpack[ConfigOptions]) -> TopicDescription:
-        """Changes a topic's own configuration, durably and at once, and describes it: store.alter_topic("orders",
-        retention_ms=86_400_000).
+        """Changes a topic's own configuration, durably and at once, and describes it:
+        store.alter_topic("orders", retention_ms=86_400_000).
 
-        None gives an option back to the store's configuration. InvalidConfigError: nothing is changed. OSError.
+        None gives an option back to the store's configuration. InvalidConfigError: nothing is changed.
+        OSError.
         """
         self._check_writing()
         with self._changing:
@@ -1028,10 +1044,10 @@ class LogStore:
     def delete_topic(self, topic: str) -> None:
         """Deletes a topic, durably: its partitions are out of use when this returns.
 
-        Their directories get names that end in -delete, as Kafka's do, and are removed after file_delete_delay_ms by
-        `retain` or a later change of topics, or when the store is closed. LogWriters of the topic are closed. If the
-        process dies meanwhile, the next opening finds the topic deleted, or as it was. LogNotFoundError. OSError as in
-        `create_topic`.
+        Their directories get names that end in -delete, as Kafka's do, and are removed after
+        file_delete_delay_ms by `retain` or a later change of topics, or when the store is closed. LogWriters
+        of the topic are closed. If the process dies meanwhile, the next opening finds the topic deleted, or
+        as it was. LogNotFoundError. OSError as in `create_topic`.
         """
         self._check_writing()
         with self._changing:
@@ -1057,14 +1073,14 @@ class LogStore:
         self._catalog.remove_due(self._now())
         self._work.is_behind = self._is_busy  # until it is told: an interrupt may keep the change from it
 
-    # ---- closing --------------------------------------------------------------------------------------------------
+    # ---- closing -------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Closes all logs, and leaves the directories as a broker's clean shutdown does.
 
-        The directories of deleted topics are removed. If a log cannot be closed cleanly, its error is raised, all others
-        are closed all the same, and the next opening recovers the directory. A store that reads has nothing to close. If it
-        is interrupted, call it again.
+        The directories of deleted topics are removed. If a log cannot be closed cleanly, its error is raised,
+        all others are closed all the same, and the next opening recovers the directory. A store that reads
+        has nothing to close. If it is interrupted, call it again.
         """
         if not self._is_writing:
             self._closed = self._left = True
@@ -1098,7 +1114,8 @@ class LogStore:
             self._leave(clean=False)
 
     def _leave(self, *, clean: bool) -> None:
-        """Gives the directories up. OSError, LogFailedError: that of the first that could not be marked as clean."""
+        """Gives the directories up. OSError, LogFailedError: that of the first that could not be marked as
+        clean."""
         self._closed = True
         self._work.stop()
         failure: OSError | LogFailedError | None = None

@@ -11,8 +11,8 @@ _MOST = 256
 class Membership:
     """A place among the members of a group: the lock of one of a row of bytes. Who dies has none.
 
-    Members are those that read the same topics in the same directories for the group. Others keep apart by the locks of
-    the partitions alone.
+    Members are those that read the same topics in the same directories for the group. Others keep apart by
+    the locks of the partitions alone.
     """
 
     def __init__(self, group: str, topics: list[str], directories: list[str]) -> None:
@@ -30,7 +30,8 @@ class Membership:
         raise CursorLockedError(f"{directories[0]}: each of the {_MOST} places of group {group!r}", None)
 
     def share_of(self, count: int) -> int:
-        """How many of so many partitions this member may have. The shares of all members are `count` together. OSError."""
+        """How many of so many partitions this member may have. The shares of all members are `count`
+        together. OSError."""
         members = self._lock.file.taken(self._first, _MOST)
         rank = members.index(self._byte) if self._byte in members else len(members)
         each, rest = divmod(count, max(len(members), 1))

@@ -32,8 +32,8 @@ _TOPIC = (  # fields of TopicMetrics, in order: whether it only grows, and what 
 
 
 class Histogram(NamedTuple):
-    """How long calls took. `counts[i]` took up to `bounds[i]` seconds, and more than the bound before; the last of the
-    counts is of those above all bounds. `sum` is the time of all, in seconds.
+    """How long calls took. `counts[i]` took up to `bounds[i]` seconds, and more than the bound before; the
+    last of the counts is of those above all bounds. `sum` is the time of all, in seconds.
     """
 
     bounds: tuple[float, ...]
@@ -47,10 +47,12 @@ class Histogram(NamedTuple):
 
 
 class TopicMetrics(NamedTuple):
-    """What a store has counted of a topic since it was opened; `partitions`, `segments` and `size_bytes` are of now.
+    """What a store has counted of a topic since it was opened; `partitions`, `segments` and `size_bytes` are
+    of now.
 
-    Records and bytes out are those of the batches that readers came by, whole, though they wanted a part of them: only
-    get() counts one record, with the size of its key and value. Slices and spans count their bytes, and no records.
+    Records and bytes out are those of the batches that readers came by, whole, though they wanted a part of
+    them: only get() counts one record, with the size of its key and value. Slices and spans count their
+    bytes, and no records.
     """
 
     partitions: int
@@ -72,10 +74,10 @@ class TopicMetrics(NamedTuple):
 class StoreMetrics(NamedTuple):
     """What a LogStore has counted since it was opened.
 
-    `topics` has TopicMetrics by topic. `append_seconds` is a Histogram of calls that append, as long as the caller waited:
-    of one in 16, to each log, if they wait for no sync (durability "none"), because to read the clock takes time.
-    `flush_seconds` is of syncs, each of which may serve many appends. `open_partitions` is how many logs are open, and
-    `failures` how many things health() names.
+    `topics` has TopicMetrics by topic. `append_seconds` is a Histogram of calls that append, as long as the
+    caller waited: of one in 16, to each log, if they wait for no sync (durability "none"), because to read
+    the clock takes time. `flush_seconds` is of syncs, each of which may serve many appends. `open_partitions`
+    is how many logs are open, and `failures` how many things health() names.
     """
 
     topics: dict[str, TopicMetrics]
@@ -87,8 +89,8 @@ class StoreMetrics(NamedTuple):
     def prometheus(self, **labels: str) -> str:
         """The metrics as Prometheus reads them (text format 0.0.4), for a server of yours to answer with.
 
-        labels: put on every sample, so that several stores can be told apart: prometheus(store="main"). ValueError if
-            Prometheus does not allow the name, or if it is used already.
+        labels: put on every sample, so that several stores can be told apart: prometheus(store="main").
+        ValueError if Prometheus does not allow the name, or if it is used already.
         """
         for name, value in labels.items():
             if name in ("topic", "le") or not _LABEL.fullmatch(name):

@@ -1,4 +1,5 @@
-"""The partitions that a store has open for writing: opened when they are needed, closed when others are needed more."""
+"""The partitions that a store has open for writing: opened when they are needed, closed when others are
+needed more."""
 
 import resource
 import sys
@@ -29,10 +30,11 @@ class _Open:
 
 
 class OpenPartitions:
-    """Logs by partition. At most `limit` are open, but one that somebody holds stays open whatever their number.
+    """Logs by partition. At most `limit` are open, but one that somebody holds stays open whatever their
+    number.
 
-    To open one more, one is closed that was not used lately: each that was used is passed over once, as the CLOCK
-    algorithm does. Threads may share it; to get a log that is open takes no lock.
+    To open one more, one is closed that was not used lately: each that was used is passed over once, as the
+    CLOCK algorithm does. Threads may share it; to get a log that is open takes no lock.
     """
 
     def __init__(self, open_log: "WeakMethod[Callable[[TopicPartition], LogWriter]]", limit: int) -> None:
@@ -108,7 +110,8 @@ class OpenPartitions:
                     self._logs[tp] = found
 
     def _close(self, tp: TopicPartition, log: LogWriter) -> None:
-        """What fails is told by `failures`: whoever needs another log cannot help it. ReentrantCallError: it is not closed."""
+        """What fails is told by `failures`: whoever needs another log cannot help it. ReentrantCallError: it
+        is not closed."""
         try:
             log.close()
         except ReentrantCallError:
@@ -133,8 +136,9 @@ class OpenPartitions:
             return self.open_now()
 
     def of_topic(self, topic: str) -> list[LogWriter]:
-        """The logs of a topic that are open, once those that are being opened are. ReentrantCallError if this thread is inside
-        one of them, as a signal handler may be: then it can be neither changed nor closed."""
+        """The logs of a topic that are open, once those that are being opened are. ReentrantCallError if this
+        thread is inside one of them, as a signal handler may be: then it can be neither changed nor
+        closed."""
         logs = [log for tp, log in self.all_open() if tp.topic == topic]
         for log in logs:
             log._refuse_reentrance()

@@ -1,4 +1,5 @@
-"""Which partition a record without a key goes to: one for a while, then the next, so that batches are not torn."""
+"""Which partition a record without a key goes to: one for a while, then the next, so that batches are not
+torn."""
 
 import random
 from collections.abc import Sequence

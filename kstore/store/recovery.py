@@ -1,5 +1,5 @@
-"""What a store does with logs that were not closed cleanly: those with something to recover are opened and closed, several at a
-time if there is much to do."""
+"""What a store does with logs that were not closed cleanly: those with something to recover are opened and
+closed, several at a time if there is much to do."""
 
 import contextlib
 import os
@@ -23,8 +23,8 @@ def threads_for(work: Iterable[int]) -> int:
 
 
 class ParallelWork:
-    """The same done with each of some partitions, on this thread and others. What it raises ends it, and is raised here, when
-    all threads are through."""
+    """The same done with each of some partitions, on this thread and others. What it raises ends it, and is
+    raised here, when all threads are through."""
 
     def __init__(self, do: Callable[[TopicPartition], None], partitions: Iterable[TopicPartition]) -> None:
         self._do = do

@@ -23,8 +23,8 @@ _NO_MORE = "it could not begin, for want of memory or because there can be no mo
 class Scheduler:
     """Runs tasks of a store, each once an interval: a function gives it, in ms of the store's clock.
 
-    The thread does not keep the store, nor the interpreter, alive. `attempt` makes the context in which a task runs, and
-    which lets no error out.
+    The thread does not keep the store, nor the interpreter, alive. `attempt` makes the context in which a
+    task runs, and which lets no error out.
     """
 
     def __init__(
@@ -45,7 +45,8 @@ class Scheduler:
         self.is_stopped = False
 
     def start(self) -> None:
-        """Begins the thread if there is none, else lets it look at the intervals again. `missing` if it could not begin."""
+        """Begins the thread if there is none, else lets it look at the intervals again. `missing` if it could
+        not begin."""
         with contextlib.suppress(ReentrantCallError), self._starting:  # else whom this interrupts does it
             self.missing = "" if self.is_stopped or self._begin() else _NO_MORE
         self._wake.set()

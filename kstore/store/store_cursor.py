@@ -38,11 +38,11 @@ class TopicColumns(NamedTuple):
 class StoreCursor(TopicReader):
     """The positions of a group of readers in the partitions of topics. store.cursor() makes one.
 
-    Iterating gives a TopicRecord for each record from the committed positions on. `commit()` writes down, for all
-    partitions, that what was given out is done. Cursors of one group, in any thread or process, are its members: they share
-    the partitions, each of which one member has at a time. A member gives up what is more than its share once all that it
-    was given of it is committed, and takes over the partitions of one that has died. It does so while it is iterated, and
-    when it commits.
+    Iterating gives a TopicRecord for each record from the committed positions on. `commit()` writes down, for
+    all partitions, that what was given out is done. Cursors of one group, in any thread or process, are its
+    members: they share the partitions, each of which one member has at a time. A member gives up what is more
+    than its share once all that it was given of it is committed, and takes over the partitions of one that
+    has died. It does so while it is iterated, and when it commits.
 
     For one thread or task at a time; `close` may be called from any.
     """
@@ -85,7 +85,7 @@ class StoreCursor(TopicReader):
             self.close()
             raise
 
-    # ---- members --------------------------------------------------------------------------------------------------
+    # ---- members -------------------------------------------------------------------------------------------
 
     def _join(self) -> Membership:
         return Membership(self.group, self.topics, [str(path) for path in self._store.paths if path.is_dir()])
@@ -168,7 +168,7 @@ class StoreCursor(TopicReader):
             except (CursorLockedError, LogNotFoundError):
                 self._give_up(tp)
 
-    # ---- columns --------------------------------------------------------------------------------------------------
+    # ---- columns -------------------------------------------------------------------------------------------
 
     def scan(
         self,
@@ -180,19 +180,19 @@ class StoreCursor(TopicReader):
         """The records from the committed positions on as columns, each batch of one partition:
         `for topic, partition, batch in cursor.scan(["key", "value"]): …; cursor.commit()`.
 
-        Each batch that is given moves the position of its partition behind it. `async for` works too. All else is as when the
-        cursor is iterated.
+        Each batch that is given moves the position of its partition behind it. `async for` works too. All
+        else is as when the cursor is iterated.
 
         columns, batch_rows, batch_bytes: as in PartitionLog.scan.
         """
         self._check_open()
         return StoreColumns(self, Wanted(columns, batch_rows, batch_bytes))
 
-    # ---- positions ------------------------------------------------------------------------------------------------
+    # ---- positions -----------------------------------------------------------------------------------------
 
     def lag(self) -> dict[TopicPartition, int]:
-        """How many offsets lie between the position and the end of the log, for each partition of this member:
-        {("orders", 0): 17, …}.
+        """How many offsets lie between the position and the end of the log, for each partition of this
+        member: {("orders", 0): 17, …}.
         """
         self._check_open()
         return {tp: self._places[tp].lag for tp in self.partitions}
@@ -200,10 +200,11 @@ class StoreCursor(TopicReader):
     def seek(
         self, place: str | int | datetime, topic: str | None = None, partition: int | None = None
     ) -> None:
-        """Goes to "earliest", "latest", an offset or a datetime in all partitions of this member, or in those of a topic, or
-        in one partition. Nothing is written before the next commit(). Errors as those of Cursor.seek, and no partition has
-        another position then: an offset has to be in all of them. ValueError for a topic that the cursor does not read,
-        LogNotFoundError for a partition that there is not, CursorLockedError if one that is named is not this member's.
+        """Goes to "earliest", "latest", an offset or a datetime in all partitions of this member, or in those
+        of a topic, or in one partition. Nothing is written before the next commit(). Errors as those of
+        Cursor.seek, and no partition has another position then: an offset has to be in all of them.
+        ValueError for a topic that the cursor does not read, LogNotFoundError for a partition that there is
+        not, CursorLockedError if one that is named is not this member's.
         """
         place = checked_place("place", place)
         if partition is not None:
@@ -222,14 +223,15 @@ class StoreCursor(TopicReader):
             self._pending[tp] = self._moved[tp] = None
 
     def commit(self, record: TopicRecord | None = None, *, durable: bool = True, metadata: str = "") -> None:
-        """Writes down that all records that were given out are done: all partitions in one step for each log directory, with
-        one sync.
+        """Writes down that all records that were given out are done: all partitions in one step for each log
+        directory, with one sync.
 
         record: only this record, and those before it in its partition.
 
-        The other arguments, and errors, are those of Cursor.commit. ValueError for a record of a topic that the cursor does not
-        read, LogNotFoundError for one of a partition that there is not. CursorLockedError if the partition was lost to another
-        member: nothing of its log directory is committed, this one has it no longer, and the next commit is for the others.
+        The other arguments, and errors, are those of Cursor.commit. ValueError for a record of a topic that
+        the cursor does not read, LogNotFoundError for one of a partition that there is not. CursorLockedError
+        if the partition was lost to another member: nothing of its log directory is committed, this one has
+        it no longer, and the next commit is for the others.
         """
         check_commit(durable, metadata)
         self._check_open()
@@ -279,14 +281,15 @@ class StoreCursor(TopicReader):
             file.sync()
 
     async def commit_async(self, record: TopicRecord | None = None, *, metadata: str = "") -> None:
-        """Commits durably, as commit() does, in another thread: the event loop goes on meanwhile. A task that is cancelled
-        ends when the commit is done, or has not begun.
+        """Commits durably, as commit() does, in another thread: the event loop goes on meanwhile. A task that
+        is cancelled ends when the commit is done, or has not begun.
         """
         await in_thread(partial(self.commit, record, metadata=metadata))
 
     def _named(self, topic: str | None, partition: int | None) -> list[TopicPartition]:
-        """The partitions of this member that a caller names; None: all. ValueError for a topic that the cursor does not read,
-        LogNotFoundError for a partition that there is not, CursorLockedError for one that is not this member's."""
+        """The partitions of this member that a caller names; None: all. ValueError for a topic that the
+        cursor does not read, LogNotFoundError for a partition that there is not, CursorLockedError for one
+        that is not this member's."""
         if topic is not None and topic not in self.topics:
             raise ValueError(f"{self._who} reads {', '.join(self.topics)}, not {topic!r:.80}")
 
@@ -303,7 +306,7 @@ class StoreCursor(TopicReader):
             raise CursorLockedError(f"{name} of group {self.group!r}", None)
         return found
 
-    # ---- closing --------------------------------------------------------------------------------------------------
+    # ---- closing -------------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
         super()._check_open()

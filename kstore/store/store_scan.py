@@ -1,4 +1,5 @@
-"""A scan of a topic: the scans of its partitions, one after the other, with the number of the partition as a column."""
+"""A scan of a topic: the scans of its partitions, one after the other, with the number of the partition as a
+column."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
@@ -11,12 +12,12 @@ PARTITION = "partition"
 
 
 class StoreScan:
-    """Records of a topic as Arrow columns: an iterable of ColumnBatch objects, and an Arrow stream. store.scan() makes
-    one.
+    """Records of a topic as Arrow columns: an iterable of ColumnBatch objects, and an Arrow stream.
+    store.scan() makes one.
 
-    pyarrow.table(scan), Polars, DuckDB and pandas take it. Partition follows upon partition; within one, records are in
-    order of their offsets. Each iteration or export opens the logs again, one after the other, and shows each as it is
-    then. `skipped` lists what the last iteration left out because of on_error="skip".
+    pyarrow.table(scan), Polars, DuckDB and pandas take it. Partition follows upon partition; within one,
+    records are in order of their offsets. Each iteration or export opens the logs again, one after the other,
+    and shows each as it is then. `skipped` lists what the last iteration left out because of on_error="skip".
     """
 
     def __init__(
@@ -54,7 +55,8 @@ class StoreScan:
 
     @property
     def skipped(self) -> list[Skipped]:
-        """What the last iteration with on_error="skip" has left out, of the partitions that it is through with."""
+        """What the last iteration with on_error="skip" has left out, of the partitions that it is through
+        with."""
         return list(self._skipped)
 
     def __iter__(self) -> Iterator[ColumnBatch]:

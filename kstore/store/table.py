@@ -1,5 +1,5 @@
-"""A topic as a table: the last value of every key. Files of keys tell where it is, or each key and its offset is in memory;
-values stay in the logs."""
+"""A topic as a table: the last value of every key. Files of keys tell where it is, or each key and its offset
+is in memory; values stay in the logs."""
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from pathlib import Path
@@ -54,7 +54,8 @@ class _Part:
         self._origin: object = None  # of the segments that were read first
 
     def catch_up(self, log: PartitionLog) -> None:
-        """Takes in what was committed since. Who interrupts it loses nothing: the same is read again. LogChangedError."""
+        """Takes in what was committed since. Who interrupts it loses nothing: the same is read again.
+        LogChangedError."""
         if self._end and not self._is_as_known(log):
             self.forget()
         if not self._end:
@@ -84,7 +85,8 @@ class _Part:
         self.offsets.pop(None, None)  # type: ignore[call-overload]  # of records without a key
 
     def _is_as_known(self, log: PartitionLog) -> bool:
-        """Whether what was read is still there. A log that was cut off and written anew has another batch at its end."""
+        """Whether what was read is still there. A log that was cut off and written anew has another batch at
+        its end."""
         end = self._end
         return end <= log.last_stable_offset() and (
             end <= log.log_start_offset or self._last_crc(log, end) == self._crc
@@ -104,8 +106,8 @@ class _Part:
         return self._has_files
 
     def keys(self, log: PartitionLog) -> dict[bytes, int]:
-        """The offsets of all keys. LogChangedError if segments were replaced since they were read: an erasure may have taken
-        the last record of any key, which nobody tells from a compaction."""
+        """The offsets of all keys. LogChangedError if segments were replaced since they were read: an erasure
+        may have taken the last record of any key, which nobody tells from a compaction."""
         self.catch_up(log)
         if log._now().origin is not self._origin:
             raise LogChangedError(log.path, -1, -1, -1, "segments were replaced")
@@ -113,7 +115,8 @@ class _Part:
 
     @staticmethod
     def keys_at_once(log: PartitionLog) -> dict[bytes, int]:
-        """The same of a log whose segments are replaced all the time: all of it is read anew, from one view. LogChangedError."""
+        """The same of a log whose segments are replaced all the time: all of it is read anew, from one view.
+        LogChangedError."""
         origin, end = None, 0
         # As long as segments are replaced in between: records below the end may have gone for some above it.
         while origin is not (now := log._now()).origin:
@@ -148,14 +151,16 @@ class _Part:
 class Table(Mapping[bytes, bytes]):
     """A topic as a read-only mapping: the last value of every key. store.table() makes one.
 
-    It follows its topic: each call shows what was committed up to then. A key whose last record has no value was deleted,
-    and is not in it. Keys and values are bytes; `record` gives all of the record. Threads may share it.
+    It follows its topic: each call shows what was committed up to then. A key whose last record has no value
+    was deleted, and is not in it. Keys and values are bytes; `record` gives all of the record. Threads may
+    share it.
 
-    If the sealed segments of a partition have .keys files, which the option key_files makes, a lookup asks those, and nothing
-    is read before. Otherwise, and for what gives all keys, it reads all keys when it is first used, and holds them in memory; what
-    gives all keys reads them once more if the topic was compacted since. `dict(table.items())` takes all of it, whoever writes meanwhile. Python's `dict(table)` asks for the keys
-    first, and raises KeyError if one is deleted before its value is asked for. If a key is in several partitions, its
-    value is that in the partition where `append` puts it now.
+    If the sealed segments of a partition have .keys files, which the option key_files makes, a lookup asks
+    those, and nothing is read before. Otherwise, and for what gives all keys, it reads all keys when it is
+    first used, and holds them in memory; what gives all keys reads them once more if the topic was compacted
+    since. `dict(table.items())` takes all of it, whoever writes meanwhile. Python's `dict(table)` asks for
+    the keys first, and raises KeyError if one is deleted before its value is asked for. If a key is in
+    several partitions, its value is that in the partition where `append` puts it now.
     """
 
     def __init__(self, store: Logs, topic: str) -> None:
@@ -167,10 +172,11 @@ class Table(Mapping[bytes, bytes]):
         self._found()
 
     def record(self, key: bytes) -> Record | None:
-        """The last record of a key, with its offset, timestamp and headers; None if there is none, or the key was deleted.
+        """The last record of a key, with its offset, timestamp and headers; None if there is none, or the key
+        was deleted.
 
-        TypeError if `key` is not bytes. LogNotFoundError if the topic was deleted, LogClosedError if the store is closed,
-        CorruptRecordError if a log is damaged, OSError."""
+        TypeError if `key` is not bytes. LogNotFoundError if the topic was deleted, LogClosedError if the
+        store is closed, CorruptRecordError if a log is damaged, OSError."""
         if not isinstance(key, bytes):
             raise TypeError(f"key is bytes, not {key!r}")
         with self._guard:
@@ -192,7 +198,8 @@ class Table(Mapping[bytes, bytes]):
         return (murmur2(key) & 0x7FFFFFFF) % found.count
 
     def _while_it_changes(self, found: Topic, number: int, look: Callable[[PartitionLog, _Part], T]) -> T:
-        """What `look` finds in a partition; tried again if its log is compacted, cut off or deleted from meanwhile."""
+        """What `look` finds in a partition; tried again if its log is compacted, cut off or deleted from
+        meanwhile."""
         for turn in range(_TURNS):
             part = self._parts.setdefault(number, _Part())
             try:

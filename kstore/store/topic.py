@@ -24,10 +24,10 @@ def checked_name(name: object) -> str:
 class Topic:
     """A topic as a store has it at one moment; it never changes.
 
-    `count` is how many partitions the topic has, as keys are spread over them: what the table says, else one more than the
-    largest number. `numbers` are those that are here. A broker's directory may hold only some of them, as may a store of
-    which a directory failed; somebody may also have put one there that the table does not know, which is only read.
-    `missing` are those that the table knows and that are not here.
+    `count` is how many partitions the topic has, as keys are spread over them: what the table says, else one
+    more than the largest number. `numbers` are those that are here. A broker's directory may hold only some
+    of them, as may a store of which a directory failed; somebody may also have put one there that the table
+    does not know, which is only read. `missing` are those that the table knows and that are not here.
     """
 
     def __init__(self, name: str, numbers: Iterable[int], known_count: int | None) -> None:
@@ -60,7 +60,8 @@ class Topic:
             raise TypeError(f"key must be bytes or None, not {key!r:.80}{hint}") from None
 
     def sticky(self, size: int | None = None) -> int:
-        """The number of the partition for records without a key of so many bytes; None: for a whole column."""
+        """The number of the partition for records without a key of so many bytes; None: for a whole
+        column."""
         if not self._known:
             raise LogNotFoundError(f"no partition of topic {self.name} is in use")
         return self._sticky.partition_for_all() if size is None else self._sticky.partition_for(size)

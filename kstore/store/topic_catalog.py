@@ -1,4 +1,5 @@
-"""What topics a store has, where their partitions lie, and how both change: one change at a time, at once or not at all."""
+"""What topics a store has, where their partitions lie, and how both change: one change at a time, at once or
+not at all."""
 
 import contextlib
 import difflib
@@ -34,9 +35,9 @@ from kstore.store.topic import Topic, checked_name
 class TopicCatalog:
     """The topics in some log directories. `config` holds for topics that do not say otherwise.
 
-    `places` are the partitions in use and their directories, `topics` the topics by name; both are replaced whole, so
-    threads may read them at any time. `unfinished` says which change did not come to its end, "" if none. The lock under
-    which changes are made is the store's.
+    `places` are the partitions in use and their directories, `topics` the topics by name; both are replaced
+    whole, so threads may read them at any time. `unfinished` says which change did not come to its end, "" if
+    none. The lock under which changes are made is the store's.
     """
 
     def __init__(self, directories: list[LogDirectory], config: LogConfig) -> None:
@@ -52,7 +53,7 @@ class TopicCatalog:
         self._leaving = ""  # the topic that is being deleted: nobody may write it
         self._configs: dict[str, LogConfig] = {}  # of topics, as the table says
 
-    # ---- what there is --------------------------------------------------------------------------------------------
+    # ---- what there is -------------------------------------------------------------------------------------
 
     def live(self) -> list[LogDirectory]:
         """The directories in use."""
@@ -114,8 +115,8 @@ class TopicCatalog:
         return self._options_of_logs(name) if known is None else dict(known.options)
 
     def _options_of_logs(self, name: str) -> dict[str, str]:
-        """What the first partition keeps that keeps something, of a topic that the table does not tell of: it was written by
-        itself."""
+        """What the first partition keeps that keeps something, of a topic that the table does not tell of: it
+        was written by itself."""
         topic, places = self.topics.get(name), self.places
         partitions = [] if topic is None else [topic.partition(number) for number in topic.numbers]
         kept = (read_options(places[tp].path_of(tp)) for tp in partitions if tp in places)
@@ -140,11 +141,12 @@ class TopicCatalog:
         in_python(options)  # those that no topic has are refused
         return options
 
-    # ---- opening --------------------------------------------------------------------------------------------------
+    # ---- opening -------------------------------------------------------------------------------------------
 
     def load(self, now: int) -> None:
-        """For writing: finishes what was decided, and gives all directories the same table. What was set aside is
-        removed when the configuration says so after `now`. CorruptCheckpointError if no table is sound, OSError."""
+        """For writing: finishes what was decided, and gives all directories the same table. What was set
+        aside is removed when the configuration says so after `now`. CorruptCheckpointError if no table is
+        sound, OSError."""
         tables, damage = self._read_tables()
         if isinstance(damage, OSError):  # it may be newer than others
             raise damage
@@ -172,7 +174,8 @@ class TopicCatalog:
         self._list()
 
     def read_again(self) -> None:
-        """Takes the configuration of topics from the newest table. CorruptCheckpointError if none is sound, OSError."""
+        """Takes the configuration of topics from the newest table. CorruptCheckpointError if none is sound,
+        OSError."""
         tables, _ = self._read_tables()
         self.table = newest(table for table in tables if table is not None)
         self._configs = {}
@@ -242,8 +245,8 @@ class TopicCatalog:
             self.unfinished = f"{change}: {e}"
 
     def _moved(self, paths: set[str]) -> dict[str, str]:
-        """Where directories lie now that were moved or copied since these were their paths, or have others now: as links and
-        their names tell."""
+        """Where directories lie now that were moved or copied since these were their paths, or have others
+        now: as links and their names tell."""
         live = {str(directory.path) for directory in self.live()}
         free = live - paths
         if len(self.directories) == len(paths) == len(free) == 1:
@@ -259,7 +262,7 @@ class TopicCatalog:
                     found[path] = best
         return found if len(set(found.values())) == len(found) else {}
 
-    # ---- changing -------------------------------------------------------------------------------------------------
+    # ---- changing ------------------------------------------------------------------------------------------
 
     def check_changeable(self) -> None:
         """LogFailedError if a change is not finished, or a directory is no longer where it was."""
@@ -271,10 +274,11 @@ class TopicCatalog:
             )
 
     def change(self, what: str, steps: Callable[[], None]) -> None:
-        """Makes a change of topics. If it fails before it is decided, nothing has happened. If it fails later, no topic is
-        changed until the store is opened again, which finishes it.
+        """Makes a change of topics. If it fails before it is decided, nothing has happened. If it fails
+        later, no topic is changed until the store is opened again, which finishes it.
 
-        No `with` statement: what an interrupt raises just when one calls __enter__ or __exit__ would pass it by."""
+        No `with` statement: what an interrupt raises just when one calls __enter__ or __exit__ would pass it
+        by."""
         before = self.table
         try:
             self.unfinished = what
@@ -297,7 +301,8 @@ class TopicCatalog:
     def make(self, name: str, numbers: range, options: Mapping[str, str], now: int) -> None:
         """Gives a topic these partitions, each in the directory that has the fewest.
 
-        ValueError if somebody else has made one of them meanwhile: its records would be taken for those of a new one."""
+        ValueError if somebody else has made one of them meanwhile: its records would be taken for those of a
+        new one."""
         live = self.live()
         for number in numbers:
             for path in (directory.path_of(TopicPartition(name, number)) for directory in live):
@@ -319,8 +324,8 @@ class TopicCatalog:
         self.change(str(change), steps)
 
     def set_options(self, topic: Topic, options: Mapping[str, str]) -> None:
-        """Gives a topic other options of its own; `spread` the table then. Within `change`. LogFailedError if the topic has
-        more partitions than a table may say."""
+        """Gives a topic other options of its own; `spread` the table then. Within `change`. LogFailedError if
+        the topic has more partitions than a table may say."""
         if topic.count > MOST_PARTITIONS:
             raise LogFailedError(
                 f"topic {topic.name} cannot be changed: with its partition {topic.numbers[-1]} it has {topic.count}, and at most "
@@ -329,14 +334,15 @@ class TopicCatalog:
         self._decide(self.table.with_topic(topic.name, KnownTopic(topic.count, options)))
 
     def leave(self, topic: Topic) -> list[TopicPartition]:
-        """Takes a topic out of use, before its deletion is decided: what is written from then on would be gone. Within
-        `change`. Its partitions."""
+        """Takes a topic out of use, before its deletion is decided: what is written from then on would be
+        gone. Within `change`. Its partitions."""
         self._leaving = topic.name
         self._list()
         return [topic.partition(number) for number in topic.numbers]
 
     def delete(self, partitions: list[TopicPartition], now: int) -> None:
-        """Deletes the topic that was left. Within `change`. LogLockedError if one of its partitions is still written."""
+        """Deletes the topic that was left. Within `change`. LogLockedError if one of its partitions is still
+        written."""
         for directory in self.live():
             directory.refuse_writers(partitions)
         self._check_free()
@@ -355,13 +361,14 @@ class TopicCatalog:
             write_table(directory.path, self.table)
 
     def _check_free(self) -> None:
-        """ReentrantCallError inside another change of a directory by this thread, as a signal handler may be: it could not
-        be carried out."""
+        """ReentrantCallError inside another change of a directory by this thread, as a signal handler may be:
+        it could not be carried out."""
         for directory in self.live():
             directory.check_free()
 
     def _decide(self, table: TopicTable) -> None:
-        """Writes a table to the first directory: from here on the change is made, whatever happens. OSError."""
+        """Writes a table to the first directory: from here on the change is made, whatever happens.
+        OSError."""
         write_table(self.live()[0].path, table)
         self.table = table
         self._configs = {}
@@ -395,7 +402,8 @@ class TopicCatalog:
                     self.set_aside[directory, name] = due
 
     def remove_due(self, now: int | None) -> None:
-        """Removes what was set aside and whose time has come; None: all. What cannot be removed is tried again later."""
+        """Removes what was set aside and whose time has come; None: all. What cannot be removed is tried
+        again later."""
         for (directory, name), due in list(self.set_aside.items()):
             if now is not None and due > now:
                 continue

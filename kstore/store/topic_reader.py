@@ -42,7 +42,8 @@ _T = TypeVar("_T")
 
 
 class TopicRecord(NamedTuple):
-    """A record of a topic, and where it comes from: `for topic, partition, record in store.cursor("billing", ["orders"])`.
+    """A record of a topic, and where it comes from: `for topic, partition, record in store.cursor("billing",
+    ["orders"])`.
 
     It has the offset, timestamp, key, value and headers of its record.
     """
@@ -169,8 +170,8 @@ class TopicReader(Closing, Iterated):
         raise NotImplementedError
 
     def _next_few(self) -> list[TopicPartition]:
-        """A few partitions, others each time, which are asked though nothing told of them: a share of another machine is
-        silent."""
+        """A few partitions, others each time, which are asked though nothing told of them: a share of another
+        machine is silent."""
         mine = list(self._places)
         at = self._swept % max(len(mine), 1)
         self._swept = at + _SWEEP
@@ -212,7 +213,8 @@ class TopicReader(Closing, Iterated):
         return self._asked_by_tasks(self._records_of)
 
     def _records_of(self, tp: TopicPartition, place: Place) -> Iterator[TopicRecord]:
-        """What a partition has, up to where the others have their turn. All that is done for a record is C code."""
+        """What a partition has, up to where the others have their turn. All that is done for a record is C
+        code."""
         return TopicRecords(
             TopicRecord,
             tp.topic,
@@ -260,7 +262,8 @@ class TopicReader(Closing, Iterated):
         while not self._closed:
             if is_begun:
                 self._hear()
-                # Before the next look, which may add others to be asked: if these take long, it would never end.
+                # Before the next look, which may add others to be asked: if these take long, it would never
+                # end.
                 if not self._pending and (self._is_over() or self._left() <= 0):
                     return
             is_begun = True
@@ -365,7 +368,7 @@ class TopicReader(Closing, Iterated):
             self._event.set()
         return [self._event.fileno(), *([self._watch.fileno()] if self._watch is not None else [])]
 
-    # ---- closing --------------------------------------------------------------------------------------------------
+    # ---- closing -------------------------------------------------------------------------------------------
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -379,7 +382,8 @@ class TopicReader(Closing, Iterated):
 
     @property
     def skipped(self) -> list[Skipped]:
-        """What on_error="skip" has left out so far: of each damage the file, the byte, how many bytes, and the error."""
+        """What on_error="skip" has left out so far: of each damage the file, the byte, how many bytes, and
+        the error."""
         for place in list(self._places.values()):
             self._left_out.note(place.skipped)
         return self._left_out.listed()
@@ -495,10 +499,11 @@ class _Position:
 class StoreFollower(TopicReader):
     """The records of many partitions as they come, each as a TopicRecord. store.follow() makes one.
 
-    `for` and `async for` both work. One thread or task at a time may iterate; any may call `close`. It ends if nothing came
-    for `timeout` seconds, if it is closed, and if its store is closed and all is read. Partitions that are made later are
-    read from their beginning; those that are deleted are left out. If a position is deleted before it is reached:
-    OffsetOutOfRangeError, with the partition in a note; `positions()` says how far it came, to go on from with another.
+    `for` and `async for` both work. One thread or task at a time may iterate; any may call `close`. It ends
+    if nothing came for `timeout` seconds, if it is closed, and if its store is closed and all is read.
+    Partitions that are made later are read from their beginning; those that are deleted are left out. If a
+    position is deleted before it is reached: OffsetOutOfRangeError, with the partition in a note;
+    `positions()` says how far it came, to go on from with another.
     """
 
     def __init__(

@@ -1,4 +1,5 @@
-"""What a store does by itself: retention, removal of files, checkpoints, flushing, rolls, cleaning, files of keys."""
+"""What a store does by itself: retention, removal of files, checkpoints, flushing, rolls, cleaning, files of
+keys."""
 
 import atexit
 import contextlib
@@ -45,10 +46,11 @@ _upkeeps: "weakref.WeakSet[Upkeep]" = weakref.WeakSet()
 
 
 class Upkeep:
-    """The tasks of one store, on a thread, and cleaning on another. What fails is tried again at the next interval.
+    """The tasks of one store, on a thread, and cleaning on another. What fails is tried again at the next
+    interval.
 
-    Of a partition that is not open only names, sizes and times of files are looked at, and not again before something
-    can be due, unless it was open meanwhile.
+    Of a partition that is not open only names, sizes and times of files are looked at, and not again before
+    something can be due, unless it was open meanwhile.
     """
 
     def __init__(self, store: Any, idle_roll_ms: int | None) -> None:
@@ -97,7 +99,7 @@ class Upkeep:
         )
         _upkeeps.add(self)
 
-    # ---- from the store -------------------------------------------------------------------------------------------
+    # ---- from the store ------------------------------------------------------------------------------------
 
     def start(self, store: Any) -> None:
         """Topics were changed: begins the threads, if they have something to do."""
@@ -108,7 +110,8 @@ class Upkeep:
         self.is_behind = False
 
     def begin_missing(self, store: Any) -> None:
-        """Tries again to begin a thread that could not, for want of memory, say, or because a change was interrupted."""
+        """Tries again to begin a thread that could not, for want of memory, say, or because a change was
+        interrupted."""
         if self.is_behind:
             self.start(store)
         for scheduler in (self._main, self._cleaner):
@@ -129,7 +132,8 @@ class Upkeep:
         self._cleaner.wait()
 
     def run_due(self, now: int) -> int:
-        """Does what is due at a time of the store's clock, on this thread. For how many ms nothing more is."""
+        """Does what is due at a time of the store's clock, on this thread. For how many ms nothing more
+        is."""
         left = min(self._main.run_due(now), self._cleaner.run_due(now))
         self.tell()
         return left
@@ -143,8 +147,8 @@ class Upkeep:
         self.sizes.pop(tp, None)
 
     def _stay_quiet(self, task: str, tp: TopicPartition, until: int, active: int, since: object) -> None:
-        """Nothing is due before that time, unless the partition was opened `since`: first noted, then looked at, because
-        another thread may open it in between."""
+        """Nothing is due before that time, unless the partition was opened `since`: first noted, then looked
+        at, because another thread may open it in between."""
         self._quiet[task, tp] = until, active
         if since is not self._openings:
             self._quiet.pop((task, tp), None)
@@ -170,7 +174,7 @@ class Upkeep:
         """Passes on to logging what failed; no lock is held."""
         self._reports.pass_on()
 
-    # ---- failures -------------------------------------------------------------------------------------------------
+    # ---- failures ------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _attempt(self, store: Any, task: str, of: object, *, is_step: bool = False) -> Iterator[None]:
@@ -202,7 +206,7 @@ class Upkeep:
             self._reasons[task, of] = reason
             self._reports.warning("%s of %s failed: %s", task, of, reason)
 
-    # ---- tasks ----------------------------------------------------------------------------------------------------
+    # ---- tasks ---------------------------------------------------------------------------------------------
 
     def retain(self, store: Any, now: int) -> None:
         """Deletes old segments, as LogStore.retain does."""
@@ -296,7 +300,7 @@ class Upkeep:
                         for tp in removed:
                             self._reports.info("the position of group %s in %s has expired", group, tp)
 
-    # ---- cleaning -------------------------------------------------------------------------------------------------
+    # ---- cleaning ------------------------------------------------------------------------------------------
 
     def _of_topics(self, store: Any) -> tuple[int, bool, bool]:
         """The shortest flush_ms, and whether anything is to be cleaned, and to have .keys files."""
@@ -365,10 +369,11 @@ class Upkeep:
         finally:
             self._cleaned = None
 
-    # ---- files of keys --------------------------------------------------------------------------------------------
+    # ---- files of keys -------------------------------------------------------------------------------------
 
     def index(self, store: Any, now: int) -> None:
-        """Makes .keys files where key_files says so. Of a partition that is closed only names of files are looked at."""
+        """Makes .keys files where key_files says so. Of a partition that is closed only names of files are
+        looked at."""
         for tp, directory in store._catalog.places.items():
             if self._cleaner.is_stopped:
                 return
@@ -440,7 +445,8 @@ def _segment(path: Path, base: int) -> Segment:
 
 
 def _retention_due(store: Any, tp: TopicPartition, path: Path, now: int) -> int:
-    """When retention may find something to delete in a partition that is closed: in the oldest segment, if at all."""
+    """When retention may find something to delete in a partition that is closed: in the oldest segment, if at
+    all."""
     bases, config = bases_of(path), store._catalog.config_of(tp.topic)
     if len(bases) > 1 and bases[1] <= store._catalog.places[tp].keeper.log_start_of(path, tp):
         return now
@@ -479,7 +485,8 @@ def _roll(log: LogWriter, now: int) -> None:
 
 
 def _most_dirt(files: list[tuple[int, int]], first_dirty: int) -> float:
-    """The share of bytes not compacted yet before the active segment: compact() finds no more, but perhaps less."""
+    """The share of bytes not compacted yet before the active segment: compact() finds no more, but perhaps
+    less."""
     if files and first_dirty > files[-1][0]:
         first_dirty = 0
     clean = sum(size for base, size in files[:-1] if base < first_dirty)

@@ -1,7 +1,8 @@
-"""Fixtures for pytest: write `pytest_plugins = ["kstore.testing.fixtures"]` into the conftest.py of your tests.
+"""Fixtures for pytest: write `pytest_plugins = ["kstore.testing.fixtures"]` into the conftest.py of your
+tests.
 
-`kstore_log` is an empty log that is open for writing, `kstore_log_directory` a directory as a broker has it, with two
-partitions.
+`kstore_log` is an empty log that is open for writing, `kstore_log_directory` a directory as a broker has it,
+with two partitions.
 """
 
 from collections.abc import Iterator
@@ -21,9 +22,9 @@ def kstore_log(tmp_path: Path) -> Iterator[kstore.LogWriter]:
 
 @pytest.fixture
 def kstore_log_directory(tmp_path: Path) -> Path:
-    """What a broker calls log.dirs: a directory with the partitions orders-0 and orders-1, of 100 records each, closed
-    cleanly. The value of a record is b"orders-0 " and its offset, its key is b"k" and the offset modulo 10, and its
-    timestamp 1,700,000,000,000 ms and the offset."""
+    """What a broker calls log.dirs: a directory with the partitions orders-0 and orders-1, of 100 records
+    each, closed cleanly. The value of a record is b"orders-0 " and its offset, its key is b"k" and the offset
+    modulo 10, and its timestamp 1,700,000,000,000 ms and the offset."""
     home = tmp_path / "log-directory"
     home.mkdir()
     (home / "meta.properties").write_text("version=1\nnode.id=1\n")

@@ -10,8 +10,8 @@ ordered  What ext4 does by default (data=ordered, delayed allocation). Names, tr
          only by bytes that are there; bytes written over others come at any time.
 pages    As strict, but every page of 512 bytes or 4 KiB of a write is there or not by itself.
 
-In all of them a rename within a directory is there or not, as one; between directories the new name and the loss of the
-old one are two changes.
+In all of them a rename within a directory is there or not, as one; between directories the new name and the
+loss of the old one are two changes.
 """
 
 import random
@@ -32,7 +32,8 @@ ROOT = -1  # the number of the recorded directory; those below it have lower one
 
 
 class Change(NamedTuple):
-    """A call that is not durable yet. `at`: its place in the record. A change of names has a directory, else a file."""
+    """A call that is not durable yet. `at`: its place in the record. A change of names has a directory, else
+    a file."""
 
     at: int
     call: Call
@@ -43,8 +44,8 @@ class Change(NamedTuple):
 class State(NamedTuple):
     """A directory as a power cut may leave it.
 
-    `at`: how many calls of the record had been made; `value`: that of the last mark before; `model` and `text`: what
-    reached the disk, in words; `image`: the files.
+    `at`: how many calls of the record had been made; `value`: that of the last mark before; `model` and
+    `text`: what reached the disk, in words; `image`: the files.
     """
 
     at: int
@@ -56,7 +57,8 @@ class State(NamedTuple):
 
 @dataclass
 class _Choice:
-    """Which changes reached the disk, by their places; of a write perhaps certain pieces [(from, to)] only."""
+    """Which changes reached the disk, by their places; of a write perhaps certain pieces [(from, to)]
+    only."""
 
     text: str
     taken: set[int]
@@ -212,7 +214,7 @@ def _apply(content: bytearray, call: Call) -> None:
     apply(content, call.name, call.position, call.data, call.size)
 
 
-# ---- which changes are there ----------------------------------------------------------------------------------------
+# ---- which changes are there -------------------------------------------------------------------------------
 
 
 def _pieces(call: Call, page: int) -> list[tuple[int, int]]:
@@ -291,7 +293,8 @@ def _ordered(disk: Disk, rng: random.Random, randoms: int) -> Iterator[_Choice]:
 
 
 def _grown(disk: Disk, rng: random.Random, bound: int, named: set[int], possible: list[Change]) -> _Choice:
-    """Some content: each file has grown as far as its bytes are there, and has some of what was written over others."""
+    """Some content: each file has grown as far as its bytes are there, and has some of what was written over
+    others."""
     page, share = rng.choice(PAGES), rng.choice((0.2, 0.5, 0.8))
     lengths: dict[int, int] = {}
     ends: dict[int, int] = {}  # where a file stops growing
@@ -342,13 +345,13 @@ def crash_states(
 ) -> Iterator[State]:
     """Every state that a power cut may leave, at every moment of the record, by these models.
 
-    A model says what a disk may hold: "strict" what POSIX promises, "ordered" what ext4 does by default, "pages" any of
-    the pages of each write. See docs/testing.md.
+    A model says what a disk may hold: "strict" what POSIX promises, "ordered" what ext4 does by default,
+    "pages" any of the pages of each write. See docs/testing.md.
 
-    `randoms`: how many random subsets at a moment, besides the regular ones. `most`: at most so many states of a model
-    at a moment, `moments`: at about so many moments, both chosen evenly by `seed`. What comes twice with the same value
-    is left out. ValueError for another model, or for numbers by which there would be none; TypeError for what no Recorder
-    gave.
+    `randoms`: how many random subsets at a moment, besides the regular ones. `most`: at most so many states
+    of a model at a moment, `moments`: at about so many moments, both chosen evenly by `seed`. What comes
+    twice with the same value is left out. ValueError for another model, or for numbers by which there would
+    be none; TypeError for what no Recorder gave.
     """
     instance("trace", trace, Trace)
     if isinstance(models, str):

@@ -1,7 +1,8 @@
 """Records every call of kstore that changes a file or a name below one directory, in order.
 
-A File has a number here, whatever its names are: the first file that was there or was made has 1. Files that are mapped
-into memory change without a call; the recorder compares them at every call, and tells of a change as of a write.
+A File has a number here, whatever its names are: the first file that was there or was made has 1. Files that
+are mapped into memory change without a call; the recorder compares them at every call, and tells of a change
+as of a write.
 """
 
 import errno
@@ -20,9 +21,9 @@ _one = threading.Lock()  # held while one is at work
 class Call(NamedTuple):
     """One call that has succeeded. `name` is one of
 
-    create, write, truncate, allocate (of `file`); syncs, sync (of `file`, being made durable and made durable);
-    rename (of `path` to `target`), unlink, make_directory; syncs_directory, sync_directory (of `path`);
-    mark: no call, but a place in the record with a `value` that the driver knows at this moment.
+    create, write, truncate, allocate (of `file`); syncs, sync (of `file`, being made durable and made
+    durable); rename (of `path` to `target`), unlink, make_directory; syncs_directory, sync_directory (of
+    `path`); mark: no call, but a place in the record with a `value` that the driver knows at this moment.
     """
 
     name: str
@@ -48,7 +49,8 @@ class Call(NamedTuple):
 
 @dataclass
 class Trace:
-    """What a directory held at first, all of it durable, and the calls that followed. `setting` is the test's own."""
+    """What a directory held at first, all of it durable, and the calls that followed. `setting` is the test's
+    own."""
 
     base: Image
     numbers: dict[str, int]  # of the files that were there
@@ -66,12 +68,13 @@ class _Mapped:
 
 
 class Recorder:
-    """Records what kstore does to the files below a directory, until the end of a `with` block. `trace` has the record.
+    """Records what kstore does to the files below a directory, until the end of a `with` block. `trace` has
+    the record.
 
     with Recorder(root) as recorder: ...
 
-    What is there when the recorder is made counts as durable. One recorder at a time in a process. Threads may make
-    calls meanwhile.
+    What is there when the recorder is made counts as durable. One recorder at a time in a process. Threads
+    may make calls meanwhile.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -110,7 +113,8 @@ class Recorder:
             self._mapped.clear()
 
     def mark(self, value: object) -> None:
-        """Notes a value at this moment: what the program believes to be durable, say. States of later moments have it."""
+        """Notes a value at this moment: what the program believes to be durable, say. States of later moments
+        have it."""
         with self._lock:
             self._compare()
             self._add(Call("mark", value=value))

@@ -1,4 +1,5 @@
-"""Numbers and times as arguments of the command line: one out of range is refused as wrong usage, in words."""
+"""Numbers and times as arguments of the command line: one out of range is refused as wrong usage, in
+words."""
 
 import math
 import re

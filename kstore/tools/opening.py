@@ -53,7 +53,8 @@ def add_isolation_argument(parser: argparse.ArgumentParser, committed: str) -> N
 
 
 def open_partition(args: argparse.Namespace, *, lists: bool = False) -> PartitionLog:
-    """The log that these options name. What of it is not shown is said on stderr; `lists`: the caller lists the rest."""
+    """The log that these options name. What of it is not shown is said on stderr; `lists`: the caller lists
+    the rest."""
     log = kstore.open(
         args.directory,
         recover=not args.as_is,
@@ -66,7 +67,8 @@ def open_partition(args: argparse.Namespace, *, lists: bool = False) -> Partitio
 
 
 def report_findings(log: PartitionLog, *, lists: bool = False) -> None:
-    """Says on stderr, in one line, that the log is not as a clean shutdown leaves it: most of all, what is left out."""
+    """Says on stderr, in one line, that the log is not as a clean shutdown leaves it: most of all, what is
+    left out."""
     found = [f for f in log.recovery.findings if f.kind not in HARMLESS]
     left_out = [f for f in found if f.kind in LEFT_OUT and f.size > 0]
     if left_out:

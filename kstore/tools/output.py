@@ -46,7 +46,8 @@ def _is_partition(directory: Path) -> bool:
 
 @contextlib.contextmanager
 def open_output(path: str, *, text: bool) -> Iterator[IO[str] | IO[bytes]]:
-    """A file that takes the place of `path` when the block ends well. After an error `path` is what it was before.
+    """A file that takes the place of `path` when the block ends well. After an error `path` is what it was
+    before.
 
     A device or a pipe is written to directly: it cannot be replaced.
     """

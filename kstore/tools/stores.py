@@ -17,7 +17,8 @@ partition_count = whole("a number of partitions", 1, 1 << 20)
 def add_store_arguments(
     parser: argparse.ArgumentParser, *, topic: bool = True, or_partition: bool = False
 ) -> None:
-    """The log directory, others of the same store, and the topic; `or_partition`: or one partition, without a topic."""
+    """The log directory, others of the same store, and the topic; `or_partition`: or one partition, without a
+    topic."""
     one = "; without TOPIC: the directory of a partition" if or_partition else ""
     parser.add_argument(
         "directory", metavar="DIR", help=f"log directory, such as data, with partitions in it{one}"
@@ -57,7 +58,8 @@ def open_reader(args: argparse.Namespace) -> LogStore:
 
 
 def open_dry_store(args: argparse.Namespace) -> LogStore:
-    """The same for a dry run, which takes no lock. If there is one, this says that the real command has to wait."""
+    """The same for a dry run, which takes no lock. If there is one, this says that the real command has to
+    wait."""
     for directory in map(Path, (args.directory, *args.also)):
         note_open(directory, directory)
     return open_reader(args)

@@ -1,4 +1,5 @@
-"""What reaches a terminal: no control characters of keys, values, headers or names, which could command it."""
+"""What reaches a terminal: no control characters of keys, values, headers or names, which could command
+it."""
 
 import re
 import sys

@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds since 1970 from a number of them, or from ISO 8601 (UTC where no zone is given). ValueError."""
+    """Milliseconds since 1970 from a number of them, or from ISO 8601 (UTC where no zone is given).
+    ValueError."""
     try:
         return int(text)
     except ValueError:

@@ -65,8 +65,8 @@ def config_of(args: argparse.Namespace) -> LogConfig:
 
 
 def brokers_config(file: str, topic: dict[str, str]) -> LogConfig:
-    """The configuration from a broker's file and a topic's options. InvalidConfigError for these; for a value in the file, which
-    is not in the command line, KstoreError. OSError."""
+    """The configuration from a broker's file and a topic's options. InvalidConfigError for these; for a value
+    in the file, which is not in the command line, KstoreError. OSError."""
     LogConfig.from_topic(topic)
     try:
         return LogConfig.from_server_properties(file, topic)
@@ -75,7 +75,8 @@ def brokers_config(file: str, topic: dict[str, str]) -> LogConfig:
 
 
 def note_name(directory: str) -> None:
-    """Says on stderr that a broker would not find the records, if the directory is named as no partition is."""
+    """Says on stderr that a broker would not find the records, if the directory is named as no partition
+    is."""
     path = Path(directory).absolute()
     if not path.exists() and (doubt := doubt_about(path)):
         note(f"{doubt}")
@@ -140,8 +141,9 @@ def open_writer(
     *,
     whole: bool = False,
 ) -> LogWriter:
-    """The log that these options name, open for writing; an unclean stop is recovered first. The configuration, which they
-    name too unless it is given, holds for this command and is not kept. whole: every batch is checked."""
+    """The log that these options name, open for writing; an unclean stop is recovered first. The
+    configuration, which they name too unless it is given, holds for this command and is not kept. whole:
+    every batch is checked."""
     path = Path(args.directory)
     is_new = (
         mode == "a" and not any(path.glob("*.log")) and not (path.is_dir() and kept_options(path).of_store)

@@ -35,7 +35,8 @@ def needs() -> None:
 
 @pytest.fixture
 def make_node(tmp_path: Path) -> Iterator[MakeNode]:
-    """Makes nodes, which are not started yet; properties by Kafka's names with underscores. They are killed in the end."""
+    """Makes nodes, which are not started yet; properties by Kafka's names with underscores. They are killed
+    in the end."""
     with ExitStack() as stack:
 
         def make(directories: int = 1, **properties: str) -> Node:

@@ -43,7 +43,8 @@ PROPERTIES = {
 
 
 class Node:
-    """One node. Formatted when it is made; `start`, `stop` and `kill` may be called in turn, any number of times."""
+    """One node. Formatted when it is made; `start`, `stop` and `kill` may be called in turn, any number of
+    times."""
 
     def __init__(self, home: Path, directories: int = 1, properties: Mapping[str, str] | None = None) -> None:
         fetch()
@@ -141,7 +142,8 @@ class Node:
         return [*JAVA, *_LOGGING, "-cp", f"{JARS}/*", main, *arguments]
 
     def tool(self, main: str, *arguments: str, given: str | None = None) -> str:
-        """The standard output of one of Kafka's own programs; RuntimeError with all that it wrote if it fails."""
+        """The standard output of one of Kafka's own programs; RuntimeError with all that it wrote if it
+        fails."""
         command = [*JAVA, *_LOGGING, "-cp", f"{JARS}/*", main, *arguments]
         done = subprocess.run(
             command, input=given, capture_output=True, text=True, timeout=LIMIT, check=False

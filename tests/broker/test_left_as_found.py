@@ -1,4 +1,5 @@
-"""A broker that starts on a directory after kstore finds what it would have left itself (promises: a broker's directory)."""
+"""A broker that starts on a directory after kstore finds what it would have left itself (promises: a broker's
+directory)."""
 
 from pathlib import Path
 
@@ -61,7 +62,8 @@ def test_an_export_to_two_log_directories(make_node: MakeNode) -> None:
 
 
 def test_an_export_to_a_broker_without_groups_is_refused(node: Node) -> None:
-    """It has no topic __consumer_offsets yet: partitions without a topic id would be set aside at its start."""
+    """It has no topic __consumer_offsets yet: partitions without a topic id would be set aside at its
+    start."""
     clients.create(node, "t")
     clients.produce(node, "t", [b"1"] * 20)
     node.stop()

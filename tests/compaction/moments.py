@@ -19,7 +19,8 @@ CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p)
 
 
 class Moments:
-    """Calls a function before each open for reading, rename and unlink of this thread, but not for its own."""
+    """Calls a function before each open for reading, rename and unlink of this thread, but not for its
+    own."""
 
     def __init__(self, library: str, function: Callable[[str, str], object]) -> None:
         self.function = function
@@ -162,8 +163,9 @@ def guarded(function: Callable[[str, str], object]) -> Callable[[str, str], obje
 
 
 def followers(library: str, seed: str) -> None:
-    """Followers and following cursors of the directory, while the log is appended to and compacted between two of their
-    calls of the system: each record comes once, in order, and the last one of each key, without an error."""
+    """Followers and following cursors of the directory, while the log is appended to and compacted between
+    two of their calls of the system: each record comes once, in order, and the last one of each key, without
+    an error."""
     for number in range(8):
         for kind in ("follower", "cursor"):
             chance = random.Random(f"{seed} {number}")

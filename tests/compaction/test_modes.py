@@ -1,4 +1,5 @@
-"""Files that replace others have their mode and owner, and temporary files are never written through a link."""
+"""Files that replace others have their mode and owner, and temporary files are never written through a
+link."""
 
 import os
 from collections.abc import Callable, Iterator

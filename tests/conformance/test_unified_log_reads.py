@@ -238,8 +238,8 @@ def test_fetch_without_remote_storage(tmp_path: Path) -> None:
 
 
 def test_find_below_the_log_start(tmp_path: Path) -> None:
-    """Spec 7.6: records below the log start offset are no answer, later ones of the segment are. If the only match of
-    the segment lies below, the next segment is asked, unlike step 4."""
+    """Spec 7.6: records below the log start offset are no answer, later ones of the segment are. If the only
+    match of the segment lies below, the next segment is asked, unlike step 4."""
     batch = forge.batch(*(Rec(timestamp=t) for t in (10, 20, 15, 30)))
     assert log_of(tmp_path, batch, log_start_offset=1).find(timestamp=5) == (1, 20, 0)
     assert log_of(tmp_path, batch, log_start_offset=2).find(timestamp=16) == (3, 30, 0)

@@ -1,4 +1,5 @@
-"""The writer dies: by SIGKILL at system calls of a fixed story, and at moments of a busy log that chance chooses."""
+"""The writer dies: by SIGKILL at system calls of a fixed story, and at moments of a busy log that chance
+chooses."""
 
 import contextlib
 import os
@@ -33,7 +34,7 @@ def in_child(work: Callable[[int], None]) -> tuple[int, int]:
     return child, reading
 
 
-# ---- at system calls ------------------------------------------------------------------------------------------------
+# ---- at system calls ---------------------------------------------------------------------------------------
 
 
 def story_until_death(directory: Path, nth: int, how: str) -> Story | None:
@@ -83,7 +84,7 @@ def test_killed_at_calls(ram: Path, how: str, tried: Callable[[int], None]) -> N
     tried(killed)
 
 
-# ---- at other moments -----------------------------------------------------------------------------------------------
+# ---- at other moments --------------------------------------------------------------------------------------
 
 
 def write_from_threads(pipe: int, directory: Path, durability: str, seed: int) -> None:

@@ -1,7 +1,7 @@
 """Defects that are planted into the record of a workload, to see that the search finds them.
 
-Each takes the record of calls that kstore made and returns the record of a kstore with a defect: a sync is left out, a file
-is not written, or two calls change places.
+Each takes the record of calls that kstore made and returns the record of a kstore with a defect: a sync is
+left out, a file is not written, or two calls change places.
 """
 
 import re

@@ -44,8 +44,8 @@ class Expected:
 class Book:
     """Keeps `now`, what must hold, up to date.
 
-    Before an operation begins, the book withdraws what the operation may remove. When it has returned, the book adds what
-    it guarantees.
+    Before an operation begins, the book withdraws what the operation may remove. When it has returned, the
+    book adds what it guarantees.
     """
 
     def __init__(self, now: Expected | None = None) -> None:
@@ -75,8 +75,9 @@ class Book:
         start_most: int = 0,
         end_least: int | None = None,
     ) -> None:
-        """An operation begins. Of the durable records it keeps those with `from_` <= offset < `below`; it may move the log
-        start to between `start_least` and `start_most`, and the log end down to `end_least` or `below`."""
+        """An operation begins. Of the durable records it keeps those with `from_` <= offset < `below`; it may
+        move the log start to between `start_least` and `start_most`, and the log end down to `end_least` or
+        `below`."""
         now = self.now
         self.change(
             doing=doing,
@@ -87,8 +88,8 @@ class Book:
         )
 
     def durable(self, shown: dict[int, int], below: int) -> None:
-        """The records that the log shows below this offset are on the disk. Records that they replaced must not come
-        back."""
+        """The records that the log shows below this offset are on the disk. Records that they replaced must
+        not come back."""
         gone, era = self.now.gone, len(self.now.cuts) - 1
         cut = self.now.cuts[era]
         if below >= cut:
@@ -135,7 +136,8 @@ def complaints(
     end: int,
     extra: frozenset[int] = frozenset(),
 ) -> list[str]:
-    """What is wrong with a log that shows these records, from `start` to `end`. `extra`: more numbers that it may show."""
+    """What is wrong with a log that shows these records, from `start` to `end`. `extra`: more numbers that it
+    may show."""
     wrong = []
     there: dict[int, int] = {}
     last = -1

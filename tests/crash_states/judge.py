@@ -19,9 +19,9 @@ LOOKED_UP = 25  # records of one opening, by offset and by time
 
 @dataclass
 class View:
-    """A log as one opening showed it. `unless_deleting`: wrong, except after a power cut within a deletion. `holes`: the
-    end of a batch and the base of the next, where they differ. `incomplete`: time indexes were missing, and are empty
-    now. `kept`: what a writer found as the kept value of an option."""
+    """A log as one opening showed it. `unless_deleting`: wrong, except after a power cut within a deletion.
+    `holes`: the end of a batch and the base of the next, where they differ. `incomplete`: time indexes were
+    missing, and are empty now. `kept`: what a writer found as the kept value of an option."""
 
     how: str
     records: list[Record] = field(default_factory=list)
@@ -48,9 +48,10 @@ class Judge:
     ) -> list[str]:
         """What is wrong with it.
 
-        `ordered`: names have reached the disk in their order, so that a truncation or deletion never leaves a gap. Except
-        within a recovery, which cuts a segment off before it deletes later ones, as Kafka's does; and after a segment
-        without an offset index, which is recovered before the later ones are read, as Kafka's is.
+        `ordered`: names have reached the disk in their order, so that a truncation or deletion never leaves a
+        gap. Except within a recovery, which cuts a segment off before it deletes later ones, as Kafka's does;
+        and after a segment without an offset index, which is recovered before the later ones are read, as
+        Kafka's is.
         """
         if not any(name.startswith(setting.partition + "/") for name in image.files):
             image.directories.add(setting.partition)  # the records must be missed, not the directory
@@ -96,7 +97,8 @@ class Judge:
 
 
 def _have_indexes(image: Image, partition: str, end: int, base: int) -> bool:
-    """Whether the segments from the one that holds the offset before `end` up to the one at `base` have offset indexes."""
+    """Whether the segments from the one that holds the offset before `end` up to the one at `base` have
+    offset indexes."""
     logs = [name for name in image.files if name.startswith(f"{partition}/") and name.endswith(".log")]
     first = max((name for name in logs if int(Path(name).stem) < end), default="")
     between = [name for name in logs if first <= name and int(Path(name).stem) < base]
@@ -175,7 +177,8 @@ def _take(view: View, log: kstore.PartitionLog) -> None:
 
 
 def _look_up(view: View, log: kstore.PartitionLog) -> None:
-    """Indexes lead to the records that a walk over all of them shows: some of these, others in each state of a log."""
+    """Indexes lead to the records that a walk over all of them shows: some of these, others in each state of
+    a log."""
     found = {}
     records = list(log)
     step = len(records) // LOOKED_UP + 1
@@ -204,7 +207,8 @@ def _look_up(view: View, log: kstore.PartitionLog) -> None:
 
 
 def _compare_producers(view: View, log: kstore.PartitionLog) -> None:
-    """What a writer remembers of producers, against the batches: else it refuses what comes next, or takes it twice."""
+    """What a writer remembers of producers, against the batches: else it refuses what comes next, or takes it
+    twice."""
     if not isinstance(log, kstore.LogWriter):
         return
     last = {b.producer_id: b.last_offset for b in log.batches() if b.producer_id >= 0 and not b.is_control}
@@ -216,7 +220,8 @@ def _compare_producers(view: View, log: kstore.PartitionLog) -> None:
             )
     for producer in known.keys() - last.keys():
         if known[producer] >= view.start:
-            # The renaming of a later segment may be on the disk, that of the first not yet; a snapshot knows both.
+            # The renaming of a later segment may be on the disk, that of the first not yet; a snapshot knows
+            # both.
             view.unless_deleting.append(
                 f"producer {producer} is known of {known[producer]}, where it has nothing"
             )

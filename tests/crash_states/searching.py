@@ -1,4 +1,5 @@
-"""What the searches of crash states share: recording a workload, and judging what a power cut leaves of it."""
+"""What the searches of crash states share: recording a workload, and judging what a power cut leaves of
+it."""
 
 import os
 import random

@@ -49,8 +49,9 @@ Shape = dict[str, tuple[list[int], dict[str, object]]]  # partitions and options
 
 @dataclass(frozen=True)
 class Expected:
-    """What must hold after a power cut at one moment. `topics`: one of these. `written`: how many records the append of
-    which has begun, `durable`: how many of them must be there. `committed`: one of these, None for no position."""
+    """What must hold after a power cut at one moment. `topics`: one of these. `written`: how many records the
+    append of which has begun, `durable`: how many of them must be there. `committed`: one of these, None for
+    no position."""
 
     doing: str = "nothing"
     topics: tuple[Topics, ...] = ({},)
@@ -105,7 +106,7 @@ class StoreWorkload:
         partitions = [(t.birth, number) for t in self.topics.values() for number in range(t.count)]
         return self.now.durable | {each: self.now.written.get(each, 0) for each in partitions}
 
-    # ---- operations ---------------------------------------------------------------------------------------------
+    # ---- operations ----------------------------------------------------------------------------------------
 
     def step(self) -> None:
         """Some operation."""
@@ -226,7 +227,7 @@ def record(root: Path, seed: str, calls: int) -> Trace:
     return recorder.trace
 
 
-# ---- what a power cut may have left ---------------------------------------------------------------------------------
+# ---- what a power cut may have left ------------------------------------------------------------------------
 
 
 def complaints(root: Path, expected: Expected) -> list[str]:

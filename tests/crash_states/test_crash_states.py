@@ -1,6 +1,7 @@
 """After a power cut at any moment of a workload, no durable record is lost, and no deleted one is back.
 
-At EFFORT=1 a few states of some moments of a few workloads are judged, at EFFORT=N those of N times as many workloads.
+At EFFORT=1 a few states of some moments of a few workloads are judged, at EFFORT=N those of N times as many
+workloads.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,8 @@ Tried = Callable[[int], None]
 
 @pytest.mark.parametrize("number", range(times(2)))
 def test_a_log(ram: Path, number: int, tried: Tried) -> None:
-    """Three workloads in a row: the second and the third begin with what a power cut left of the one before."""
+    """Three workloads in a row: the second and the third begin with what a power cut left of the one
+    before."""
     life = f"{SEED}.{number}"
     trace = record_log(ram, life)
     for cut in range(3):

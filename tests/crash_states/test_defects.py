@@ -1,4 +1,5 @@
-"""The search finds what it is for: each of these defects, planted into the record of workloads, is met before long."""
+"""The search finds what it is for: each of these defects, planted into the record of workloads, is met before
+long."""
 
 import bisect
 import random

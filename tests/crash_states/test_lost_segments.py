@@ -1,4 +1,5 @@
-"""A segment in the middle never reached the disk before a power cut, later ones did: opening reports a gap."""
+"""A segment in the middle never reached the disk before a power cut, later ones did: opening reports a
+gap."""
 
 import os
 import shutil

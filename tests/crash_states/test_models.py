@@ -1,4 +1,5 @@
-"""kstore.testing: a Recorder records what was done, and crash_states makes of it what the models allow, and nothing else."""
+"""kstore.testing: a Recorder records what was done, and crash_states makes of it what the models allow, and
+nothing else."""
 
 import os
 import threading

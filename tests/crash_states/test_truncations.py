@@ -49,7 +49,8 @@ def states_in(trace: Trace, image: Path) -> Iterator[State]:
 def test_fully(
     ram: Path, case: tuple[tuple[str, dict[str, int]], tuple[int, int], tuple[int, int | None]]
 ) -> None:
-    """The old log or the new one; or the old one from the new offset on, without a gap: no offset is given out twice."""
+    """The old log or the new one; or the old one from the new offset on, without a gap: no offset is given
+    out twice."""
     (partition, options), (base, start), (offset, new_start) = case
     old = begun(ram / "own", partition, options, base, start)
     log = kstore.open(ram / "own" / partition, "a", **options)
@@ -93,7 +94,7 @@ def test_over_segments(ram: Path, offset: int) -> None:
     assert {offset, len(old)} <= seen
 
 
-# ---- inside a batch: offsets are left that no record has ------------------------------------------------------------
+# ---- inside a batch: offsets are left that no record has ---------------------------------------------------
 
 
 @pytest.mark.parametrize(

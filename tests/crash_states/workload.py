@@ -1,6 +1,7 @@
 """A workload of a log: random operations on one partition, with what each of them guarantees.
 
-It begins with an opening, which may have to recover what an earlier workload left, and ends with a close or without one.
+It begins with an opening, which may have to recover what an earlier workload left, and ends with a close or
+without one.
 """
 
 import contextlib
@@ -45,8 +46,8 @@ OPERATIONS = {  # with how often each is chosen
 
 @dataclass(frozen=True)
 class Setting:
-    """How a log is opened. `partition`: "log", or "t-0" in a log directory, which has its checkpoints. `slow_disk`: the
-    threads in the background get nothing done."""
+    """How a log is opened. `partition`: "log", or "t-0" in a log directory, which has its checkpoints.
+    `slow_disk`: the threads in the background get nothing done."""
 
     durability: str = "none"
     partition: str = "log"
@@ -116,7 +117,8 @@ def key_of(value: bytes) -> bytes:
 
 
 class Workload:
-    """Runs in `root`, and marks what is expected before and after each operation. `book` goes on from earlier workloads."""
+    """Runs in `root`, and marks what is expected before and after each operation. `book` goes on from earlier
+    workloads."""
 
     log: kstore.LogWriter
 
@@ -132,10 +134,11 @@ class Workload:
         self.count = 0
         self._may_run = threading.Event()  # of threads in the background
 
-    # ---- what is known ------------------------------------------------------------------------------------------
+    # ---- what is known -------------------------------------------------------------------------------------
 
     def shown(self) -> dict[int, int]:
-        """The number of each record in the log, by offset; a reader that opens the log now must see the same."""
+        """The number of each record in the log, by offset; a reader that opens the log now must see the
+        same."""
         shown = {record.offset: number_of(record.value) for record in self.log}
         with kstore.open(self.root / self.setting.partition) as reader:
             assert {record.offset: number_of(record.value) for record in reader} == shown
@@ -151,7 +154,8 @@ class Workload:
         self.mark()
 
     def end(self, *, durable: int | None = None) -> None:
-        """Marks that the operation has returned; all below `durable` is on the disk, or what the log itself reports."""
+        """Marks that the operation has returned; all below `durable` is on the disk, or what the log itself
+        reports."""
         below = self.log.durable_offset if durable is None else max(durable, self.log.durable_offset)
         self.book.durable(self.shown(), below)
         self.book.change(doing=f"after {self.book.now.doing}")
@@ -160,11 +164,12 @@ class Workload:
     def end_append(self) -> None:
         self.end(durable=None if self.setting.durability == "none" else self.log.log_end_offset)
 
-    # ---- beginning and ending -----------------------------------------------------------------------------------
+    # ---- beginning and ending ------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _threads_held(self) -> Iterator[None]:
-        """Threads that begin from here on wait before their first function, until the workload lets them run."""
+        """Threads that begin from here on wait before their first function, until the workload lets them
+        run."""
 
         def wait(*_: object) -> None:
             self._may_run.wait()
@@ -178,7 +183,8 @@ class Workload:
             threading.setprofile(None)
 
     def run(self, done: Callable[[int], bool]) -> None:
-        """Opens the log and tries random operations until `done`, which gets their count; mostly closes it."""
+        """Opens the log and tries random operations until `done`, which gets their count; mostly closes
+        it."""
         with contextlib.ExitStack() as stack:
             if self.setting.slow_disk:
                 stack.enter_context(self._threads_held())
@@ -237,7 +243,7 @@ class Workload:
         self.setting = replace(self.setting, durability=self.rng.choice(("none", "group", "each")))
         self.open()
 
-    # ---- appending ----------------------------------------------------------------------------------------------
+    # ---- appending -----------------------------------------------------------------------------------------
 
     def append(self) -> None:
         (value,) = self.book.next_values(1, self.log.log_end_offset, self.rng.choice((10, 40, 300)))
@@ -303,7 +309,7 @@ class Workload:
         self.log.adopt(path)
         self.end(durable=base)
 
-    # ---- rolling, flushing, deleting ----------------------------------------------------------------------------
+    # ---- rolling, flushing, deleting -----------------------------------------------------------------------
 
     def roll(self) -> None:
         self.begin("roll")
@@ -356,11 +362,11 @@ class Workload:
         self.book.start(start)
         self.end()
 
-    # ---- truncating ---------------------------------------------------------------------------------------------
+    # ---- truncating ----------------------------------------------------------------------------------------
 
     def _rest(self, offset: int) -> tuple[int, int]:
-        """What a truncation to an offset keeps for certain: the records below the first of these offsets (the batch that
-        has `offset` goes as a whole), and a log that ends at the second or later."""
+        """What a truncation to an offset keeps for certain: the records below the first of these offsets (the
+        batch that has `offset` goes as a whole), and a log that ends at the second or later."""
         end = self.log.segments[0].base_offset
         for segment in self.log.segments:  # also what is below the log start
             headers = segment.read_headers()
@@ -401,7 +407,8 @@ class Workload:
         self.ended = {p: (first, at) for p, (first, at) in self.ended.items() if at < offset}
 
     def regrow(self) -> None:
-        """Truncates, and appends as much by another producer: an end that was stored before must not count any more."""
+        """Truncates, and appends as much by another producer: an end that was stored before must not count
+        any more."""
         end = self.log.log_end_offset
         self.reopen()
         self.truncate()
@@ -426,7 +433,8 @@ class Workload:
 def record(
     root: Path, seed: str, steps: int, setting: Setting | None = None, before: Expected | None = None
 ) -> Trace:
-    """The record of a workload of so many steps in `root`, which holds what a workload with `before` has left."""
+    """The record of a workload of so many steps in `root`, which holds what a workload with `before` has
+    left."""
     rng = random.Random(seed)
     book = Book(before)
     if setting is None:

@@ -189,7 +189,8 @@ def test_a_forked_child_has_no_part_in_it(ram: Path) -> None:
 
 
 def test_a_forked_child_keeps_nobody_out(ram: Path) -> None:
-    """A process forks while one of its threads writes a commit, and is killed: its lock must not live on in the child."""
+    """A process forks while one of its threads writes a commit, and is killed: its lock must not live on in
+    the child."""
     path = filled(ram)
     reads, writes = os.pipe()
     parent = os.fork()

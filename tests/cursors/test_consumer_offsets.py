@@ -176,7 +176,8 @@ def test_what_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_record_that_cannot_be_read_is_skipped(tmp_path: Path) -> None:
-    """Of a version that is not known yet, cut off, or with a key that says nothing; one that was replaced is no matter."""
+    """Of a version that is not known yet, cut off, or with a key that says nothing; one that was replaced is
+    no matter."""
     future = b"\0\5" + bytes(30)
     with kstore.open(tmp_path / "broker/__consumer_offsets-0", "a") as log:
         for group in ("good", "future", "cut", "replaced"):
@@ -289,7 +290,8 @@ def offsets_in(target: Path, group: str) -> dict[int, int]:
 
 
 def test_each_export_finds_the_partition_of_the_group(tmp_path: Path) -> None:
-    """The first one makes all partitions, so the second one counts as many. "g9" is kept in partition 0 of 50."""
+    """The first one makes all partitions, so the second one counts as many. "g9" is kept in partition 0 of
+    50."""
     target = tmp_path / "broker"
     places = {"mailer": 12, "billing": 9, "a": 47, "g9": 0}
     for group, number in places.items():
@@ -306,7 +308,8 @@ def test_each_export_finds_the_partition_of_the_group(tmp_path: Path) -> None:
 
 
 def test_an_export_goes_where_the_partitions_are(tmp_path: Path) -> None:
-    """In another log directory of the same store; the partition of "mailer" is 12, and one of another store is none of ours."""
+    """In another log directory of the same store; the partition of "mailer" is 12, and one of another store
+    is none of ours."""
     here, other, foreign = tmp_path / "data", tmp_path / "other", tmp_path / "foreign"
     for directory in (other, foreign):
         kstore.open(directory / "__consumer_offsets-12", "a").close()
@@ -391,7 +394,8 @@ def test_an_export_that_was_told_the_number_does_not_mislead_the_next(tmp_path: 
 
 
 def test_an_export_that_failed_does_not_mislead_the_next(tmp_path: Path) -> None:
-    """Whichever call fails, the next one finds the partition of the group, or says that it needs the number."""
+    """Whichever call fails, the next one finds the partition of the group, or says that it needs the
+    number."""
     store = committed_by(tmp_path / "data", "mailer", 2)
     done = nth = 0
     while not done:
@@ -524,7 +528,8 @@ def all_offsets_in(directory: Path) -> dict[str, int]:
 
 
 def test_transactions(tmp_path: Path, coordinator: Coordinator) -> None:
-    """Each counts at its end, one that is open not yet; other groups' commits behind it count all the same."""
+    """Each counts at its end, one that is open not yet; other groups' commits behind it count all the
+    same."""
     directory = tmp_path / "broker"
     coordinator.commit("plain", 1)
     coordinator.commit("open", 1)

@@ -258,7 +258,8 @@ def in_another_process(code: str, *arguments: object) -> str:
 
 
 def test_a_copy_of_the_directory_leaves_the_lock(path: Path, tmp_path: Path) -> None:
-    """It closes a descriptor of the lock file, and the system drops the ordinary locks of the process then."""
+    """It closes a descriptor of the lock file, and the system drops the ordinary locks of the process
+    then."""
     code = """
 try:
     print(len(list(kstore.open(sys.argv[1]).cursor("g"))))

@@ -1,4 +1,5 @@
-"""Cursors and followers that meet damage: by default it is an error, and with on_error="skip" they go on after it."""
+"""Cursors and followers that meet damage: by default it is an error, and with on_error="skip" they go on
+after it."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +16,8 @@ Way = Callable[[Path, str], tuple[list[int], Any]]
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A partition of ten batches of ten records in two segments. The fourth is damaged, and so is the last."""
+    """A partition of ten batches of ten records in two segments. The fourth is damaged, and so is the
+    last."""
     with kstore.LogStore(tmp_path / "data", mode="a", background=False) as store:
         store.create_topic("t")
         log = store.log("t")

@@ -1,4 +1,5 @@
-"""Every file operation of a commit fails once, or is the last of the process: the old position is there, or the new one."""
+"""Every file operation of a commit fails once, or is the last of the process: the old position is there, or
+the new one."""
 
 import contextlib
 import errno
@@ -182,7 +183,8 @@ def _interrupted(kind: str, nth: int, error: type[BaseException], work: Callable
 
 @pytest.mark.parametrize(("kind", "error"), [("line", MemoryError), ("check", KeyboardInterrupt)])
 def test_a_signal_that_raises(ram: Path, kind: str, error: type[BaseException]) -> None:
-    """Wherever it comes in a commit: the position is the old or the new one, nobody is kept out, and it goes on."""
+    """Wherever it comes in a commit: the position is the old or the new one, nobody is kept out, and it goes
+    on."""
     path = filled(ram, 3)
     jobs = kstore.open(path).cursor("g")
     seen = set()

@@ -182,7 +182,8 @@ def test_a_damaged_epoch_begins_a_new_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_follower_bears_the_epoch_of_what_it_gives(tmp_path: Path, durable: bool) -> None:
-    """It waits at an open transaction, which is cut off: what others append there has a later epoch than the view shows."""
+    """It waits at an open transaction, which is cut off: what others append there has a later epoch than the
+    view shows."""
     path = tmp_path / "t-0"
     with kstore.open(path, "a", leader_epoch=1) as log:
         log.extend([b"old"] * 5)
@@ -476,7 +477,8 @@ def grown_beyond_a_copy(path: Path, copy: Path, count: int, more: int, batch_byt
 def test_an_older_copy_is_put_back_under_an_open_cursor(
     tmp_path: Path, make: Callable[[Path], Any], first: str
 ) -> None:
-    """Nobody has committed what the cursor has read beyond it, so no leader epoch tells it from what came then."""
+    """Nobody has committed what the cursor has read beyond it, so no leader epoch tells it from what came
+    then."""
     path, copy = tmp_path / "t-0", tmp_path / "copy"
     grown_beyond_a_copy(path, copy, 10, 5)
     with make(path) as jobs:
@@ -503,7 +505,8 @@ def test_an_older_copy_is_put_back_under_an_open_cursor(
 def test_an_older_copy_that_ends_before_the_position(
     tmp_path: Path, make: Callable[[Path], Any], appended: int
 ) -> None:
-    """Where it ends now is not up to where it is what was read: nobody has committed what was read beyond it."""
+    """Where it ends now is not up to where it is what was read: nobody has committed what was read beyond
+    it."""
     path, copy = tmp_path / "t-0", tmp_path / "copy"
     grown_beyond_a_copy(path, copy, 8, 3, batch_bytes=1)
     with make(path) as jobs:
@@ -547,7 +550,8 @@ def test_what_an_error_says_to_call_does_not_move_other_partitions(
 def test_who_begins_at_a_lost_position_commits_nothing(
     tmp_path: Path, make: Callable[[Path], Any], first: str
 ) -> None:
-    """It would write the position down with the leader epoch of what is there now, and nobody would ever be told."""
+    """It would write the position down with the leader epoch of what is there now, and nobody would ever be
+    told."""
     path = tmp_path / "t-0"
     with kstore.open(path, "a") as log:
         log.extend([b"v"] * 11, batch_bytes=100)

@@ -1,4 +1,5 @@
-"""Random stories of a group against plain dicts: members come, go and die, records are appended and deleted."""
+"""Random stories of a group against plain dicts: members come, go and die, records are appended and
+deleted."""
 
 import shutil
 import tempfile

@@ -1,4 +1,5 @@
-"""Positions after a power cut, which may keep a later commit and lose one before it: what was acknowledged is there."""
+"""Positions after a power cut, which may keep a later commit and lose one before it: what was acknowledged is
+there."""
 
 import warnings
 from pathlib import Path

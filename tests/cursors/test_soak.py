@@ -1,4 +1,5 @@
-"""Four threads write, six processes read for two groups, members are killed, old segments go: nobody misses a record.
+"""Four threads write, six processes read for two groups, members are killed, old segments go: nobody misses a
+record.
 
 EFFORT=75 make nightly ARGS=tests/cursors/test_soak.py   for ten minutes.
 """
@@ -28,8 +29,8 @@ MEMBERS = 3  # of each
 PARTITIONS = 6
 ROOM = 40  # descriptors, and maps, that a process may have more than it had after its beginning
 
-# It notes which offsets it was given before it commits them; how many descriptors and maps it has, and how many segments there are;
-# and that it has left.
+# It notes which offsets it was given before it commits them; how many descriptors and maps it has, and how
+# many segments there are; and that it has left.
 MEMBER = r"""
 import glob, os, random, sys, threading, zlib
 import kstore

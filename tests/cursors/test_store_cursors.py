@@ -1,4 +1,5 @@
-"""A group over the partitions of topics: who reads what, what is committed, and what the death of a member leaves."""
+"""A group over the partitions of topics: who reads what, what is committed, and what the death of a member
+leaves."""
 
 import asyncio
 import contextlib
@@ -277,7 +278,8 @@ def test_several_directories(tmp_path: Path) -> None:
 
 
 def test_a_copy_of_the_directory_leaves_the_members_apart(store: kstore.LogStore, tmp_path: Path) -> None:
-    """It closes a descriptor of the lock file, and the system drops the ordinary locks of the process then."""
+    """It closes a descriptor of the lock file, and the system drops the ordinary locks of the process
+    then."""
     with store.cursor("g", ["orders"]) as cursor:
         assert places(cursor) == ALL
         shutil.copytree(store.path, tmp_path / "copy")

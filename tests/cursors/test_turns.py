@@ -1,5 +1,5 @@
-"""A cursor over many partitions gives each its turn: what it reads on without a look at the log, and the tuples that it uses
-again."""
+"""A cursor over many partitions gives each its turn: what it reads on without a look at the log, and the
+tuples that it uses again."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,5 +1,6 @@
-"""Run as `python many_logs.py DIRECTORY COUNT LIMIT`: so many logs in one log directory and so many outside, written in
-turn, read all at once, under so few descriptors. Prints a line for each step, as many_segments.py does."""
+"""Run as `python many_logs.py DIRECTORY COUNT LIMIT`: so many logs in one log directory and so many outside,
+written in turn, read all at once, under so few descriptors. Prints a line for each step, as many_segments.py
+does."""
 
 import itertools
 import resource

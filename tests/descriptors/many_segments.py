@@ -1,5 +1,6 @@
-"""Run as `python many_segments.py DIRECTORY COUNT LIMIT`: one log of so many segments, written and read in every way under
-so few descriptors. Prints a line for each step: the seconds it took, and how many descriptors were open at its end."""
+"""Run as `python many_segments.py DIRECTORY COUNT LIMIT`: one log of so many segments, written and read in
+every way under so few descriptors. Prints a line for each step: the seconds it took, and how many descriptors
+were open at its end."""
 
 import random
 import resource

@@ -1,5 +1,5 @@
-"""More segments, and more logs, than a process may have descriptors. At EFFORT=250 there are 100,000 segments in one log,
-and 10,000 logs in each of two directories; `pytest -s` prints how long each step took."""
+"""More segments, and more logs, than a process may have descriptors. At EFFORT=250 there are 100,000 segments
+in one log, and 10,000 logs in each of two directories; `pytest -s` prints how long each step took."""
 
 import subprocess
 import sys

@@ -1,7 +1,8 @@
-"""Run as `python -m tests.evidence.run MINUTES [NAME…]`, which `make evidence` does: each search gets its part of the time.
+"""Run as `python -m tests.evidence.run MINUTES [NAME…]`, which `make evidence` does: each search gets its
+part of the time.
 
-What was tried and what was found is written to docs/evidence.md. A failure prints what its test says and how to run it
-again; the exit code is 1 then.
+What was tried and what was found is written to docs/evidence.md. A failure prints what its test says and how
+to run it again; the exit code is 1 then.
 """
 
 import os

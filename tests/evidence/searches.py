@@ -1,11 +1,12 @@
-"""What `make evidence` runs: the searches of the other folders, in pieces that take a minute or a few each."""
+"""What `make evidence` runs: the searches of the other folders, in pieces that take a minute or a few
+each."""
 
 from typing import NamedTuple
 
 
 class Search(NamedTuple):
-    """One search. `effort`: how much a piece of it tries. `share`: its part of the time. `once`: another piece would try
-    the same again."""
+    """One search. `effort`: how much a piece of it tries. `share`: its part of the time. `once`: another
+    piece would try the same again."""
 
     name: str
     what: str

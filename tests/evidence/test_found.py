@@ -1,7 +1,8 @@
 """Every search finds what it is for: a defect that is put in by hand is met within few cases.
 
-No defect is put into kstore: it is an operation, a wrapped method or a changed file that behaves as a defect would. Those
-of crash states, power cuts and fuzzing are in their folders. docs/evidence.md has the table of all.
+No defect is put into kstore: it is an operation, a wrapped method or a changed file that behaves as a defect
+would. Those of crash states, power cuts and fuzzing are in their folders. docs/evidence.md has the table of
+all.
 """
 
 import contextlib
@@ -43,7 +44,7 @@ def _nothing(*given: object, **options: object) -> None:
     pass
 
 
-# ---- kill -9 --------------------------------------------------------------------------------------------------------
+# ---- kill -9 -----------------------------------------------------------------------------------------------
 
 
 def test_kills_find_an_append_that_returns_too_early(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +73,7 @@ def test_kills_find_an_append_that_returns_too_early(ram: Path, monkeypatch: pyt
         kill_at_calls(ram, "kill", _nothing)
 
 
-# ---- interrupts -----------------------------------------------------------------------------------------------------
+# ---- interrupts --------------------------------------------------------------------------------------------
 
 KEPT: list[object] = []
 
@@ -145,7 +146,7 @@ def test_interrupts_find_a_lock_that_is_not_taken() -> None:
     assert any(attempt(name, within(partial(handler, "append", nth))).wrong for nth in points(name, 300))
 
 
-# ---- allocations ----------------------------------------------------------------------------------------------------
+# ---- allocations -------------------------------------------------------------------------------------------
 
 
 def tries_again(subject: Subject) -> object:
@@ -166,7 +167,7 @@ def test_allocations_find_a_retry_that_doubles() -> None:
     assert any(attempt("defect: tries again", each, may_leave=True).wrong for each in tried)
 
 
-# ---- compaction -----------------------------------------------------------------------------------------------------
+# ---- compaction --------------------------------------------------------------------------------------------
 
 
 def test_the_model_finds_a_bound_of_compaction_that_is_wrong(
@@ -192,7 +193,7 @@ def test_the_model_finds_a_bound_of_compaction_that_is_wrong(
     assert any(is_found(seed) for seed in range(10))
 
 
-# ---- bits -----------------------------------------------------------------------------------------------------------
+# ---- bits --------------------------------------------------------------------------------------------------
 
 
 def test_bits_find_a_checksum_that_is_not_compared(home: Path) -> None:  # noqa: F811
@@ -215,7 +216,7 @@ def test_bits_find_a_checksum_that_is_not_compared(home: Path) -> None:  # noqa:
     assert believed
 
 
-# ---- descriptors ----------------------------------------------------------------------------------------------------
+# ---- descriptors -------------------------------------------------------------------------------------------
 
 KEEPS_FILES = """
 import sys
@@ -244,7 +245,7 @@ def test_descriptors_find_files_that_are_not_closed(ram: Path) -> None:
     assert "Too many open files" in done.stderr
 
 
-# ---- the page -------------------------------------------------------------------------------------------------------
+# ---- the page ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.smoke

@@ -1,4 +1,5 @@
-"""Appends while there is next to no memory: MemoryError and nothing else, and every record that was acknowledged is there."""
+"""Appends while there is next to no memory: MemoryError and nothing else, and every record that was
+acknowledged is there."""
 
 import subprocess
 import sys

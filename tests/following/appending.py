@@ -1,4 +1,5 @@
-"""A process that writes a log as it is told, line by line: `append N`, `roll`, `retain`, `delete N`, `truncate N`, `close`."""
+"""A process that writes a log as it is told, line by line: `append N`, `roll`, `retain`, `delete N`,
+`truncate N`, `close`."""
 
 import sys
 from typing import Any

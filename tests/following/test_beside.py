@@ -1,4 +1,5 @@
-"""Readers beside retention and truncation: another look, or an error that says what happened; no loose system error."""
+"""Readers beside retention and truncation: another look, or an error that says what happened; no loose system
+error."""
 
 import os
 import subprocess
@@ -35,7 +36,8 @@ def written(directory: Path, count: int = 100) -> Path:
 
 
 def test_opening_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that is gone between listing and opening was deleted by retention: the next look does not see its name."""
+    """A file that is gone between listing and opening was deleted by retention: the next look does not see
+    its name."""
     directory = written(tmp_path / "t-0")
     looks = []
 
@@ -52,7 +54,8 @@ def test_opening_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_look_between_two_steps_of_a_truncation(tmp_path: Path) -> None:
-    """Truncation takes one file after the other: what is missing between two of them must not pass for a loss, nor warn."""
+    """Truncation takes one file after the other: what is missing between two of them must not pass for a
+    loss, nor warn."""
     directory = written(tmp_path / "t-0")
     _, middle, *following = sorted(directory.glob("*.log"))
     middle.unlink()
@@ -163,7 +166,8 @@ def test_a_batch_that_lies_where_the_log_had_ended(tmp_path: Path, how: str) -> 
 
 
 def test_damage_is_still_damage(tmp_path: Path) -> None:
-    """An error that nothing but the bytes explains names the file; a follower does not wait for the bytes to change."""
+    """An error that nothing but the bytes explains names the file; a follower does not wait for the bytes to
+    change."""
     directory = written(tmp_path / "t-0")
     batch = list(kstore.open(directory).batches())[30]
     with Path(batch.file).open("r+b") as f:
@@ -201,8 +205,8 @@ while time.monotonic() < until:
 
 
 def test_beside_a_process_that_retains_and_truncates(tmp_path: Path) -> None:
-    """The log is sound at every moment. A reader that meets a cut and what is appended over it in one step may still take
-    that for damage, rarely."""
+    """The log is sound at every moment. A reader that meets a cut and what is appended over it in one step
+    may still take that for damage, rarely."""
     directory = tmp_path / "t-0"
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(directory), "4"], stdout=subprocess.PIPE, env=environment()

@@ -100,7 +100,8 @@ def test_what_is_there_and_what_comes(both: tuple[kstore.PartitionLog, Tell]) ->
 
 
 def test_where_it_goes_on(tmp_path: Path) -> None:
-    """Its offset is that of the next record, also in the midst of a batch: who follows from there on misses none."""
+    """Its offset is that of the next record, also in the midst of a batch: who follows from there on misses
+    none."""
     with kstore.open(tmp_path / "t-0", "a") as log:
         for _ in range(3):
             log.extend([b"."] * 4)
@@ -480,7 +481,8 @@ def test_it_leaks_no_descriptor(both: tuple[kstore.PartitionLog, Tell]) -> None:
 def test_an_append_wakes_the_follower(
     both: tuple[kstore.PartitionLog, Tell], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It does not wait until an interval is over: of the sleeps, those end by a word in which an append happens."""
+    """It does not wait until an interval is over: of the sleeps, those end by a word in which an append
+    happens."""
     log, tell = both
     woken: list[bool] = []
     heard = Follower._heard

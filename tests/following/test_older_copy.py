@@ -1,4 +1,5 @@
-"""Somebody puts an older copy of a partition in its place, which grows beyond where a reader was: it is told, whatever it reads with.
+"""Somebody puts an older copy of a partition in its place, which grows beyond where a reader was: it is told,
+whatever it reads with.
 
 Compaction and erasure put other files in the place of those that were read, too: that is none of it.
 """

@@ -1,11 +1,13 @@
 """No reader gives a stale answer or a false error, whatever removes records from the log.
 
-The model is a dict of the records that are in the log. Each reader has a copy of the log, as a program has that keeps what it
-reads: the records that the reader gave it, without those that an error reported as removed. After each read without an error,
-the copy is the log up to the position. An error is right only if a record of the copy was removed.
+The model is a dict of the records that are in the log. Each reader has a copy of the log, as a program has
+that keeps what it reads: the records that the reader gave it, without those that an error reported as
+removed. After each read without an error, the copy is the log up to the position. An error is right only if a
+record of the copy was removed.
 
-`Positions` holds today, because it leaves out four defects (KNOWN). `Redesigned` leaves out none, and asks lookups by key,
-tables and views of committed records too. `DEFECTS` are the shortest operations that show each defect.
+`Positions` holds today, because it leaves out four defects (KNOWN). `Redesigned` leaves out none, and asks
+lookups by key, tables and views of committed records too. `DEFECTS` are the shortest operations that show
+each defect.
 """
 
 import os
@@ -78,12 +80,12 @@ class Reading:
 class Positions(RuleBasedStateMachine):
     """A log, its model, and four readers.
 
-    KNOWN 1: a broker truncates below the log start. A reader that began at the log start misses the new records below it.
-    KNOWN 2: kstore truncates, and a broker truncates further below, before a reader looks. The reader hears of the first only.
-    KNOWN 3: a truncation removes a batch that begins below the log start. Readers at the log start get an error, although
-        nothing that they could have read was removed.
-    KNOWN 4: an iteration of a store's follower that an error ended is collected as garbage during a later iteration of it: the
-        later one skips the records that are left.
+    KNOWN 1: a broker truncates below the log start. A reader that began at the log start misses the new
+    records below it. KNOWN 2: kstore truncates, and a broker truncates further below, before a reader looks.
+    The reader hears of the first only. KNOWN 3: a truncation removes a batch that begins below the log start.
+    Readers at the log start get an error, although nothing that they could have read was removed. KNOWN 4: an
+    iteration of a store's follower that an error ended is collected as garbage during a later iteration of
+    it: the later one skips the records that are left.
     """
 
     known = frozenset({1, 2, 3, 4})  # which it leaves out
@@ -118,7 +120,7 @@ class Positions(RuleBasedStateMachine):
                 self.log.close()
             shutil.rmtree(self.directory)
 
-    # ---- the writer ----------------------------------------------------------------------------------------------
+    # ---- the writer ----------------------------------------------------------------------------------------
 
     @initialize(
         segment_bytes=st.sampled_from([450, 1500, 1 << 30]),
@@ -187,7 +189,8 @@ class Positions(RuleBasedStateMachine):
 
     @rule(how=st.sampled_from(["close", "abandon", "kill", "lose power"]), back=BACK, nth=st.integers(1, 40))
     def end_the_writer(self, how: str, back: int, nth: int = 1) -> None:
-        """And another one opens the log, in the next epoch if the epoch is given. A power cut ends all readers too."""
+        """And another one opens the log, in the next epoch if the epoch is given. A power cut ends all
+        readers too."""
         how = "close" if self.has_broker else how
         ended = [
             slot for slot, each in enumerate(self.readers) if how == "lose power" or each.kind in OF_WRITER
@@ -237,13 +240,14 @@ class Positions(RuleBasedStateMachine):
                 os._exit(1)
         os.waitpid(child, 0)
 
-    # ---- what is removed -----------------------------------------------------------------------------------------
+    # ---- what is removed -----------------------------------------------------------------------------------
 
     def positions(self) -> list[Position]:
         return [*(reading.position for reading in self.readers), *self.groups.values()]
 
     def cut_at(self, first: int, end: int) -> None:
-        """The log was truncated, and ends at `end`; `first` is the first offset of which the record was removed."""
+        """The log was truncated, and ends at `end`; `first` is the first offset of which the record was
+        removed."""
         self.truncated |= {(o, value) for o, value in self.live.items() if o >= first}
         self.live = {o: value for o, value in self.live.items() if o < first}
         self.end = end
@@ -343,7 +347,7 @@ class Positions(RuleBasedStateMachine):
             assert left == {o: value for o, value in self.live.items() if o >= self.start}
         self.live = left
 
-    # ---- readers -------------------------------------------------------------------------------------------------
+    # ---- readers -------------------------------------------------------------------------------------------
 
     @rule(slot=SLOT, kind=KIND)
     def exchange_reader(self, slot: int, kind: str) -> None:
@@ -386,7 +390,8 @@ class Positions(RuleBasedStateMachine):
             self.read_with(reading, None, "records", False, False)
 
     def read_with(self, reading: Reading, count: int | None, by: str, on: bool, earliest: bool) -> bool:
-        """Whether there was no error. After an error the reader goes where the error says, or to the log start."""
+        """Whether there was no error. After an error the reader goes where the error says, or to the log
+        start."""
         reader, position = reading.reader, reading.position
         if not reader.is_cursor:
             by, on = "records", True
@@ -508,7 +513,8 @@ class Transaction:
 
 
 class Redesigned(Positions):
-    """All of it, none left out: lookups by key, tables and views of committed records beside transactions too."""
+    """All of it, none left out: lookups by key, tables and views of committed records beside transactions
+    too."""
 
     known = frozenset()
 

@@ -1,4 +1,5 @@
-"""Following many partitions: each record once, in order in its partition, whatever comes and goes meanwhile."""
+"""Following many partitions: each record once, in order in its partition, whatever comes and goes
+meanwhile."""
 
 import asyncio
 import shutil
@@ -135,7 +136,7 @@ def test_only_what_is_committed(tmp_path: Path) -> None:
             assert before == (0 if producer_id == 1 else 1)
 
 
-# ---- waiting, closing -----------------------------------------------------------------------------------------------
+# ---- waiting, closing --------------------------------------------------------------------------------------
 
 
 def test_one_waiter_for_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

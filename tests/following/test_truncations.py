@@ -1,4 +1,5 @@
-"""What `test_positions.py` does not ask of readers beside truncations: the file that tells of them, transactions, large batches."""
+"""What `test_positions.py` does not ask of readers beside truncations: the file that tells of them,
+transactions, large batches."""
 
 import contextlib
 import os
@@ -36,7 +37,8 @@ def cut_at(reader: Reader) -> int:
 @pytest.mark.parametrize("by", ["records", "columns"])
 @pytest.mark.parametrize("kind", [*KINDS, "cursor of the writer", "follower of the writer"])
 def test_large_batches(ram: Path, kind: str, by: str) -> None:
-    """The reader stands in a batch of which it has read a part, or has read ahead what is truncated: nothing comes twice."""
+    """The reader stands in a batch of which it has read a part, or has read ahead what is truncated: nothing
+    comes twice."""
     with kstore.open(ram / "t-0", "a") as log:
         for i in range(20):
             log.append(b"old %05d" % i + b"x" * 200_000)
@@ -108,7 +110,8 @@ def test_a_group_that_was_closed(tmp_path: Path, offset: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_recovery_cuts_off(ram: Path, kind: str) -> None:
-    """A damaged byte, after an unclean stop: the records behind it are removed, and others get their offsets."""
+    """A damaged byte, after an unclean stop: the records behind it are removed, and others get their
+    offsets."""
     path = ram / "t-0"
     log = kstore.open(path, "a")
     append(log, 10)
@@ -140,7 +143,8 @@ def test_what_recovery_cuts_off(ram: Path, kind: str) -> None:
     ],
 )
 def test_a_damaged_file(tmp_path: Path, content: bytes) -> None:
-    """It has no say, and the next truncation writes it anew; whoever has seen the one before is told of that one."""
+    """It has no say, and the next truncation writes it anew; whoever has seen the one before is told of that
+    one."""
     path = tmp_path / "t-0"
     with kstore.open(path, "a") as log:
         append(log, 10)
@@ -240,7 +244,8 @@ def test_a_transaction_is_open_again(tmp_path: Path, kind: str, own_epochs: bool
 
 
 def test_many(ram: Path) -> None:
-    """The file stays small. A reader that has not looked for long gets an error that names no offset too high."""
+    """The file stays small. A reader that has not looked for long gets an error that names no offset too
+    high."""
     with kstore.open(ram / "t-0", "a") as log:
         append(log, 4)
         with KINDS["cursor"](ram / "t-0", "g") as reader:

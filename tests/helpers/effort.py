@@ -1,7 +1,8 @@
 """How much the tests try: one setting, EFFORT, for all of them.
 
-At EFFORT=1, the default, they try what `make test` has time for. At EFFORT=N a test tries about N times as much, at most
-everything there is. SEED, 1 by default, chooses other cases wherever chance chooses them; a failure names the seed.
+At EFFORT=1, the default, they try what `make test` has time for. At EFFORT=N a test tries about N times as
+much, at most everything there is. SEED, 1 by default, chooses other cases wherever chance chooses them; a
+failure names the seed.
 """
 
 import os
@@ -21,7 +22,8 @@ def times(count: int) -> int:
 
 
 def some(cases: Sequence[T], count: int, what: object = "") -> list[T]:
-    """`count` of the cases at EFFORT=1, N times as many at EFFORT=N: one of each of so many equal runs of them.
+    """`count` of the cases at EFFORT=1, N times as many at EFFORT=N: one of each of so many equal runs of
+    them.
 
     The same `what` and SEED choose the same cases.
     """

@@ -1,7 +1,7 @@
 """What the modules of the package import, of any kind: read from their text, nothing is run.
 
-Counted are imports at the top, in functions and methods and under TYPE_CHECKING, cimports, relative imports, and those
-of stubs. A module of Cython is one node with its .pxd and its .pyi.
+Counted are imports at the top, in functions and methods and under TYPE_CHECKING, cimports, relative imports,
+and those of stubs. A module of Cython is one node with its .pxd and its .pyi.
 """
 
 import ast
@@ -107,7 +107,8 @@ def circles(imports: Graph) -> list[set[str]]:
 
 
 def hooks(below: str, above: str) -> set[str]:
-    """Methods that Cython classes in `below` call of themselves and a Python class in `above` defines, as Class.method."""
+    """Methods that Cython classes in `below` call of themselves and a Python class in `above` defines, as
+    Class.method."""
     called: set[str] = set()
     bases: dict[str, str] = {}
     methods: dict[str, set[str]] = {}

@@ -2,13 +2,14 @@
 
 Kinds of points:
 
-"line": every line that begins in a file of kstore. Left out are lines at which CPython runs no signal handler, and knows
-no `with` or `try` around it: the moment in which a `with` statement calls `__exit__`, the word `try`, and the moment in
-which an `except` clause is left by a `return`.
+"line": every line that begins in a file of kstore. Left out are lines at which CPython runs no signal
+handler, and knows no `with` or `try` around it: the moment in which a `with` statement calls `__exit__`, the
+word `try`, and the moment in which an `except` clause is left by a `return`.
 
-"check": every moment in which CPython runs the handlers of signals that have come (after a call, at the start of a
-function, at the end of a loop's turn), in kstore and in the library functions that it calls. The tracer comes one
-instruction later. Left out is the last call in a `with` or `try`: CPython raises within it, and the tracer after it.
+"check": every moment in which CPython runs the handlers of signals that have come (after a call, at the start
+of a function, at the end of a loop's turn), in kstore and in the library functions that it calls. The tracer
+comes one instruction later. Left out is the last call in a `with` or `try`: CPython raises within it, and the
+tracer after it.
 """
 
 import dis
@@ -54,7 +55,8 @@ def _before(code: CodeType, at: int) -> str:
 
 @functools.cache
 def _is_nothing(code: CodeType, at: int) -> bool:
-    """Whether a `with` statement begins to call __exit__ here, a line is only the word `try`, or an `except` ends."""
+    """Whether a `with` statement begins to call __exit__ here, a line is only the word `try`, or an `except`
+    ends."""
     operations = _code_of(code)
     if dis.opname[operations[at]] in ("NOP", "POP_EXCEPT"):
         return True
@@ -73,7 +75,8 @@ def _is_nothing(code: CodeType, at: int) -> bool:
 
 @functools.cache
 def _looks_for_signals(code: CodeType, at: int) -> bool:
-    """Whether the operation before this position does, and an exception that it raises there leads where one here does."""
+    """Whether the operation before this position does, and an exception that it raises there leads where one
+    here does."""
     handlers = [
         next((e.target for e in dis._parse_exception_table(code) if e.start <= place < e.end), None)  # type: ignore[attr-defined]
         for place in (at - 2, at)
@@ -94,8 +97,9 @@ class Injector:
         self.count = 0
         self.where: list[str] = []
         self.done = False
-        # Held here: where the garbage collector runs as a call begins, and this raises in what it calls (a weak
-        # reference's callback), CPython 3.11 forgets its tracer, and then calls it for the call that had begun.
+        # Held here: where the garbage collector runs as a call begins, and this raises in what it calls (a
+        # weak reference's callback), CPython 3.11 forgets its tracer, and then calls it for the call that had
+        # begun.
         self._tracer = self._call
 
     def __enter__(self) -> Self:

@@ -1,4 +1,5 @@
-"""An operation is tried in a child process while something disturbs it, and the log is used and opened again afterwards.
+"""An operation is tried in a child process while something disturbs it, and the log is used and opened again
+afterwards.
 
 python -m tests.interrupts.attempts OPERATION WHAT KIND N     tries one point again
 """
@@ -40,8 +41,8 @@ Disturb = Callable[
 
 
 class Whole(NamedTuple):
-    """An operation that nothing disturbs: what was shown before and afterwards, what it returned, and where its points
-    are."""
+    """An operation that nothing disturbs: what was shown before and afterwards, what it returned, and where
+    its points are."""
 
     before: State
     after: State
@@ -91,8 +92,8 @@ def attempt(
 ) -> Ended:
     """Tries the operation by `disturb`, and goes on with the log; how that ended.
 
-    `may_leave`: the process that had been disturbed is only asked what the log shows: it found no memory, and may keep
-    locks and threads.
+    `may_leave`: the process that had been disturbed is only asked what the log shows: it found no memory, and
+    may keep locks and threads.
     """
     operation, whole = TRIED[name], undisturbed(name, kind)
 
@@ -151,7 +152,7 @@ def in_memory() -> Iterator[Path]:
         shutil.rmtree(made)
 
 
-# ---- points ---------------------------------------------------------------------------------------------------------
+# ---- points ------------------------------------------------------------------------------------------------
 
 
 def within(make: Callable[[Any], AbstractContextManager[object]]) -> Disturb:
@@ -165,7 +166,8 @@ def within(make: Callable[[Any], AbstractContextManager[object]]) -> Disturb:
 
 
 def interrupt(what: str, kind: str, nth: int, act: Act) -> object:
-    """Raises at the nth point. Ctrl-C must come out, except where it came within a finalizer, which cannot raise it."""
+    """Raises at the nth point. Ctrl-C must come out, except where it came within a finalizer, which cannot
+    raise it."""
     injector, ignored = Injector(kind, nth, raiser(ERRORS[what])), False
 
     def unraisable(e: "sys.UnraisableHookArgs") -> None:

@@ -1,4 +1,5 @@
-"""A process that forks while its threads write a log: python -m tests.interrupts.forking DIRECTORY SEED HOW COUNT.
+"""A process that forks while its threads write a log: python -m tests.interrupts.forking DIRECTORY SEED HOW
+COUNT.
 
 HOW is what its threads do: "append", "appender" or "all". Prints "sound" if nothing went wrong.
 """

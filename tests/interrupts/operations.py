@@ -40,7 +40,7 @@ def calls(method: str, *given: object, **options: object) -> Callable[[Any], obj
     return lambda subject: getattr(subject.handle, method)(*given, **options)
 
 
-# ---- what is there before -------------------------------------------------------------------------------------------
+# ---- what is there before ----------------------------------------------------------------------------------
 
 
 def nothing(subject: Subject) -> None:
@@ -213,7 +213,7 @@ def retained(subject: Subject) -> None:
     subject.handle.retain()
 
 
-# ---- opening and closing --------------------------------------------------------------------------------------------
+# ---- opening and closing -----------------------------------------------------------------------------------
 
 
 def close(subject: Subject) -> bool:
@@ -243,7 +243,7 @@ add("abandon", eleven, calls("abandon"), closes=True)
 add("abandon beside another", beside(eleven), calls("abandon"), closes=True)
 add("garbage", eleven, lambda s: setattr(s, "handle", None), closes=True, late=True)
 
-# ---- appending ------------------------------------------------------------------------------------------------------
+# ---- appending ---------------------------------------------------------------------------------------------
 
 
 def append_batches(subject: Subject) -> int:
@@ -311,7 +311,7 @@ add("appender.flush", appender, lambda s: tickets_after(s, s.held[0].flush), pen
 add("appender.close", appender, lambda s: tickets_after(s, s.held[0].close), pending=True)
 add("adopt", another_file, adopt, check=moved_or_not)
 
-# ---- rolling, flushing, settings ------------------------------------------------------------------------------------
+# ---- rolling, flushing, settings ---------------------------------------------------------------------------
 
 
 def make_key_files(subject: Subject) -> None:
@@ -333,7 +333,7 @@ add("assign_leader_epoch", eleven, calls("assign_leader_epoch", 5))
 add("configure", eleven, configure)
 add("refresh", eleven, calls("refresh"))
 
-# ---- deleting, truncating, compacting -------------------------------------------------------------------------------
+# ---- deleting, truncating, compacting ----------------------------------------------------------------------
 
 
 def retain_for_a_group(subject: Subject) -> None:
@@ -372,7 +372,7 @@ erase = lambda s: s.handle.erase(keys=[b"1"], reason="asked to").records_erased
 add("erase", keyed, erase, compacts=True)
 add("erase, beside another", beside(keyed), erase, compacts=True)
 
-# ---- positions of groups --------------------------------------------------------------------------------------------
+# ---- positions of groups -----------------------------------------------------------------------------------
 
 
 def open_cursor(subject: Subject) -> int:
@@ -419,7 +419,7 @@ add("cursor.batch, of a reader", checked(of_reader(), skips_none), take_batch)
 add("cursor, followed", checked(of_reader(follow=True, timeout=0), skips_none), iterate)
 add("cursor, iterated by a reader", checked(of_reader(), skips_none), iterate)
 
-# ---- reading --------------------------------------------------------------------------------------------------------
+# ---- reading -----------------------------------------------------------------------------------------------
 
 
 def look_up(subject: Subject) -> list[object]:

@@ -1,4 +1,5 @@
-"""What a log or a store shows, and whether that is what it held before an operation, after it, or within it."""
+"""What a log or a store shows, and whether that is what it held before an operation, after it, or within
+it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,8 @@ def require(truth: object, text: str) -> None:
 
 @dataclass
 class Shown:
-    """A partition as a reader sees it. `committed`: the values that read_committed gives. `groups`: their positions."""
+    """A partition as a reader sees it. `committed`: the values that read_committed gives. `groups`: their
+    positions."""
 
     start: int = 0
     end: int = 0
@@ -75,8 +77,8 @@ class Between:
     compacts: bool = False
 
     def check(self, found: State, extras: Extras, *, whole: bool = True) -> None:
-        """Broken unless `found` is one of these. `extras`: values that were appended meanwhile by others. Not `whole`: a
-        change of topics may be half done."""
+        """Broken unless `found` is one of these. `extras`: values that were appended meanwhile by others. Not
+        `whole`: a change of topics may be half done."""
         either = (self.before.topics, self.after.topics)
         fits = found.topics in either or (
             not whole and any(found.topics.items() <= topics.items() for topics in either)
@@ -89,7 +91,8 @@ class Between:
             require(not wrong, f"{name} shows {shown}: {'; '.join(wrong)}")
 
     def narrowed(self, now: State, *, usable: bool, pending: bool) -> "Between":
-        """What may be shown later, when the log shows `now`: that, or more of the operation unless the log is usable."""
+        """What may be shown later, when the log shows `now`: that, or more of the operation unless the log is
+        usable."""
         logs = {
             name: shown if usable else replace(self.before.logs.get(name, Shown()), records=shown.records)
             for name, shown in now.logs.items()
@@ -146,7 +149,8 @@ class Between:
         last = max(kept, default=found.start - 1) + 1
         ends = min(before.end, last if after.end < before.end else after.end), most + more
         if self.exact:
-            # A log without records may start at its end when it is opened again: no file tells of what is below.
+            # A log without records may start at its end when it is opened again: no file tells of what is
+            # below.
             moves = more if after.start != before.start or not kept else 0
             starts = after.start, (after.start if kept else after.end) + moves
             ends = after.end, after.end + more

@@ -17,7 +17,7 @@ def add(name: str, prepare: Prepare, act: Callable[[Any], object], **how: Any) -
     STORE_OPERATIONS[f"store: {name}"] = Operation(f"store: {name}", StoreSubject, prepare, act, **how)
 
 
-# ---- what is there before -------------------------------------------------------------------------------------------
+# ---- what is there before ----------------------------------------------------------------------------------
 
 
 def nothing(subject: StoreSubject) -> None:
@@ -97,7 +97,7 @@ def expired(subject: StoreSubject) -> None:
     committed(subject)
 
 
-# ---- what it does ---------------------------------------------------------------------------------------------------
+# ---- what it does ------------------------------------------------------------------------------------------
 
 
 def extend(subject: StoreSubject) -> dict[int, list[int]]:

@@ -24,9 +24,11 @@ OPTIONS = {
 
 
 class Subject:
-    """A log below `directory`. `handle`: it, open for writing, or None. `held`: cursors, appenders and what else is open.
+    """A log below `directory`. `handle`: it, open for writing, or None. `held`: cursors, appenders and what
+    else is open.
 
-    `extras`: values that were appended besides those of the operation. `hook`: called by arguments and clocks.
+    `extras`: values that were appended besides those of the operation. `hook`: called by arguments and
+    clocks.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -91,7 +93,8 @@ class Subject:
             return None
 
     def require_clean(self) -> None:
-        """Broken unless the log that was opened just now had been closed cleanly, and nothing was found wrong."""
+        """Broken unless the log that was opened just now had been closed cleanly, and nothing was found
+        wrong."""
         require(self.handle.recovery.clean, "closed, and not clean")
         # Offsets that an operation left out on purpose are a finding, too.
         found = [finding for finding in self.handle.recovery.findings if finding.kind != "gap"]
@@ -150,11 +153,12 @@ class StoreSubject(Subject):
 
 @dataclass
 class Operation:
-    """`prepare` prepares a `subject`; `act` does the one thing that is interrupted, and returns what can be compared.
+    """`prepare` prepares a `subject`; `act` does the one thing that is interrupted, and returns what can be
+    compared.
 
-    `closes`: it closes the log. `compacts`: it removes records one by one. `pending`: what it appends may be appended
-    later. `retries`: it may be done again without doubling anything. `late`: the lock may be given up a little later.
-    `check`: another thing that must hold when the log was opened again.
+    `closes`: it closes the log. `compacts`: it removes records one by one. `pending`: what it appends may be
+    appended later. `retries`: it may be done again without doubling anything. `late`: the lock may be given
+    up a little later. `check`: another thing that must hold when the log was opened again.
     """
 
     name: str
@@ -196,7 +200,8 @@ def go_on(operation: Operation, subject: Any, allowed: Between) -> State:
 
 
 def _use(operation: Operation, subject: Any, allowed: Between) -> Between:
-    """Reads, and appends a record to each log: it must be there, or be refused with a reason. Then what is held.
+    """Reads, and appends a record to each log: it must be there, or be refused with a reason. Then what is
+    held.
 
     Returns what the log may show when it is opened again.
     """
@@ -308,7 +313,7 @@ def open_elsewhere(subject: Any, expected: State) -> None:
     subject.handle.close()
 
 
-# ---- what must not be left behind -----------------------------------------------------------------------------------
+# ---- what must not be left behind --------------------------------------------------------------------------
 
 
 def count_descriptors() -> int:
@@ -325,7 +330,8 @@ def _require_soon(fact: Callable[[], object], text: Callable[[], str]) -> None:
 
 
 def _other_threads() -> list[str]:
-    """Those that run, or are about to; Python's list also has those that were interrupted before they began."""
+    """Those that run, or are about to; Python's list also has those that were interrupted before they
+    began."""
     alive = {int(path.name) for path in Path("/proc/self/task").iterdir()} | {None}
     me = threading.current_thread()
     return [thread.name for thread in threading.enumerate() if thread is not me and thread.native_id in alive]

@@ -1,8 +1,10 @@
-"""An allocation of an operation finds no memory, be it in C, in Cython or in Python: no crash, no wrong record.
+"""An allocation of an operation finds no memory, be it in C, in Cython or in Python: no crash, no wrong
+record.
 
-At EFFORT=1 one allocation of a few operations fails, at EFFORT=N N of N times as many. In one of two attempts those that
-follow fail, too, for a while. CPython 3.11 and numpy do not survive every failure themselves: they say that an error has
-no exception, free twice when they compile, and wait for threads that had no memory to begin.
+At EFFORT=1 one allocation of a few operations fails, at EFFORT=N N of N times as many. In one of two attempts
+those that follow fail, too, for a while. CPython 3.11 and numpy do not survive every failure themselves: they
+say that an error has no exception, free twice when they compile, and wait for threads that had no memory to
+begin.
 """
 
 import contextlib
@@ -108,7 +110,8 @@ def test_no_with_statement_in_cython() -> None:
 
 @pytest.mark.nightly
 def test_numpy_without_memory(tmp_path: Path) -> None:
-    """It makes another layout than it is told then, and says nothing: headers would be written beyond their memory."""
+    """It makes another layout than it is told then, and says nothing: headers would be written beyond their
+    memory."""
     with kstore.open(tmp_path, "a") as log:
         for _ in range(3):
             log.append(b"v")

@@ -1,4 +1,5 @@
-"""Forks beside threads that write: in the child every call ends, and neither calls nor its end touch the parent's log."""
+"""Forks beside threads that write: in the child every call ends, and neither calls nor its end touch the
+parent's log."""
 
 import os
 import subprocess

@@ -1,4 +1,5 @@
-"""Libraries that kstore imports when they are first needed: Ctrl-C, forks, threads and the end of the interpreter.
+"""Libraries that kstore imports when they are first needed: Ctrl-C, forks, threads and the end of the
+interpreter.
 
 numpy refuses to be loaded a second time in a process, so an import that is interrupted must go on by itself.
 """
@@ -11,7 +12,8 @@ import pytest
 
 from tests.helpers.processes import environment
 
-# A background job of a shell ignores SIGINT. `pack` makes kstore import zstandard, or what stands in its place.
+# A background job of a shell ignores SIGINT. `pack` makes kstore import zstandard, or what stands in its
+# place.
 BEGIN = """
 import os, signal, sys, threading, time
 from pathlib import Path

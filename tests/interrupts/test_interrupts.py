@@ -1,4 +1,5 @@
-"""Ctrl-C and MemoryError at points of every operation: it is done or not done, or the log refuses writes; nothing is lost.
+"""Ctrl-C and MemoryError at points of every operation: it is done or not done, or the log refuses writes;
+nothing is lost.
 
 At EFFORT=1 one point of some operations is tried, at EFFORT=N N points of N times as many.
 """

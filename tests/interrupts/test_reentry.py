@@ -1,7 +1,8 @@
-"""Python code of others runs while a thread is inside a log: signal handlers, clocks, finalizers, what arguments do.
+"""Python code of others runs while a thread is inside a log: signal handlers, clocks, finalizers, what
+arguments do.
 
-Whatever it does with that log, it ends, with an answer or an error of kstore's, and nothing is lost. At EFFORT=1 a few
-pairs of an operation and an action are tried, at EFFORT=N N times as many.
+Whatever it does with that log, it ends, with an answer or an error of kstore's, and nothing is lost. At
+EFFORT=1 a few pairs of an operation and an action are tried, at EFFORT=N N times as many.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ from tests.interrupts.subject import Operation, Subject
 
 LOGS = [name for name in OPERATIONS if not name.startswith("open")]
 
-# ---- what is done with a log while the same thread is inside it -----------------------------------------------------
+# ---- what is done with a log while the same thread is inside it --------------------------------------------
 
 
 def append(subject: Subject) -> None:
@@ -93,7 +94,7 @@ def require_sound(ended: Ended, case: object) -> None:
     assert not ended.wrong, f"SEED={SEED}, {case} {where}: {ended.wrong}\n{ended.text[-3000:]}"
 
 
-# ---- signal handlers ------------------------------------------------------------------------------------------------
+# ---- signal handlers ---------------------------------------------------------------------------------------
 
 
 def handler(what: str, nth: int, subject: Subject) -> Injector:
@@ -125,7 +126,8 @@ def test_handlers_that_wait_for_what_they_interrupt(what: str, name: str) -> Non
 
 @pytest.mark.parametrize("what", some(list(ACTIONS), 3, "real"))
 def test_handlers_of_real_signals(ram: Path, what: str) -> None:
-    """A timer's signals, some hundred in a second, while the main thread appends, rolls, flushes, retains and reads."""
+    """A timer's signals, some hundred in a second, while the main thread appends, rolls, flushes, retains and
+    reads."""
 
     def work() -> None:
         subject = Subject(ram)
@@ -172,7 +174,7 @@ def test_handlers_of_real_signals(ram: Path, what: str) -> None:
     require_sound(run(work), what)
 
 
-# ---- arguments and clocks -------------------------------------------------------------------------------------------
+# ---- arguments and clocks ----------------------------------------------------------------------------------
 
 
 class Index(int):
@@ -285,13 +287,14 @@ def test_clocks_that_call_the_log(name: str, what: str) -> None:
     require_sound(attempt(name, partial(hooked, what), clocked=True), (name, what))
 
 
-# ---- garbage --------------------------------------------------------------------------------------------------------
+# ---- garbage -----------------------------------------------------------------------------------------------
 
 REFERENCES: list[object] = []
 
 
 class Trash:
-    """Garbage that only the collector finds, with a last call: in __del__, or in the callback of a weak reference."""
+    """Garbage that only the collector finds, with a last call: in __del__, or in the callback of a weak
+    reference."""
 
     def __init__(self, last_call: Callable[[], None], *, dels: bool) -> None:
         self.itself = self

@@ -85,7 +85,8 @@ class Account:
         for a, b in zip(self.summary["segments"], said["segments"], strict=True):
             assert a == b
         if said["last_stable_offset"] != self.summary["last_stable_offset"]:
-            # of a transaction that began below the log start, Kafka's is that of a whole batch at the log start
+            # of a transaction that began below the log start, Kafka's is that of a whole batch at the log
+            # start
             assert self.summary["last_stable_offset"] == self.summary["log_start_offset"]
             said["last_stable_offset"] = self.summary["log_start_offset"]
         assert self.summary == said
@@ -96,8 +97,8 @@ class Account:
         assert not wrong, f"{len(wrong)} of {len(said_too)} answers differ, the first: {wrong[0]}"
 
     def _passes_over(self, ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
-        """Whether Kafka asks a segment for a time whose matches lie below the log start, and kstore finds the first one
-        that is left: docs/differences-from-kafka.md."""
+        """Whether Kafka asks a segment for a time whose matches lie below the log start, and kstore finds the
+        first one that is left: docs/differences-from-kafka.md."""
         what, _, rest = str(ours["query"]).partition(" ")
         if what != "timestamp" or theirs["offset"] is not None:
             return False

@@ -1,4 +1,5 @@
-"""Kafka's own classes in one JVM for the whole session (Driver.java), asked line by line; Maven fetches the jars."""
+"""Kafka's own classes in one JVM for the whole session (Driver.java), asked line by line; Maven fetches the
+jars."""
 
 import base64
 import fcntl

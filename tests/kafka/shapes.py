@@ -1,7 +1,7 @@
 """Logs of many shapes, written by kstore: what each is called, its configuration, and what is done to it.
 
-What test_same_bytes.py draws by lot (appends of batches, rolls, retention, truncations between batches, crashes) is left
-to it; these are the other ways to write.
+What test_same_bytes.py draws by lot (appends of batches, rolls, retention, truncations between batches,
+crashes) is left to it; these are the other ways to write.
 """
 
 import random

@@ -1,5 +1,5 @@
-"""Random logs cleaned by Kafka's cleaner and by ours, round after round: the same files, batches and indexes; and what
-Kafka reads after an erasure."""
+"""Random logs cleaned by Kafka's cleaner and by ours, round after round: the same files, batches and indexes;
+and what Kafka reads after an erasure."""
 
 import random
 import shutil
@@ -21,7 +21,8 @@ CODECS = ("none", "none", "none", "gzip", "snappy", "lz4", "zstd")
 
 
 class Story:
-    """Random batches, the same for both logs: producers, transactions, epochs, gaps, nulls, tiny and huge keys."""
+    """Random batches, the same for both logs: producers, transactions, epochs, gaps, nulls, tiny and huge
+    keys."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -203,9 +204,10 @@ def opened_by_kafka(kafka: Kafka, directory: Path, story: Story, start: int, end
 
 
 def is_misled(directory: Path, first_dirty: int) -> bool:
-    """Whether Kafka's cleaner takes records for those of an aborted transaction that are not: if one ended in the segment
-    of the first dirty offset, but before the entry of the index where Kafka begins to read, its producer's records are
-    left out of the map of keys. Then what they supersede stays, and comes back when a record without a value is gone."""
+    """Whether Kafka's cleaner takes records for those of an aborted transaction that are not: if one ended in
+    the segment of the first dirty offset, but before the entry of the index where Kafka begins to read, its
+    producer's records are left out of the map of keys. Then what they supersede stays, and comes back when a
+    record without a value is gone."""
     log = kstore.open(directory, clean=True, recover=False).from_file_start()
     segment = [s for s in log.segments if s.base_offset <= first_dirty][-1]
     begin, position = segment.offset_index.lookup(first_dirty)

@@ -1,4 +1,5 @@
-"""What lies around the partitions (lock, clean marker, checkpoints, a store's own files), as Kafka's own classes see it."""
+"""What lies around the partitions (lock, clean marker, checkpoints, a store's own files), as Kafka's own
+classes see it."""
 
 import base64
 import json
@@ -147,7 +148,7 @@ def test_the_topic_id(kafka: Kafka, log_directory: Path) -> None:
     kafka.ask("shutdown", log_directory)
 
 
-# ---- a store --------------------------------------------------------------------------------------------------------
+# ---- a store -----------------------------------------------------------------------------------------------
 
 
 def _store(directory: Path) -> kstore.LogStore:
@@ -212,7 +213,8 @@ def test_a_store_that_was_closed(kafka: Kafka, log_directory: Path, deleted: boo
 
 
 def test_a_topic_that_waits_to_be_removed(kafka: Kafka, log_directory: Path) -> None:
-    """A process that died after a deletion leaves directories whose names end in -delete: Kafka schedules them too."""
+    """A process that died after a deletion leaves directories whose names end in -delete: Kafka schedules
+    them too."""
     store = _filled(log_directory)
     store.delete_topic("gone")
     store.flush()
@@ -252,7 +254,8 @@ def test_partitions_of_a_broker_that_was_killed(kafka: Kafka, log_directory: Pat
 
 
 def test_positions_of_groups(kafka: Kafka, tmp_path: Path) -> None:
-    """A group's file is read by Kafka's group coordinator as what is exported is. (tests/broker has a real broker.)"""
+    """A group's file is read by Kafka's group coordinator as what is exported is. (tests/broker has a real
+    broker.)"""
     data = tmp_path / "data"
     shutil.copytree(BROKER, data)
     store = kstore.LogStore(data)

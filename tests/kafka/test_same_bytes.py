@@ -1,4 +1,5 @@
-"""The same operations done by kstore and by Kafka leave the same files, byte for byte, and have the same outcomes."""
+"""The same operations done by kstore and by Kafka leave the same files, byte for byte, and have the same
+outcomes."""
 
 import random
 from pathlib import Path
@@ -134,7 +135,8 @@ class Both:
 
     def as_follower(self) -> None:
         offset, data = self.log.log_end_offset + self.rnd.choice([0, 0, 0, 4]), b""
-        # Kafka dies (IllegalArgumentException) of several batches for which an index has no room; kstore leaves entries out
+        # Kafka dies (IllegalArgumentException) of several batches for which an index has no room; kstore
+        # leaves entries out
         most = 1 if self.config.segment_index_bytes < 1000 else 4
         for _ in range(self.rnd.randrange(1, most + 1)):
             count, codec = self.rnd.randrange(1, 9), self.rnd.choice(CODECS)
@@ -153,7 +155,8 @@ class Both:
         self.append(bytes(data))
 
     def new_epoch(self) -> None:
-        """As a partition that becomes leader. (Unasked, Kafka notes the epoch of a batch even if it refuses the batch.)"""
+        """As a partition that becomes leader. (Unasked, Kafka notes the epoch of a batch even if it refuses
+        the batch.)"""
         self.epoch += self.rnd.choice([1, 1, 3])
         self.log.assign_leader_epoch(self.epoch)
         self.other.ask("assign_epoch", epoch=self.epoch)
@@ -184,8 +187,8 @@ class Both:
         # At the end of a batch: kstore notes other ends in files of its own, which Kafka does not have.
         ends = [batch.next_offset for batch in self.log.batches() if batch.next_offset >= start]
         offset = self.rnd.choice([end, *ends[-20:]])
-        # or else Kafka, if it has not asked for the largest timestamp since loading, may take it from an index that it has
-        # just emptied, and closes without the last entry
+        # or else Kafka, if it has not asked for the largest timestamp since loading, may take it from an
+        # index that it has just emptied, and closes without the last entry
         self.other.summary()
         self.log.truncate_to(offset)
         self.other.ask("truncate_to", offset=offset)

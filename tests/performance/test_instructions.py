@@ -1,4 +1,5 @@
-"""Instructions per record, against the recorded counts: they depend neither on the clock nor on the machine's load.
+"""Instructions per record, against the recorded counts: they depend neither on the clock nor on the machine's
+load.
 
 Record them again after a change that is meant to cost what it does:
 

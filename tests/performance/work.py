@@ -1,4 +1,5 @@
-"""What is counted: `python work.py` does every work in its current directory, between two calls of getppid()."""
+"""What is counted: `python work.py` does every work in its current directory, between two calls of
+getppid()."""
 
 import gc
 import os

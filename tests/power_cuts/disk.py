@@ -1,8 +1,8 @@
 """A disk in memory whose power can be cut: a file system in a file, of which copies are made at any moment.
 
-The file lies on an XFS of its own, which copies files in one step, as of one moment, by sharing their blocks. So a copy
-holds the blocks that the kernel had written at that moment, and nothing that came later. What was only in the page cache
-is not in it. All this takes the right to mount.
+The file lies on an XFS of its own, which copies files in one step, as of one moment, by sharing their blocks.
+So a copy holds the blocks that the kernel had written at that moment, and nothing that came later. What was
+only in the page cache is not in it. All this takes the right to mount.
 """
 
 import os

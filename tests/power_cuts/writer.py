@@ -1,4 +1,5 @@
-"""A process that runs a workload on a disk until it is killed, and writes to stdout what it expects at each moment."""
+"""A process that runs a workload on a disk until it is killed, and writes to stdout what it expects at each
+moment."""
 
 import pickle
 import random

@@ -1,4 +1,5 @@
-"""Slices to sockets: blocking, non-blocking, asyncio, TLS; while the log changes; and examples/file_server.py."""
+"""Slices to sockets: blocking, non-blocking, asyncio, TLS; while the log changes; and
+examples/file_server.py."""
 
 import asyncio
 import errno
@@ -271,7 +272,7 @@ def test_views_outlive_their_log(log: kstore.LogWriter, pair: tuple[socket.socke
     assert received(pair, span.send)[1] == expected
 
 
-# ---- TLS ------------------------------------------------------------------------------------------------------------
+# ---- TLS ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
@@ -321,7 +322,7 @@ def test_tls_is_copied(
     assert bytes(into) == bytes(span)
 
 
-# ---- asyncio --------------------------------------------------------------------------------------------------------
+# ---- asyncio -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -411,7 +412,8 @@ def test_truncated_and_grown_again_meanwhile(
 
 
 def test_reading_what_was_truncated_away(log: kstore.LogWriter) -> None:
-    """Reading a slice raises as sending it does, also one that ends inside a batch because it was to be no larger."""
+    """Reading a slice raises as sending it does, also one that ends inside a batch because it was to be no
+    larger."""
     base = log.segments[-1].base_offset
     log.extend([b"%d" % i for i in range(500)], batch_bytes=500)
     cut = log.read(base, 1777)

@@ -1,4 +1,5 @@
-"""Makes an archive of the classes that Spark loads, with which Java starts in half of the time; for the nightly tests."""
+"""Makes an archive of the classes that Spark loads, with which Java starts in half of the time; for the
+nightly tests."""
 
 import os
 import tempfile

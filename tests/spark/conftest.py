@@ -1,7 +1,8 @@
 """One Spark session for all tests; they are skipped if pyspark or Java is missing.
 
-`--spark-master local`, the default, is a session in this process. `cluster` starts a standalone cluster of two workers and
-runs the session there. `spark://…` is a cluster on this machine: tests share files with its executors.
+`--spark-master local`, the default, is a session in this process. `cluster` starts a standalone cluster of
+two workers and runs the session there. `spark://…` is a cluster on this machine: tests share files with its
+executors.
 """
 
 import importlib.util

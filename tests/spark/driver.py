@@ -1,10 +1,10 @@
 """A Spark application as a process of its own, which is killed within commits. Run by test_drivers.py.
 
-It copies records, each copy from logs of its own into logs of its own, all at once. The one argument is JSON: master;
-job_count; arrived, a directory; copies: of each its kind, data (the log directory that is read), out, checkpoint, jobs
-(which ones of job_count a batch copy runs), and kill: in which commit, at which system call of it (0: before it), and
-whether staged files are to be moved into the log; or null. A copy that reaches its kill makes a file in `arrived`; when
-all have, they are killed, with the driver's Python and its Java.
+It copies records, each copy from logs of its own into logs of its own, all at once. The one argument is JSON:
+master; job_count; arrived, a directory; copies: of each its kind, data (the log directory that is read), out,
+checkpoint, jobs (which ones of job_count a batch copy runs), and kill: in which commit, at which system call
+of it (0: before it), and whether staged files are to be moved into the log; or null. A copy that reaches its
+kill makes a file in `arrived`; when all have, they are killed, with the driver's Python and its Java.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Wrong rows from Spark 4.1 to 4.3 where a data source in Python takes filters: the program for Spark's tracker, with the
-text in filter_pushdown.md. It needs nothing but pyspark[sql]: python filter_pushdown.py
+"""Wrong rows from Spark 4.1 to 4.3 where a data source in Python takes filters: the program for Spark's
+tracker, with the text in filter_pushdown.md. It needs nothing but pyspark[sql]: python filter_pushdown.py
 """
 
 import os

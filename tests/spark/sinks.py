@@ -1,4 +1,5 @@
-"""What tests of the sink have in common: records that are staged, a driver that is killed, what is published."""
+"""What tests of the sink have in common: records that are staged, a driver that is killed, what is
+published."""
 
 import os
 import time
@@ -71,7 +72,8 @@ def age(directory: str | Path, days: float) -> None:
 
 
 def in_child(work: Callable[[], object]) -> int:
-    """The exit code of a child that does this work: 0, or that with which it ended itself; below 0, the signal."""
+    """The exit code of a child that does this work: 0, or that with which it ended itself; below 0, the
+    signal."""
     child = os.fork()
     if child == 0:
         try:
@@ -83,8 +85,8 @@ def in_child(work: Callable[[], object]) -> int:
 
 
 def killed_in_commit(sink: Sink, staged: list[Any], transaction: Transaction, staged_logs: int = 3) -> None:
-    """A driver is killed in its commit, once so many staged logs are in the logs: of the usual four, partition 0's two
-    and one of partition 1."""
+    """A driver is killed in its commit, once so many staged logs are in the logs: of the usual four,
+    partition 0's two and one of partition 1."""
 
     def publish() -> None:
         done = 0
@@ -107,8 +109,8 @@ def killed_in_commit(sink: Sink, staged: list[Any], transaction: Transaction, st
 
 
 def ways(monkeypatch: pytest.MonkeyPatch, way: str) -> str:
-    """How staged files get into the logs: "copied", as small ones; "moved", as those of 8 MiB; "both", those of two tasks
-    differing; "threads", copied in a thread for each partition, as when much is published."""
+    """How staged files get into the logs: "copied", as small ones; "moved", as those of 8 MiB; "both", those
+    of two tasks differing; "threads", copied in a thread for each partition, as when much is published."""
     from kstore.spark.writing import sink, transfer
 
     if way == "threads":

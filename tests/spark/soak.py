@@ -1,6 +1,8 @@
-"""Programs of test_soak.py: a driver that runs an AvailableNow query every ten seconds, another writer of its topic.
+"""Programs of test_soak.py: a driver that runs an AvailableNow query every ten seconds, another writer of its
+topic.
 
-Both run until the file `stop` is there, or they are killed. The first argument says which, the second is JSON.
+Both run until the file `stop` is there, or they are killed. The first argument says which, the second is
+JSON.
 """
 
 import json
@@ -47,7 +49,8 @@ def driver(job: dict[str, Any]) -> None:
 
 
 def other(job: dict[str, Any]) -> None:
-    """Appends records of its own to the topic, holds its partitions for up to three seconds, and notes what was done."""
+    """Appends records of its own to the topic, holds its partitions for up to three seconds, and notes what
+    was done."""
     number = 0
     with Path(job["noted"]).open("a", encoding="utf-8") as noted:
         while not Path(job["stop"]).exists():

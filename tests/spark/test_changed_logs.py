@@ -1,4 +1,5 @@
-"""Logs that are changed beside plans, tasks and streams: no false error, and no new record that is passed over.
+"""Logs that are changed beside plans, tasks and streams: no false error, and no new record that is passed
+over.
 
 Without a session. The redesign (issue 41) removes the causes of what is expected to fail here.
 """
@@ -41,7 +42,8 @@ def in_log(path: Path) -> list[tuple[int, bytes]]:
 
 
 class Beside:
-    """Does something when so many functions of kstore.spark have been called, as another process might at that moment."""
+    """Does something when so many functions of kstore.spark have been called, as another process might at
+    that moment."""
 
     def __init__(self, calls: int, work: Callable[[], Any]) -> None:
         self.calls, self.work = calls, work

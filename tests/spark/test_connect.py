@@ -1,4 +1,5 @@
-"""Spark Connect: the data source through a server of its own. It runs in a process of its own, and so does its Java."""
+"""Spark Connect: the data source through a server of its own. It runs in a process of its own, and so does
+its Java."""
 
 import importlib.util
 import json

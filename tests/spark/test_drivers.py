@@ -1,4 +1,5 @@
-"""Drivers that are killed as processes, before or within commits, and started again: every record is there once.
+"""Drivers that are killed as processes, before or within commits, and started again: every record is there
+once.
 
 A driver runs several copies at once, of every kind, and is killed when each of them has come to its moment.
 """
@@ -113,7 +114,8 @@ class Copy:
 
 
 def run(master: str, jobs: list[dict[str, Any]], work: Path, environment: dict[str, str]) -> bool:
-    """One driver with these jobs, to the end, or killed if that is what they are to be. False if a query did not begin."""
+    """One driver with these jobs, to the end, or killed if that is what they are to be. False if a query did
+    not begin."""
     from examples.cluster import ended
 
     arrived = work / str(uuid.uuid4())

@@ -1,4 +1,5 @@
-"""Options of the reader and of the writer, right and wrong, without a session: what Spark's data source makes of them."""
+"""Options of the reader and of the writer, right and wrong, without a session: what Spark's data source makes
+of them."""
 
 import subprocess
 import sys
@@ -169,7 +170,8 @@ def test_wrong_options() -> None:
 
 
 def test_options_of_sparks_kafka_source_and_sink() -> None:
-    """Those for clients of a broker are passed over, others are taken; ported programs give reader and writer the same."""
+    """Those for clients of a broker are passed over, others are taken; ported programs give reader and writer
+    the same."""
     of_clients = {
         "kafka.bootstrap.servers": "host:9092",
         "groupIdPrefix": "mine",
@@ -232,8 +234,8 @@ ABSENT = (
 
 
 def test_load_reports_what_is_not_there(tmp_path: Path) -> None:
-    """A stream that is restarted goes on where it was: that its options name a start that is gone, or lack a partition
-    that is new, is no error."""
+    """A stream that is restarted goes on where it was: that its options name a start that is gone, or lack a
+    partition that is new, is no error."""
     with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=200) as log:
         for _ in range(5):
             log.append(b"v" * 50)

@@ -47,7 +47,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return sinks.ways(monkeypatch, request.param)
 
 
-# ---- once -----------------------------------------------------------------------------------------------------------
+# ---- once --------------------------------------------------------------------------------------------------
 
 
 def test_once_for_each_transaction(ram: Path, way: str) -> None:
@@ -145,12 +145,12 @@ def test_two_jobs_of_one_name_at_once(tmp_path: Path) -> None:
     assert ends(tmp_path / "log") == [30, 30]
 
 
-# ---- rows -----------------------------------------------------------------------------------------------------------
+# ---- rows --------------------------------------------------------------------------------------------------
 
 
 def test_topics_and_partitions_of_rows(ram: Path) -> None:
-    """By the column partition, else by the key as Kafka's producer does, else in turn; by the option topic, else by
-    the column."""
+    """By the column partition, else by the key as Kafka's producer does, else in turn; by the option topic,
+    else by the column."""
     sink, dice = Sink(ram / "log"), random.Random(1)
     keys = [None if dice.random() < 0.2 else dice.randbytes(dice.randrange(40)) for _ in range(300)]
     numbers = [dice.randrange(7) if dice.random() < 0.2 else None for _ in keys]
@@ -259,7 +259,7 @@ def test_names_and_arguments_that_are_refused(ram: Path) -> None:
     assert values(ram / "log") == wanted("a", "b")
 
 
-# ---- staged files ---------------------------------------------------------------------------------------------------
+# ---- staged files ------------------------------------------------------------------------------------------
 
 
 def test_staged_files_are_copied_in_pieces(ram: Path) -> None:
@@ -354,8 +354,8 @@ def test_files_of_a_task_that_are_removed_while_it_writes(tmp_path: Path) -> Non
 
 
 def test_no_attempt_gets_the_directory_of_another(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attempts count from 0 in every application, so the same names come again; a driver that was taken for dead aborts
-    only what its own attempts have staged."""
+    """Attempts count from 0 in every application, so the same names come again; a driver that was taken for
+    dead aborts only what its own attempts have staged."""
     sink = Sink(ram / "log")
     first, second = stage(sink, "query-0"), stage(sink, "query-0")
     assert not {one.path for one in first} & {one.path for one in second}
@@ -370,7 +370,7 @@ def test_no_attempt_gets_the_directory_of_another(ram: Path, monkeypatch: pytest
     assert Path(one.path).exists()
 
 
-# ---- sweeping -------------------------------------------------------------------------------------------------------
+# ---- sweeping ----------------------------------------------------------------------------------------------
 
 
 def test_what_is_staged_is_needed_until_it_is_published(ram: Path) -> None:
@@ -410,7 +410,8 @@ def test_sweeping_leaves_what_is_being_written(ram: Path) -> None:
 
 
 def test_staging_in_a_directory_that_others_use(tmp_path: Path) -> None:
-    """Nothing of theirs is ever swept, be it another log directory, another sink's staging, or the log itself."""
+    """Nothing of theirs is ever swept, be it another log directory, another sink's staging, or the log
+    itself."""
     shared = tmp_path / "shared"
     own, other = (Sink(shared / name / "log", staging=str(shared)) for name in ("a", "b"))
     assert publish(own, "job")
@@ -476,7 +477,7 @@ def test_what_a_living_job_has_staged_is_not_swept(tmp_path: Path, monkeypatch: 
     assert not Path(sink.staging).exists()
 
 
-# ---- other writers --------------------------------------------------------------------------------------------------
+# ---- other writers -----------------------------------------------------------------------------------------
 
 
 def test_a_partition_that_another_program_writes_is_waited_for(tmp_path: Path) -> None:
@@ -557,7 +558,7 @@ def test_a_partition_that_gets_no_records_is_not_waited_for(tmp_path: Path) -> N
     assert (sum(found), found[3:]) == (3, [0, 0])
 
 
-# ---- the journal ----------------------------------------------------------------------------------------------------
+# ---- the journal -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -597,7 +598,8 @@ def test_a_damaged_journal(tmp_path: Path, content: str) -> None:
 
 
 def test_the_journal_forgets_the_oldest_ids(ram: Path) -> None:
-    """The last 1,000 jobs, and the last micro-batch of the 1,000 queries that published last, are remembered."""
+    """The last 1,000 jobs, and the last micro-batch of the 1,000 queries that published last, are
+    remembered."""
     sink = Sink(ram / "log")
     names = [f"query {number}" for number in range(1000)]
     last = [3, {"t": 1}, ["digest", "offsets 1 to 2"]]

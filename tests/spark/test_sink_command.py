@@ -1,4 +1,5 @@
-"""A sink as its operators see it: Sink.status() and `kstore sink` show its state, and a way out of every state."""
+"""A sink as its operators see it: Sink.status() and `kstore sink` show its state, and a way out of every
+state."""
 
 import json
 import shutil

@@ -1,4 +1,5 @@
-"""A transaction that broke off, by a failing call or a killed driver, is finished exactly, whoever came between."""
+"""A transaction that broke off, by a failing call or a killed driver, is finished exactly, whoever came
+between."""
 
 import shutil
 from pathlib import Path
@@ -111,8 +112,8 @@ def test_finishing_breaks_off_too(ram: Path, way: str) -> None:
 
 @pytest.mark.parametrize("age_h", [0, 24 * 30])
 def test_a_driver_that_is_started_again(ram: Path, way: str, age_h: int) -> None:
-    """It stages all again, and others have written meanwhile. Nothing of what shows which records are there expires,
-    however old they are."""
+    """It stages all again, and others have written meanwhile. Nothing of what shows which records are there
+    expires, however old they are."""
     sink = Sink(ram / "log")
     with kstore.open(ram / "log" / "t-1", "a") as log:
         log.append(b"before")
@@ -134,8 +135,8 @@ def test_a_driver_that_is_started_again(ram: Path, way: str, age_h: int) -> None
 
 
 def test_it_is_finished_as_it_was_begun(ram: Path) -> None:
-    """By a program with another configuration, which would compress otherwise and refuse these timestamps by now; also
-    an option that is the default, where the topic has another."""
+    """By a program with another configuration, which would compress otherwise and refuse these timestamps by
+    now; also an option that is the default, where the topic has another."""
     config = kstore.LogConfig(compression_type="zstd", message_timestamp_before_max_ms=26 * HOUR_MS)
     sink = Sink(ram / "log", config)
     killed_in_commit(sink, stage(sink, "a", age_h=25), FIRST)

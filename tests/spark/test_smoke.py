@@ -17,7 +17,8 @@ pytestmark = [
 
 
 def test_columns_in_tasks_a_job_and_a_stream(spark: Any, broker: Path, tmp_path: Path) -> None:
-    """mapPartitions of columns; a batch query that writes; a stream that reads what was written, and writes it again."""
+    """mapPartitions of columns; a batch query that writes; a stream that reads what was written, and writes
+    it again."""
 
     def read(*logs: Path) -> list[tuple[Any, ...]]:
         return sorted((r.timestamp, r.key or b"", r.value or b"") for log in logs for r in kstore.open(log))

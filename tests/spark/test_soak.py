@@ -1,4 +1,5 @@
-"""AvailableNow every ten seconds on a cluster, while drivers, executors and another writer of the topic are killed.
+"""AvailableNow every ten seconds on a cluster, while drivers, executors and another writer of the topic are
+killed.
 
 For EFFORT minutes, from EFFORT=10 on. Every record is there once, and nothing is left in staging.
 """
@@ -122,7 +123,8 @@ def wait_for(moment: str, sink: Sink) -> None:
 
 
 def check(data: Path, out: Path, count: int, noted: list[str]) -> int:
-    """Every record of the input once, in its partition; all of the other writer that it has noted, each once."""
+    """Every record of the input once, in its partition; all of the other writer that it has noted, each
+    once."""
     found: list[str] = []
     for partition in (0, 1):
         with kstore.open(out / f"out-{partition}") as log, kstore.open(data / f"in-{partition}") as source:
@@ -167,7 +169,8 @@ def test_every_ten_seconds(tmp_path: Path) -> None:
             driver.keep_alive()
             other.keep_alive()
             now, published = time.monotonic(), sink.status().queries
-            # what is killed before it has done anything shows little: a busy machine takes its time to start it
+            # what is killed before it has done anything shows little: a busy machine takes its time to start
+            # it
             if now > next_kill and (published != seen or now > last_kill + 180):
                 what = chance.choice(KILLS)
                 moment = chance.choice(("any", "staging", "commit"))

@@ -1,4 +1,5 @@
-"""Splits and tasks, without Spark: every record in exactly one, whatever the range, the size and the isolation."""
+"""Splits and tasks, without Spark: every record in exactly one, whatever the range, the size and the
+isolation."""
 
 import pickle
 import random
@@ -269,8 +270,8 @@ def test_the_root_as_an_executor_sees_it(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_records_that_are_known_to_be_lost(tmp_path: Path) -> None:
-    """A missing file, or records that recovery would cut off, are an error, unless they are outside the range or
-    losses are passed over."""
+    """A missing file, or records that recovery would cut off, are an error, unless they are outside the range
+    or losses are passed over."""
     with kstore.open(tmp_path / "t-0", "a") as log:
         for start in range(0, 30, 10):
             log.extend([b"%d" % i for i in range(start, start + 10)])
@@ -444,7 +445,8 @@ class Context:
 
 
 def test_tasks_of_a_cluster(tmp_path: Path) -> None:
-    """As many as its cores for tiny partitions; before the first executor has registered, as few as their bytes ask for."""
+    """As many as its cores for tiny partitions; before the first executor has registered, as few as their
+    bytes ask for."""
     for partition in range(100):
         with kstore.open(tmp_path / f"t-{partition}", "a") as log:
             log.append(b"v")

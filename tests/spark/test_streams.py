@@ -1,4 +1,5 @@
-"""Streams: every record once, in batches as large as asked for, through restarts, rolling, retention and replays."""
+"""Streams: every record once, in batches as large as asked for, through restarts, rolling, retention and
+replays."""
 
 import ast
 import importlib
@@ -65,8 +66,8 @@ def test_from_log_to_log_with_limit_and_restart(spark: Any, tmp_path: Path) -> N
 
 
 def test_a_micro_batch_that_runs_again(spark: Any, tmp_path: Path) -> None:
-    """As after a crash between publishing and Spark's note of it; with another checkpoint it is another query.
-    The input is in two log directories."""
+    """As after a crash between publishing and Spark's note of it; with another checkpoint it is another
+    query. The input is in two log directories."""
     data, out, checkpoint = tmp_path / "data", tmp_path / "out", tmp_path / "checkpoint"
     fill(data / "one", 0, 100)
     fill(data / "two", 100, 50, partition=1)
@@ -82,7 +83,8 @@ def test_a_micro_batch_that_runs_again(spark: Any, tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_was_reset(spark: Any, tmp_path: Path) -> None:
-    """It keeps the id of the query and counts micro-batches from 0 again: what they hold was never published."""
+    """It keeps the id of the query and counts micro-batches from 0 again: what they hold was never
+    published."""
     data, out, checkpoint = tmp_path / "data", tmp_path / "out", tmp_path / "checkpoint"
     fill(data, 0, 100)
     run(source(spark, data), checkpoint, out)
@@ -211,7 +213,7 @@ def test_the_pipeline_of_the_examples(spark: Any, tmp_path: Path, monkeypatch: p
     assert found["parquet"] == found["windows"] == wanted["windows"]
 
 
-# ---- without a session ----------------------------------------------------------------------------------------------
+# ---- without a session -------------------------------------------------------------------------------------
 
 
 def reader(path: Path, **options: str) -> Any:
@@ -312,7 +314,8 @@ def test_a_query_that_no_longer_names_a_partition(tmp_path: Path) -> None:
 
 
 def test_tasks_of_a_micro_batch(tmp_path: Path) -> None:
-    """All tasks have something to do: a large partition is cut, and small splits share tasks, as options say."""
+    """All tasks have something to do: a large partition is cut, and small splits share tasks, as options
+    say."""
     for partition in range(40):
         fill(tmp_path, 0, partition, partition)
 

@@ -40,7 +40,7 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "kstore.store"]
 
 
-# ---- retention ------------------------------------------------------------------------------------------------------
+# ---- retention ---------------------------------------------------------------------------------------------
 
 
 def test_old_segments_are_deleted_at_intervals(tmp_path: Path, clock: StoreClock) -> None:
@@ -86,7 +86,8 @@ def test_closed_partitions_are_opened_only_for_work(tmp_path: Path, clock: Store
 
 
 def test_an_idle_store_makes_no_system_calls(tmp_path: Path, clock: StoreClock) -> None:
-    """It examines each closed partition once; of an open one it checks only that the directory is still there."""
+    """It examines each closed partition once; of an open one it checks only that the directory is still
+    there."""
     with with_small_segments(tmp_path, clock) as store:
         store.create_topic("t", 20)
         store.create_topic("compacted", 20, cleanup_policy="compact")
@@ -129,7 +130,7 @@ def test_without_a_configured_retention_nothing_is_deleted(
         assert store.health().ok
 
 
-# ---- removal, checkpoints, flushing, rolls, producers ---------------------------------------------------------------
+# ---- removal, checkpoints, flushing, rolls, producers ------------------------------------------------------
 
 
 def test_deleted_files_and_directories_are_removed(
@@ -171,7 +172,8 @@ def test_checkpoints_are_written(tmp_path: Path, clock: StoreClock) -> None:
         file = tmp_path / "recovery-point-offset-checkpoint"
         assert not file.exists()
         clock.pass_on(store, 5000, runs=2)
-        # where the active segment begins, or the end, if the log's own thread has come that far: it never goes back
+        # where the active segment begins, or the end, if the log's own thread has come that far: it never
+        # goes back
         while file.read_text().splitlines()[-1] not in {"t 0 18", "t 0 20"}:
             clock.pass_on(store, 5000)
 
@@ -234,7 +236,7 @@ def test_producers_expire(tmp_path: Path, clock: StoreClock) -> None:
         assert list(log.producers()) == []
 
 
-# ---- compaction -----------------------------------------------------------------------------------------------------
+# ---- compaction --------------------------------------------------------------------------------------------
 
 
 def test_the_dirtiest_partition_is_compacted_first(
@@ -269,7 +271,8 @@ def test_the_dirtiest_partition_is_compacted_first(
 
 
 def test_what_is_not_compacted_yet(tmp_path: Path, clock: StoreClock) -> None:
-    """Nothing if the cleaner is off; neither young records, nor what follows the start of an open transaction."""
+    """Nothing if the cleaner is off; neither young records, nor what follows the start of an open
+    transaction."""
     with compacting(tmp_path, clock, log_cleaner_enable=False) as store:
         store.create_topic("t")
         store.create_topic("young", min_compaction_lag_ms=DAY)
@@ -316,7 +319,8 @@ def test_a_damaged_partition_is_set_aside(
 
 
 def test_the_log_of_a_controller_is_not_compacted(tmp_path: Path, clock: StoreClock) -> None:
-    """As in Kafka, whose cleaner knows only the logs of its log manager: the metadata log is not one of them."""
+    """As in Kafka, whose cleaner knows only the logs of its log manager: the metadata log is not one of
+    them."""
     path = tmp_path / "__cluster_metadata-0"
     with kstore.open(path, "a", clock=clock, internal_segment_bytes=300, cleanup_policy="compact") as log:
         for i in range(40):
@@ -344,7 +348,7 @@ def test_removed_records_without_a_key_are_reported(
         assert "t-0: its compaction has removed 5 records without a key" in caplog.text
 
 
-# ---- failures -------------------------------------------------------------------------------------------------------
+# ---- failures ----------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -412,7 +416,8 @@ def test_a_log_that_is_free_again_needs_nothing_more(tmp_path: Path, clock: Stor
 def test_a_file_that_is_in_the_way(
     tmp_path: Path, clock: StoreClock, caplog: pytest.LogCaptureFixture, closed: bool
 ) -> None:
-    """Of a compaction, and of the removal of a deleted segment, whether the background or close() removes it then."""
+    """Of a compaction, and of the removal of a deleted segment, whether the background or close() removes it
+    then."""
     with compacting(tmp_path, clock) as store:
         store.create_topic("t")
         store.create_topic("old", cleanup_policy="delete")

@@ -123,7 +123,7 @@ def test_topics_are_made_and_deleted(ram: Path, caplog: pytest.LogCaptureFixture
     assert LogStore(ram).closed_cleanly
 
 
-# ---- forks, signals, ends -------------------------------------------------------------------------------------------
+# ---- forks, signals, ends ----------------------------------------------------------------------------------
 
 
 def test_a_child_of_fork(ram: Path) -> None:
@@ -175,7 +175,8 @@ def is_of_the_store() -> bool:
 
 
 def test_a_signal_while_closing_waits(ram: Path) -> None:
-    """The store's thread hangs in the clock, so close() waits. What a handler raises leaves it, and the store is closed."""
+    """The store's thread hangs in the clock, so close() waits. What a handler raises leaves it, and the store
+    is closed."""
     inside, go_on = threading.Event(), threading.Event()
 
     def clock() -> int:

@@ -1,4 +1,5 @@
-"""The log directories of a real broker, opened as stores: stopped, copied file by file while it ran, and killed."""
+"""The log directories of a real broker, opened as stores: stopped, copied file by file while it ran, and
+killed."""
 
 import shutil
 from pathlib import Path
@@ -28,8 +29,8 @@ def unpacked(name: str, into: Path) -> tuple[Path, dict[TopicPartition, Scenario
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 @pytest.mark.parametrize("name", ["broker", "broker_running", "broker_killed"])
 def test_read_and_written(name: str, tmp_path: Path) -> None:
-    """A store has the partitions and offsets that Kafka's classes find, appends where Kafka's recovery would, and leaves a
-    clean directory, in which only its own files are new."""
+    """A store has the partitions and offsets that Kafka's classes find, appends where Kafka's recovery would,
+    and leaves a clean directory, in which only its own files are new."""
     data, answers = unpacked(name, tmp_path)
     before = {path.name for path in data.iterdir()}
     summaries = {tp: each.lines("records.jsonl")[-1] for tp, each in answers.items()}
@@ -77,7 +78,8 @@ def test_read_and_written(name: str, tmp_path: Path) -> None:
 
 
 def test_what_is_not_used_stays_as_it_is(tmp_path: Path) -> None:
-    """Opening and closing changes nothing of it; the broker's epoch in the marker of the shutdown is not kept."""
+    """Opening and closing changes nothing of it; the broker's epoch in the marker of the shutdown is not
+    kept."""
     data = tmp_path / "data"
     shutil.copytree(BROKER, data)
     with LogStore(data, mode="a"):
@@ -96,7 +98,8 @@ def test_what_is_not_used_stays_as_it_is(tmp_path: Path) -> None:
 def test_a_log_start_below_the_first_segment_stays(
     tmp_path: Path, is_tiered: bool, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A tiered topic keeps records there: without that line, those that were deleted come back in the broker."""
+    """A tiered topic keeps records there: without that line, those that were deleted come back in the
+    broker."""
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\n")
     if is_tiered:
         (tmp_path / "remote-log-index-cache").mkdir()

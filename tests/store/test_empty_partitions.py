@@ -1,4 +1,5 @@
-"""A partition directory without a .log file is a log without records, as in Kafka: a broker makes it first, and so does kstore."""
+"""A partition directory without a .log file is a log without records, as in Kafka: a broker makes it first,
+and so does kstore."""
 
 from collections.abc import Callable
 from pathlib import Path

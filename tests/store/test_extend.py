@@ -1,4 +1,5 @@
-"""Columns that a store deals to partitions: each log gets what its own extend() would have made of its records."""
+"""Columns that a store deals to partitions: each log gets what its own extend() would have made of its
+records."""
 
 import errno
 import random
@@ -82,7 +83,7 @@ def test_logs_get_what_they_would_make_themselves(
         assert all(not reader.log("t", n).recovery.findings for n in range(count))
 
 
-# ---- all or nothing -------------------------------------------------------------------------------------------------
+# ---- all or nothing ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("threads", [None, 1, 8])
@@ -141,12 +142,13 @@ def test_a_failing_call_leaves_all_or_nothing_in_each_partition(tmp_path: Path) 
     assert sum(len(values(reader, "t", n)) for n in range(4)) == sum(ends) + 2000
 
 
-# ---- limits of compressed batches -----------------------------------------------------------------------------------
+# ---- limits of compressed batches --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_record_of_exactly_the_largest_size(tmp_path: Path, codec: str) -> None:
-    """Alone in its batch it is accepted if it has the limit, and refused with one byte more, whatever compresses it."""
+    """Alone in its batch it is accepted if it has the limit, and refused with one byte more, whatever
+    compresses it."""
     r = random.Random(f"{SEED} {codec}")
     keys = [b"k%03d" % i for i in range(400)]
     with opened(tmp_path / "store", clock=lambda: NOW) as store:
@@ -194,7 +196,7 @@ def test_batches_that_compression_makes_larger(tmp_path: Path, codec: str) -> No
             assert largest > most // 2, f"SEED={SEED}"
 
 
-# ---- threads --------------------------------------------------------------------------------------------------------
+# ---- threads -----------------------------------------------------------------------------------------------
 
 EXTENDS = """
 import os, kstore
@@ -227,7 +229,7 @@ with kstore.LogStore(path + ".store", mode="a", background=False) as store:
 
 
 def test_how_many_threads_help(tmp_path: Path) -> None:
-    """Two for large columns where the process may use two processors, otherwise as many as the call says. The calling
-    thread does it alone if the system gives no thread."""
+    """Two for large columns where the process may use two processors, otherwise as many as the call says. The
+    calling thread does it alone if the system gives no thread."""
     done = run_with_library(EXTENDS, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

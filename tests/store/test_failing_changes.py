@@ -1,5 +1,5 @@
-"""A change of topics, or a session, is cut short: by a kill or a failing file operation. It is done, or not done, and what
-is acknowledged afterwards is there at the next opening."""
+"""A change of topics, or a session, is cut short: by a kill or a failing file operation. It is done, or not
+done, and what is acknowledged afterwards is there at the next opening."""
 
 import contextlib
 import errno
@@ -157,8 +157,8 @@ def append_where_possible(store: LogStore, logs: list[kstore.LogWriter]) -> list
 
 @pytest.mark.parametrize(("name", "directories"), EACH)
 def test_any_call_fails(ram: Path, name: str, directories: int) -> None:
-    """If nothing has happened, the change can be made again. Otherwise no more topics are changed until the store is opened
-    again; what is not concerned stays in use."""
+    """If nothing has happened, the change can be made again. Otherwise no more topics are changed until the
+    store is opened again; what is not concerned stays in use."""
     allowed, calls = states(ram / "whole", directories, CHANGES[name])
     make(ram / "made", directories)
     for turn, nth in enumerate(some(range(1, calls + 1), 4, (name, directories))):
@@ -204,7 +204,7 @@ def test_any_call_fails(ram: Path, name: str, directories: int) -> None:
         shutil.rmtree(root)
 
 
-# ---- sessions -------------------------------------------------------------------------------------------------------
+# ---- sessions ----------------------------------------------------------------------------------------------
 
 
 def append(store: LogStore) -> None:

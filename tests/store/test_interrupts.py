@@ -76,8 +76,8 @@ OPERATIONS: dict[str, tuple[bool, Callable[[Path], Any], Callable[[Any], object]
 )  # raised in a weak reference's callback
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_interrupt_keeps_nothing_locked(ram: Path, name: str) -> None:
-    """Neither an exception that is kept, nor uncollected garbage has a lock. A store that was open goes on, but for
-    changes of topics, if one is unfinished."""
+    """Neither an exception that is kept, nor uncollected garbage has a lock. A store that was open goes on,
+    but for changes of topics, if one is unfinished."""
     clean, prepare, operate = OPERATIONS[name]
     make(ram / "made", clean=clean)
     for run in ("warm", "whole"):  # what only a first run does is not counted
@@ -123,7 +123,8 @@ def test_an_interrupt_keeps_nothing_locked(ram: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_handler_changes_the_topic(ram: Path, name: str) -> None:
-    """The signal comes while a log of the topic is written: the change is made or refused, and nothing is lost."""
+    """The signal comes while a log of the topic is written: the change is made or refused, and nothing is
+    lost."""
 
     def write(log: kstore.LogWriter) -> None:
         log.append(b"more")

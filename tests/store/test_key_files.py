@@ -1,4 +1,5 @@
-"""The option key_files of a topic: the background makes .keys files of sealed segments, and a table uses them."""
+"""The option key_files of a topic: the background makes .keys files of sealed segments, and a table uses
+them."""
 
 import errno
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""The lock of a store's directories, against stores, logs, forks and copies; and a directory that is exchanged."""
+"""The lock of a store's directories, against stores, logs, forks and copies; and a directory that is
+exchanged."""
 
 import os
 import shutil
@@ -107,8 +108,8 @@ def test_a_child_of_fork_has_no_store(tmp_path: Path) -> None:
 
 
 def test_a_log_beside_the_store(tmp_path: Path) -> None:
-    """The same process has opened a partition by itself. Its topic is not deleted, and the directory is clean only when the
-    log is closed, too."""
+    """The same process has opened a partition by itself. Its topic is not deleted, and the directory is clean
+    only when the log is closed, too."""
     with opened(tmp_path) as store:
         store.create_topic("t", 2)
         beside = kstore.open(tmp_path / "t-1", "a")
@@ -157,7 +158,7 @@ def test_a_close_that_fails_gives_the_lock_up(tmp_path: Path) -> None:
         assert again.append("t", b"w") == (0, 1)
 
 
-# ---- another directory in its place ---------------------------------------------------------------------------------
+# ---- another directory in its place ------------------------------------------------------------------------
 
 
 def everything(directory: Path) -> dict[Path, bytes]:

@@ -1,4 +1,5 @@
-"""A log-start-offset-checkpoint that is damaged: what was deleted may come back, nothing else goes, and it is reported."""
+"""A log-start-offset-checkpoint that is damaged: what was deleted may come back, nothing else goes, and it is
+reported."""
 
 import warnings
 from pathlib import Path

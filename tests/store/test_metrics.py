@@ -1,4 +1,5 @@
-"""What a store counts, against what was done; and its text, as the parser of Prometheus's own library reads it."""
+"""What a store counts, against what was done; and its text, as the parser of Prometheus's own library reads
+it."""
 
 import pickle
 import re
@@ -27,7 +28,7 @@ def on_disk(path: Path, topic: str = "t") -> tuple[int, int]:
     return len(files), sum(each.stat().st_size for each in files)
 
 
-# ---- in and out -----------------------------------------------------------------------------------------------------
+# ---- in and out --------------------------------------------------------------------------------------------
 
 
 def test_every_way_in_is_counted(tmp_path: Path) -> None:
@@ -148,7 +149,7 @@ def test_topics_that_come_and_go(tmp_path: Path) -> None:
         store.metrics()
 
 
-# ---- maintenance ---------------------------------------------------------------------------------------------------------
+# ---- maintenance -------------------------------------------------------------------------------------------
 
 
 def test_recovery_retention_compaction(tmp_path: Path) -> None:
@@ -207,7 +208,7 @@ def test_times(tmp_path: Path) -> None:
         assert "one in 16" in text
 
 
-# ---- text -----------------------------------------------------------------------------------------------------------
+# ---- text --------------------------------------------------------------------------------------------------
 
 
 def families(text: str) -> Any:

@@ -50,7 +50,8 @@ def test_they_are_kept(tmp_path: Path) -> None:
 
 
 def test_wrong_options(tmp_path: Path) -> None:
-    """Nothing is made or changed. An option of a whole store cannot be a topic's, and the name of an argument is no option."""
+    """Nothing is made or changed. An option of a whole store cannot be a topic's, and the name of an argument
+    is no option."""
     with opened(tmp_path) as store:
         store.create_topic("t", internal_segment_bytes=None)
         for options, text in (

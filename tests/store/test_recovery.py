@@ -1,5 +1,5 @@
-"""Directories that were not closed cleanly: what was flushed and closed is not recovered again, all else is. And
-partitions that were written by themselves before they were put into the directory of a store."""
+"""Directories that were not closed cleanly: what was flushed and closed is not recovered again, all else is.
+And partitions that were written by themselves before they were put into the directory of a store."""
 
 import shutil
 from collections.abc import Callable
@@ -165,11 +165,12 @@ def test_a_log_that_cannot_be_closed_cleanly(tmp_path: Path) -> None:
     assert not LogStore(tmp_path).closed_cleanly
 
 
-# ---- partitions that were written by themselves ---------------------------------------------------------------------
+# ---- partitions that were written by themselves ------------------------------------------------------------
 
 
 def written_by_itself(directory: Path, *, flushed: int = 10) -> list[Path]:
-    """A log of ten segments with ten records each, closed, or abandoned after so many segments were flushed; its files."""
+    """A log of ten segments with ten records each, closed, or abandoned after so many segments were flushed;
+    its files."""
     log = kstore.open(directory, "a", internal_segment_bytes=200)
     for number in range(10):
         log.extend([b"%d" % i for i in range(number * 10, number * 10 + 10)])
@@ -259,7 +260,8 @@ def test_an_abandoned_log_is_recovered_in_a_clean_directory(tmp_path: Path) -> N
 
 
 def test_what_a_broker_added_is_checked(tmp_path: Path) -> None:
-    """It removes nothing of what the partition says of itself, and may die before it writes a recovery point."""
+    """It removes nothing of what the partition says of itself, and may die before it writes a recovery
+    point."""
     files = written_by_itself(tmp_path / "d" / "t-0")
     more = written_by_itself(tmp_path / "longer" / "t-0")[9]
     (tmp_path / "d" / ".lock").touch()

@@ -1,4 +1,5 @@
-"""retain() of all partitions; and what is known to be compacted, which loses nothing unless its policy is configured."""
+"""retain() of all partitions; and what is known to be compacted, which loses nothing unless its policy is
+configured."""
 
 from pathlib import Path
 
@@ -61,11 +62,12 @@ def test_by_size_alone(tmp_path: Path) -> None:
         assert log.log_start_offset == 0
 
 
-# ---- what is known to be compacted ----------------------------------------------------------------------------------
+# ---- what is known to be compacted -------------------------------------------------------------------------
 
 
 def copy_of(path: Path, topic: str) -> Path:
-    """The only partition of a log directory that a broker wrote: it says nothing of a topic's configuration."""
+    """The only partition of a log directory that a broker wrote: it says nothing of a topic's
+    configuration."""
     name = f"{topic}-0"
     with kstore.LogWriter(path / "alone" / name, kstore.LogConfig(internal_segment_bytes=1000)) as log:
         for _ in range(30):
@@ -185,7 +187,8 @@ def test_another_partition_of_the_topic(copied: Path) -> None:
 def test_a_damaged_cleaner_checkpoint(
     copied: Path, content: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It does not say which topics were compacted, so no partition of its directory loses records by age or size."""
+    """It does not say which topics were compacted, so no partition of its directory loses records by age or
+    size."""
     file = copied.parent / "cleaner-offset-checkpoint"
     file.write_bytes(content)
     assert str(file) in [f.file for f in kstore.open(copied).recovery.findings]

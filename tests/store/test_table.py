@@ -234,7 +234,8 @@ def test_committed_records_only(tmp_path: Path, *, by_files: bool) -> None:
 
 
 def test_after_an_erasure(tmp_path: Path) -> None:
-    """Keys are those that have a value now: not erased ones, and again those whose later record was erased."""
+    """Keys are those that have a value now: not erased ones, and again those whose later record was
+    erased."""
     with opened(tmp_path, internal_segment_bytes=300) as store:
         store.create_topic("t")
         for i in range(10):
@@ -291,13 +292,13 @@ def test_a_reader_whose_topic_was_deleted(tmp_path: Path) -> None:
         assert table.get(b"2") is None
 
 
-# ---- threads --------------------------------------------------------------------------------------------------------
+# ---- threads -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by_files", [False, True])
 def test_threads_beside_a_writer(ram: Path, *, by_files: bool) -> None:
-    """A value is never older than one that was acknowledged before it was asked for. No key is missed, though segments are
-    compacted all the time, and the record of a key gives way to a later one."""
+    """A value is never older than one that was acknowledged before it was asked for. No key is missed, though
+    segments are compacted all the time, and the record of a key gives way to a later one."""
     with opened(ram, **OPTIONS) as store:
         store.create_topic("t", 2)
         acked, ended = [0], threading.Event()
@@ -338,7 +339,7 @@ def test_threads_beside_a_writer(ram: Path, *, by_files: bool) -> None:
                             log.make_key_files()
 
 
-# ---- changes just while a table reads -------------------------------------------------------------------------------
+# ---- changes just while a table reads ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reads", [False, True])

@@ -19,7 +19,7 @@ from kstore.__main__ import main as run_command
 from tests.helpers.murmur2 import murmur2, partition_of
 from tests.store.stores import opened, rows, values, writer
 
-# ---- records --------------------------------------------------------------------------------------------------------
+# ---- records -----------------------------------------------------------------------------------------------
 
 
 def test_records_come_back(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_key_is_erased_from_a_whole_topic(tmp_path: Path, capsys: pytest.Captu
     assert run_command([*command, "--keep-cut"]) == 2
 
 
-# ---- changes --------------------------------------------------------------------------------------------------------
+# ---- changes -----------------------------------------------------------------------------------------------
 
 
 def test_a_deleted_topic_leaves_nothing(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_commands_that_make_topics(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "t-1 is in none of the directories" in capsys.readouterr().err
 
 
-# ---- directories ----------------------------------------------------------------------------------------------------
+# ---- directories -------------------------------------------------------------------------------------------
 
 
 def test_several_directories(tmp_path: Path) -> None:
@@ -426,7 +426,7 @@ def test_a_new_log_that_the_store_would_not_use(
     assert str(tmp_path / "d") in capsys.readouterr().err
 
 
-# ---- arguments ------------------------------------------------------------------------------------------------------
+# ---- arguments ---------------------------------------------------------------------------------------------
 
 
 def test_wrong_arguments(tmp_path: Path) -> None:

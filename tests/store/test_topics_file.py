@@ -30,7 +30,7 @@ def make(root: Path) -> None:
             writer(store, "old", number).append(b"old")
 
 
-# ---- damage ---------------------------------------------------------------------------------------------------------
+# ---- damage ------------------------------------------------------------------------------------------------
 
 T = {"partitions": 1, "config": {}}
 ENTRIES: list[tuple[str, dict[str, object], dict[str, object] | None]] = [
@@ -111,7 +111,8 @@ def test_a_partition_number_that_no_table_holds(tmp_path: Path) -> None:
 
 
 def test_a_stray_partition_changes_nothing(tmp_path: Path) -> None:
-    """The table says how many partitions a topic has: keys stay where they are, and no change makes room for a stray one."""
+    """The table says how many partitions a topic has: keys stay where they are, and no change makes room for
+    a stray one."""
     with opened(tmp_path) as store:
         store.create_topic("t", 3)
     (tmp_path / "t-2147483646").mkdir()
@@ -125,7 +126,7 @@ def test_a_stray_partition_changes_nothing(tmp_path: Path) -> None:
     assert LogStore(tmp_path).describe("t").options == {"retention_ms": 1}
 
 
-# ---- several directories --------------------------------------------------------------------------------------------
+# ---- several directories -----------------------------------------------------------------------------------
 
 
 def test_one_of_two_tables_is_damaged(tmp_path: Path) -> None:
@@ -182,7 +183,7 @@ def test_partitions_that_are_in_none_of_the_directories(tmp_path: Path) -> None:
         assert store.topics == {"old": [0, 1]}
 
 
-# ---- a change that was not finished ---------------------------------------------------------------------------------
+# ---- a change that was not finished ------------------------------------------------------------------------
 
 
 def write_table(directory: Path, change: dict[str, object] | None, **topics: int) -> None:
@@ -319,7 +320,8 @@ def test_the_directories_have_other_paths(
     made: tuple[int, ...],
     how: Callable[[Path], list[Path]],
 ) -> None:
-    """The change is finished where they are. What the process had made before it died is not made a second time."""
+    """The change is finished where they are. What the process had made before it died is not made a second
+    time."""
     root = tmp_path / "x"
     leave_unfinished(root, topic, numbers, numbers[-1] + 1)
     for number in made:

@@ -24,8 +24,8 @@ def value_of(number: int, size: int) -> bytes:
 
 
 def refresh(directory: str, until: float) -> int:
-    """Reads what comes, from where it stopped: offsets rise, and only deletion leaves gaps. What is truncated and
-    written anew is read anew."""
+    """Reads what comes, from where it stopped: offsets rise, and only deletion leaves gaps. What is truncated
+    and written anew is read anew."""
     log = kstore.open(directory)
     seen, next_offset, faults, refreshed_once = 0, log.log_start_offset, 0, False
     while time.monotonic() < until:

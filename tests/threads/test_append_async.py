@@ -1,4 +1,5 @@
-"""Appending from asyncio: each task learns what became of its record, and the event loop never waits for the disk."""
+"""Appending from asyncio: each task learns what became of its record, and the event loop never waits for the
+disk."""
 
 import asyncio
 import random
@@ -121,7 +122,7 @@ def test_the_loop_goes_on_meanwhile(tmp_path: Path, gate: Gate) -> None:
         asyncio.run(main(log))
 
 
-# ---- cancelled ------------------------------------------------------------------------------------------------------
+# ---- cancelled ---------------------------------------------------------------------------------------------
 
 
 @both
@@ -203,7 +204,7 @@ def test_cancelled_at_random(tmp_path: Path) -> None:
             assert {record.offset: record.value for record in log} == learned, f"SEED={SEED}, turn {turn}"
 
 
-# ---- ends -----------------------------------------------------------------------------------------------------------
+# ---- ends --------------------------------------------------------------------------------------------------
 
 
 def test_the_loop_is_closed(tmp_path: Path, gate: Gate) -> None:
@@ -325,7 +326,7 @@ def test_a_call_from_within_is_refused(tmp_path: Path, of: str) -> None:
         assert values(log) == [b"one", b"three"]
 
 
-# ---- stores ---------------------------------------------------------------------------------------------------------
+# ---- stores ------------------------------------------------------------------------------------------------
 
 
 def test_a_store(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The interpreter ends while logs, stores, cursors, followers and appenders are in use; other interpreters; spawned processes.
+"""The interpreter ends while logs, stores, cursors, followers and appenders are in use; other interpreters;
+spawned processes.
 
 Nothing hangs, stderr is empty, and what was acknowledged is there afterwards.
 """
@@ -222,7 +223,8 @@ THINGS = {
 
 @pytest.mark.parametrize("seed", some(range(100), 3, "finalizers"))
 def test_finalizers_in_any_order(tmp_path: Path, seed: int) -> None:
-    """What is left at the end is torn down in the order of its names in a module, or by the collector, in any."""
+    """What is left at the end is torn down in the order of its names in a module, or by the collector, in
+    any."""
     rng = random.Random(seed)
     names = list(THINGS)
     rng.shuffle(names)

@@ -1,4 +1,5 @@
-"""Iterators and the threads around them: one at a time reads, and the others go on while it waits for bytes."""
+"""Iterators and the threads around them: one at a time reads, and the others go on while it waits for
+bytes."""
 
 import sys
 import threading
@@ -57,7 +58,8 @@ ITERATORS: dict[str, Callable[[kstore.PartitionLog], Iterator[list[int]]]] = {
 
 @pytest.mark.parametrize("kind", ITERATORS)
 def test_threads_that_share_an_iterator(log: kstore.PartitionLog, kind: str) -> None:
-    """One that comes while another reads gets an error, or waits for its turn; all records are read, each once."""
+    """One that comes while another reads gets an error, or waits for its turn; all records are read, each
+    once."""
     found: list[list[int]] = [[], [], []]
     refused: list[Exception] = []
 

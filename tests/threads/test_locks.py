@@ -55,7 +55,8 @@ def release(process: "subprocess.Popen[bytes]") -> None:
 
 
 def test_another_process(tmp_path: Path) -> None:
-    """It is refused, and the error has the process. Reading needs no lock; the lock of a dead process is none."""
+    """It is refused, and the error has the process. Reading needs no lock; the lock of a dead process is
+    none."""
     path = tmp_path / "t-0"
     with holding(path) as other:
         with pytest.raises(kstore.LogLockedError, match=str(other.pid)) as caught:
@@ -93,7 +94,8 @@ def test_the_same_process(tmp_path: Path) -> None:
 
 
 def test_a_log_directory(tmp_path: Path) -> None:
-    """One process has all of its partitions. Waiting ends with an error, or when the other process has closed."""
+    """One process has all of its partitions. Waiting ends with an error, or when the other process has
+    closed."""
     (tmp_path / "meta.properties").write_text("version=1\n")
     with holding(tmp_path / "a-0") as other:
         attempts: list[Any] = [
@@ -159,8 +161,8 @@ def test_a_lock_file_that_is_removed_meanwhile(tmp_path: Path) -> None:
 
 
 def test_a_store_that_waits_for_one_directory_holds_no_other(tmp_path: Path) -> None:
-    """Or two stores with the same directories in another order would wait for each other. What is given back is as clean
-    as it was."""
+    """Or two stores with the same directories in another order would wait for each other. What is given back
+    is as clean as it was."""
     for name in ("a", "b"):
         with kstore.LogStore(tmp_path / name, mode="a") as store:
             store.create_topic(name)

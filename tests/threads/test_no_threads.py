@@ -1,4 +1,5 @@
-"""The system gives no more threads, or a new thread finds no memory and ends at once: nothing waits for it."""
+"""The system gives no more threads, or a new thread finds no memory and ends at once: nothing waits for
+it."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""A writer that appends, rolls, retains and truncates; beside it four reader threads and two reader processes. No record is
-wrong, torn, missing or there twice, and nothing is left open or mapped."""
+"""A writer that appends, rolls, retains and truncates; beside it four reader threads and two reader
+processes. No record is wrong, torn, missing or there twice, and nothing is left open or mapped."""
 
 import gc
 import itertools

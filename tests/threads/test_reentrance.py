@@ -1,4 +1,5 @@
-"""A call from within a call: a signal handler or a clock that uses the log gets an error, and never waits for itself.
+"""A call from within a call: a signal handler or a clock that uses the log gets an error, and never waits for
+itself.
 
 tests/interrupts tries handlers at all points, and those of real signals.
 """
@@ -123,7 +124,7 @@ def test_a_thread_that_syncs_may_wait_for_another_that_appends(tmp_path: Path, w
         assert log.durable_offset >= 1
 
 
-# ---- programs that may hang, each in a process of its own -----------------------------------------------------------
+# ---- programs that may hang, each in a process of its own --------------------------------------------------
 
 # The appender's thread has a batch to append, and waits for this thread, which calls from within the clock.
 APPENDER = """

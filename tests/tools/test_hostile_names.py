@@ -1,5 +1,5 @@
-"""Names and contents of files, as an enemy chooses them: no command and no error passes a control character on, or a line that
-looks like one of its own."""
+"""Names and contents of files, as an enemy chooses them: no command and no error passes a control character
+on, or a line that looks like one of its own."""
 
 import json
 import os

@@ -353,7 +353,8 @@ def test_truncation_into_a_gap_loses_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", [2**31 - 1, 2**31, 2**40])
 def test_a_log_that_begins_at_a_large_offset(tmp_path: Path, first: int) -> None:
-    """The first segment cannot hold it: it is sealed empty, with index files as in Kafka, and nothing is missing."""
+    """The first segment cannot hold it: it is sealed empty, with index files as in Kafka, and nothing is
+    missing."""
     path = tmp_path / "t-0"
     with kstore.open(path, "a") as log:
         log.append_batches(kstore.encode_batch([RECORD], base_offset=first), keep_offsets=True)

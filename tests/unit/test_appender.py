@@ -182,7 +182,8 @@ def test_a_dropped_appender_appends_all_the_same(log: kstore.LogWriter) -> None:
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_a_log_that_is_collected_open(tmp_path: Path, count: int) -> None:
-    """A warning says how many records are lost with it: those that could not be appended within the linger."""
+    """A warning says how many records are lost with it: those that could not be appended within the
+    linger."""
     failed = threading.Event()
 
     def clock() -> int:

@@ -11,7 +11,8 @@ T = 1_700_000_000_000
 
 @pytest.mark.parametrize("start", [1, 41, 42, 150, 299])
 def test_records_below_the_log_start_do_not_count(tmp_path: Path, start: int) -> None:
-    """The first record at or after a time is found, though whole segments before it were deleted by delete_records."""
+    """The first record at or after a time is found, though whole segments before it were deleted by
+    delete_records."""
     options = {"internal_segment_bytes": 3000, "index_interval_bytes": 100}
     with kstore.open(tmp_path / "t-0", "a", **options) as log:
         for number in range(300):

@@ -1,4 +1,5 @@
-"""What an append acknowledges, readers with the same options read; what they would refuse is refused before it is written."""
+"""What an append acknowledges, readers with the same options read; what they would refuse is refused before
+it is written."""
 
 import struct
 from collections.abc import Callable

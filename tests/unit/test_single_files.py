@@ -1,4 +1,5 @@
-"""Files that are no logs, and logs that are no longer whole: nothing of them looks like an empty or a whole log."""
+"""Files that are no logs, and logs that are no longer whole: nothing of them looks like an empty or a whole
+log."""
 
 import gzip
 import json

@@ -1,4 +1,5 @@
-"""The types of arguments. `make check` has mypy check typed_calls.py: it takes what kstore takes, and refuses what it refuses."""
+"""The types of arguments. `make check` has mypy check typed_calls.py: it takes what kstore takes, and refuses
+what it refuses."""
 
 import typing
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""What type checkers take and refuse. It is not run: `make check` has mypy check it, which also reports an ignore that
-ignores nothing."""
+"""What type checkers take and refuse. It is not run: `make check` has mypy check it, which also reports an
+ignore that ignores nothing."""
 
 from datetime import UTC, datetime
 

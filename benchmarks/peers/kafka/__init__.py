@@ -32,8 +32,8 @@ def _run(*command: str) -> None:
 
 
 def start(data: Path, sealed: Path, work: Path) -> Peer:
-    """`sealed`: a copy of the many segments of its own, for Kafka writes to a log that it opens. What it appends goes
-    below `work`."""
+    """`sealed`: a copy of the many segments of its own, for Kafka writes to a log that it opens. What it
+    appends goes below `work`."""
     try:
         _build()
         command = ["java", "-cp", f"{CLASSES}:{JARS}/*", "Peer", str(data), str(sealed), str(work)]

@@ -1,8 +1,9 @@
 # cython: binding=False
-"""Batches that come in encoded: what Kafka checks before it appends them, and what it corrects (spec 6.3, 6.5).
+"""Batches that come in encoded: what Kafka checks before it appends them, and what it corrects (spec 6.3,
+6.5).
 
-The quick path handles what producers send mostly: v2 batches, not packed. Packed ones, and messages of magic 0 and 1,
-are only marked here (`rebuild`); log/write/log_validator.py unpacks them.
+The quick path handles what producers send mostly: v2 batches, not packed. Packed ones, and messages of magic
+0 and 1, are only marked here (`rebuild`); log/write/log_validator.py unpacks them.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -110,7 +111,8 @@ def with_timestamps(bytes data not None, int64_t largest, bint stamped):
 
 
 cdef int check_records(uint8_t *p, ks_batch *b, const ks_rules *rules, int64_t now, ks_fault *fault) noexcept nogil:
-    """The records of a v2 batch that is not packed; its timestamp type and largest timestamp are put right."""
+    """The records of a v2 batch that is not packed; its timestamp type and largest timestamp are put
+    right."""
     cdef const uint8_t *q = p + KS_BATCH_OVERHEAD
     cdef const uint8_t *end = p + b.size
     cdef ks_record r
@@ -147,7 +149,8 @@ cdef int check_records(uint8_t *p, ks_batch *b, const ks_rules *rules, int64_t n
 cdef int check_kept(
     const uint8_t *q, const uint8_t *end, const ks_batch *b, const ks_rules *rules, ks_fault *fault
 ) noexcept nogil:
-    """The records of a v2 batch, unpacked, that is appended as it is: whether readers, and lookups by time, find them.
+    """The records of a v2 batch, unpacked, that is appended as it is: whether readers, and lookups by time,
+    find them.
 
     Beyond Kafka, whose followers look at headers only."""
     cdef const uint8_t *start = q

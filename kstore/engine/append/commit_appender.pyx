@@ -59,7 +59,8 @@ cdef enum:
 def encode_value(
     int64_t offset, int32_t leader_epoch, bytes metadata not None, int64_t timestamp, bytes topic_id not None
 ):
-    """An OffsetCommitValue of version 4; without a topic id, if that is empty. ValueError for what is too long."""
+    """An OffsetCommitValue of version 4; without a topic id, if that is empty. ValueError for what is too
+    long."""
     cdef int64_t size = PyBytes_GET_SIZE(metadata)
     cdef bint has_id = PyBytes_GET_SIZE(topic_id) != 0
     if size + 1 >= 1 << 14 or (has_id and PyBytes_GET_SIZE(topic_id) != ID_SIZE):
@@ -93,8 +94,8 @@ def encode_value(
 def encode_commits(
     int64_t member, int64_t base_offset, int64_t timestamp, list records not None, int32_t sequence
 ):
-    """A batch of (key, value) pairs of bytes, the value None for a tombstone, all with one timestamp. `member` is its
-    producer, `sequence` its base sequence."""
+    """A batch of (key, value) pairs of bytes, the value None for a tombstone, all with one timestamp.
+    `member` is its producer, `sequence` its base sequence."""
     cdef BatchBuilder builder = BatchBuilder.__new__(BatchBuilder)
     cdef ks_fields f
     cdef bytes key
@@ -121,16 +122,17 @@ def encode_commits(
 
 
 cdef bint is_as_it_was(File file, int64_t size) noexcept nogil:
-    """Whether a file has this size still. That costs a third of what fstat() does, which commits would feel; no file is
-    put in the place of another without a claim, which makes the lock file longer."""
+    """Whether a file has this size still. That costs a third of what fstat() does, which commits would feel;
+    no file is put in the place of another without a claim, which makes the lock file longer."""
     return gate(READS) == 0 and end_of_file(file.fd) == size
 
 
 cdef int64_t append_under_lock(
     File locks, int64_t locks_size, File file, int64_t end, const uint8_t *p, int64_t size, int *error
 ) noexcept nogil:
-    """How many bytes it appended under the lock of `file`, if both files are as they were; -1 if it did nothing. Where
-    not all could be written, `error` says why, and it is cut off again unless that fails as well.
+    """How many bytes it appended under the lock of `file`, if both files are as they were; -1 if it did
+    nothing. Where not all could be written, `error` says why, and it is cut off again unless that fails as
+    well.
 
     A flock costs two thirds of what a lock on a byte does, which commits would feel."""
     cdef int64_t done = -1
@@ -154,8 +156,8 @@ def append_if_same(
 ):
     """Appends `data` to `file` under its lock, if `locks` has `locks_size` bytes and `file` has `end`.
 
-    True if it did; False if nothing was written: somebody has the lock now, or has changed one of the files. OSError:
-    what was written is cut off again, unless that fails as well."""
+    True if it did; False if nothing was written: somebody has the lock now, or has changed one of the files.
+    OSError: what was written is cut off again, unless that fails as well."""
     cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data)
     cdef int64_t size = PyBytes_GET_SIZE(data), done
     cdef int error = 0
@@ -166,7 +168,7 @@ def append_if_same(
     return done == size
 
 
-# ---- commits that change nothing but the offset ---------------------------------------------------------------------
+# ---- commits that change nothing but the offset ------------------------------------------------------------
 
 cdef class CommitLocks:
     """The lock file of a directory, in C. LockFile says what the fields are."""
@@ -176,9 +178,11 @@ cdef class CommitLocks:
 
 
 cdef class CommitContent:
-    """What was read of a file of commits so far, in C: the entries, the end in bytes, the offset of the next batch.
+    """What was read of a file of commits so far, in C: the entries, the end in bytes, the offset of the next
+    batch.
 
-    The last commit that changed nothing but an offset is kept as numbers, until somebody asks for the entries."""
+    The last commit that changed nothing but an offset is kept as numbers, until somebody asks for the
+    entries."""
 
     cdef dict known
     cdef object latest         # whose entry is older than the numbers; None: nobody's
@@ -200,7 +204,8 @@ cdef class CommitContent:
         self.known, self.latest = entries, None
 
     cdef int settle(self) except -1:
-        """Makes the numbers an entry, in the place of one. The collector may run, and others commit meanwhile."""
+        """Makes the numbers an entry, in the place of one. The collector may run, and others commit
+        meanwhile."""
         cdef int64_t offset
         while self.latest is not None:
             latest, offset = self.latest, self.latest_offset
@@ -236,7 +241,8 @@ cdef int set_item(object items, Py_ssize_t i, object item) except -1:
 
 
 cdef object tuple_like(object known, object first, object second):
-    """A tuple of the type of `known`, of two items. Without the Python code that is in a NamedTuple's __new__."""
+    """A tuple of the type of `known`, of two items. Without the Python code that is in a NamedTuple's
+    __new__."""
     made = allocated(type(known), 2)
     set_item(made, 0, first)
     set_item(made, 1, second)
@@ -254,10 +260,11 @@ cdef object position_like(object known, int64_t offset, object epoch, int64_t no
 
 
 cdef class OffsetCommitter:
-    """What a cursor knows of its last commit, so that one that is not to be durable needs only a few system calls.
+    """What a cursor knows of its last commit, so that one that is not to be durable needs only a few system
+    calls.
 
-    The class that derives from it says by `_prepare` what a commit looks like, once it has looked at all: those that
-    follow differ by offset and time, as long as nothing else has changed and the look is fresh."""
+    The class that derives from it says by `_prepare` what a commit looks like, once it has looked at all:
+    those that follow differ by offset and time, as long as nothing else has changed and the look is fresh."""
 
     cdef public object _view
     cdef public CommitFile _file
@@ -301,8 +308,8 @@ cdef class OffsetCommitter:
         self.committed, self.newest = position, -1
 
     def _prepare(self, tp, epochs, epoch, int64_t epoch_start, bytes key not None, bytes topic_id not None):
-        """Commits that follow are of this partition, of offsets above `epoch_start`, which is where the view's last
-        epoch starts; None for `tp`: they are to be made by `_commit`."""
+        """Commits that follow are of this partition, of offsets above `epoch_start`, which is where the
+        view's last epoch starts; None for `tp`: they are to be made by `_commit`."""
         cdef bytes value
         self.batch = None
         self.last_committed()  # which is of the epoch before
@@ -323,17 +330,18 @@ cdef class OffsetCommitter:
         raise NotImplementedError
 
     def commit(self, record=None, *, durable=True, metadata=""):
-        """Writes down that the records up to this one are done: the next cursor of the group begins behind it.
+        """Writes down that the records up to this one are done: the next cursor of the group begins behind
+        it.
 
-        record: a Record, or the offset of one. Default: the last one that was given out.
-        durable: True returns when the position is safe from a power cut. False is faster: it is safe if only the
-            process dies, and from a power cut after the next durable commit or close().
-        metadata: a text to keep with the position, of at most 4096 bytes.
+        record: a Record, or the offset of one. Default: the last one that was given out. durable: True
+        returns when the position is safe from a power cut. False is faster: it is safe if only the process
+        dies, and from a power cut after the next durable commit or close(). metadata: a text to keep with the
+        position, of at most 4096 bytes.
 
-        ValueError if it would move the position backwards, which only seek() allows; OffsetOutOfRangeError for a record
-        behind the end of the log. CursorLockedError if the lock was lost, LogClosedError if the cursor is closed or
-        belongs to the parent of this process, LogNotFoundError if the partition was deleted. OSError: the position is
-        the old one or the new one.
+        ValueError if it would move the position backwards, which only seek() allows; OffsetOutOfRangeError
+        for a record behind the end of the log. CursorLockedError if the lock was lost, LogClosedError if the
+        cursor is closed or belongs to the parent of this process, LogNotFoundError if the partition was
+        deleted. OSError: the position is the old one or the new one.
         """
         cdef int64_t offset = -1
         cdef int overflow = 0
@@ -347,7 +355,8 @@ cdef class OffsetCommitter:
         self._commit(record, durable, metadata)
 
     cdef bint commit_soon(self, int64_t offset) except -1:
-        """Commits, if nothing has changed since it was last looked at. False if it cannot: then nothing was done."""
+        """Commits, if nothing has changed since it was last looked at. False if it cannot: then nothing was
+        done."""
         cdef CommitFile file = self._file
         cdef Mutex mutex
         view = self._view

@@ -1,11 +1,12 @@
 # cython: binding=False
-"""Columns of records, dealt to the logs of partitions: each record straight into a batch of its partition, in one pass.
+"""Columns of records, dealt to the logs of partitions: each record straight into a batch of its partition, in
+one pass.
 
-The first offset of a batch is in no checksum, so batches are made before anybody knows where they will lie; and nothing
-is written before all are made.
+The first offset of a batch is in no checksum, so batches are made before anybody knows where they will lie;
+and nothing is written before all are made.
 
-Several threads share the work on large columns: first each chooses the partitions of some of the rows, then each makes
-all batches of some of the partitions. So what is made does not depend on their number.
+Several threads share the work on large columns: first each chooses the partitions of some of the rows, then
+each makes all batches of some of the partitions. So what is made does not depend on their number.
 """
 
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
@@ -82,8 +83,8 @@ cdef struct ks_deal:
 
 
 cdef int choose(void *work, int part) noexcept nogil:
-    """The partition of every record in a part of the rows, how many each gets, and how large they are at most: key and
-    value."""
+    """The partition of every record in a part of the rows, how many each gets, and how large they are at
+    most: key and value."""
     cdef ks_deal *d = <ks_deal *>work
     cdef ks_cells v = d.values[0], k = d.keys[0]
     cdef int64_t i, size = 0, value_size = 0
@@ -151,8 +152,8 @@ cdef void finish(ks_lane *lane) noexcept nogil:
 
 
 cdef int deal(void *work, int part) noexcept nogil:
-    """Makes the batches of a part of the lanes. Not 0 if a log would not take one of the records, or if there is no
-    room."""
+    """Makes the batches of a part of the lanes. Not 0 if a log would not take one of the records, or if there
+    is no room."""
     cdef ks_deal *d = <ks_deal *>work
     cdef ks_cells v = d.values[0], k = d.keys[0]
     cdef const int64_t *timestamps = d.timestamps
@@ -216,7 +217,8 @@ cdef int deal(void *work, int part) noexcept nogil:
 
 
 cdef int64_t room_for(const ks_lane *lane, int64_t overhead) noexcept nogil:
-    """How many bytes the batches of a lane take at most, if a record takes `overhead` beside key and value."""
+    """How many bytes the batches of a lane take at most, if a record takes `overhead` beside key and
+    value."""
     cdef int64_t records = lane.bytes + lane.count * overhead
     cdef int64_t batches = lane.count, most = lane.terms.batch_bytes - KS_BATCH_OVERHEAD
     if most > overhead:  # two that follow each other are too much for one
@@ -227,11 +229,12 @@ cdef int64_t room_for(const ks_lane *lane, int64_t overhead) noexcept nogil:
 @final
 @no_gc  # it refers to columns, which do not know of it
 cdef class DealtBatches:
-    """What `LogStore.extend` makes of its columns: the partition of each record, of `count`; then the batches of each.
+    """What `LogStore.extend` makes of its columns: the partition of each record, of `count`; then the batches
+    of each.
 
-    A record's partition is that of its key as Kafka's default partitioner has it; one without a key goes to `keyless`.
-    `threads`: how many share the work at most; 0: two where that pays. What cannot be started leaves it to this one.
-    TypeError, ValueError for columns that RecordAppender.extend does not take."""
+    A record's partition is that of its key as Kafka's default partitioner has it; one without a key goes to
+    `keyless`. `threads`: how many share the work at most; 0: two where that pays. What cannot be started
+    leaves it to this one. TypeError, ValueError for columns that RecordAppender.extend does not take."""
 
     cdef BinaryInput values
     cdef BinaryInput keys
@@ -282,8 +285,8 @@ cdef class DealtBatches:
             self.pool.give(self.data, self.room)
 
     cdef void divide(self, bint pays) noexcept:
-        """Into how many parts the work that follows is divided, one for each thread: more would only read the columns
-        more often."""
+        """Into how many parts the work that follows is divided, one for each thread: more would only read the
+        columns more often."""
         self.work.parts = min(self.threads, <int>MOST_THREADS)
         if self.work.parts == 0:
             self.work.parts = 2 if pays and ks_usable_processors() > 1 else 1
@@ -312,8 +315,9 @@ cdef class DealtBatches:
         return self.values, self.keys, None if self.timeless else self.times
 
     def encode(self, dict logs not None):
-        """Makes the batches; `logs` are those of all `partitions`. True if they can be appended; False if these records
-        are for the extend() of each log: one of them packs them, or has a time of its own, or refuses them."""
+        """Makes the batches; `logs` are those of all `partitions`. True if they can be appended; False if
+        these records are for the extend() of each log: one of them packs them, or has a time of its own, or
+        refuses them."""
         cdef RecordAppender log
         cdef ks_lane *lane
         cdef int32_t number

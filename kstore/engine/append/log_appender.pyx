@@ -1,10 +1,11 @@
 # cython: binding=False, embedsignature=True
 """The end of a log: who may write there, where the next batch goes, writing it, and making it durable.
 
-What is appended is in record_appender.pyx. What is rare or a matter of policy is left to the class that derives from it
-(log/writer.py): see the section on hooks.
+What is appended is in record_appender.pyx. What is rare or a matter of policy is left to the class that
+derives from it (log/writer.py): see the section on hooks.
 
-The file is long because one class holds all that an append touches: its state is in C fields that only its methods see.
+The file is long because one class holds all that an append touches: its state is in C fields that only its
+methods see.
 """
 
 import os
@@ -65,9 +66,9 @@ DURABILITY = ("none", "group", "each")
 class AppendLimits(NamedTuple):
     """What the configuration of a log says of appends, as plain values.
 
-    `durability` is a place in DURABILITY. `target_codec` is what batches of others are encoded to, -1 for what they
-    come in; `codec` and `level` are those of records that are encoded here. A batch that would unpack to more than
-    `max_decompressed_bytes`, at which readers stop, is refused.
+    `durability` is a place in DURABILITY. `target_codec` is what batches of others are encoded to, -1 for
+    what they come in; `codec` and `level` are those of records that are encoded here. A batch that would
+    unpack to more than `max_decompressed_bytes`, at which readers stop, is refused.
     """
 
     segment_bytes: int
@@ -86,7 +87,8 @@ class AppendLimits(NamedTuple):
 
 
 cdef int sync_all(list files) except -1:
-    """Brings files to the disk: open ones, or paths, of which those that retention has removed need it no longer."""
+    """Brings files to the disk: open ones, or paths, of which those that retention has removed need it no
+    longer."""
     for file in files:
         if isinstance(file, str):
             sync_file(file)
@@ -118,9 +120,9 @@ cdef class Held:
 cdef class UnfinishedChange:
     """`with log._unfinished("the roll") as change:` for a change in several steps; the mutex is held.
 
-    An exception of any kind that ends it in the middle leaves a log that refuses to write, unless `change.undone()`
-    was called: nothing else is known of the state then. The log says so from the first step on, so it does not matter
-    where an interrupt or a lack of memory strikes.
+    An exception of any kind that ends it in the middle leaves a log that refuses to write, unless
+    `change.undone()` was called: nothing else is known of the state then. The log says so from the first step
+    on, so it does not matter where an interrupt or a lack of memory strikes.
     """
 
     cdef LogAppender log
@@ -165,7 +167,7 @@ cdef class LogAppender:
         ks_gate_destroy(&self.commit)
         ks_owned_lock_destroy(&self.mutex)
 
-    # ---- what the deriving class sets -----------------------------------------------------------------------------
+    # ---- what the deriving class sets ----------------------------------------------------------------------
 
     def _begin(self, ActiveSegment active not None, int64_t next_offset, int64_t durable_offset):
         """Opens the log: appends go to `active` from `next_offset` on."""
@@ -204,12 +206,12 @@ cdef class LogAppender:
         """From here on `_clock_ms` tells the time."""
         self.own_clock = True
 
-    # ---- hooks: what the deriving class supplies ------------------------------------------------------------------
+    # ---- hooks: what the deriving class supplies -----------------------------------------------------------
     #
-    # This is the contract of all methods that the engine calls and kstore/log supplies; tests/test_layers.py compares
-    # it with them. They are called by the thread that appends, with the mutex held: they may call what needs the
-    # mutex held, and must not wait for another thread that takes it. What changes something in several steps does so
-    # in `_unfinished`.
+    # This is the contract of all methods that the engine calls and kstore/log supplies; tests/test_layers.py
+    # compares it with them. They are called by the thread that appends, with the mutex held: they may call
+    # what needs the mutex held, and must not wait for another thread that takes it. What changes something in
+    # several steps does so in `_unfinished`.
     #
     # LogAppender._clock_ms           The time in ms, if _use_own_clock was called. If it raises, nothing is appended.
     # LogAppender._assign_epoch       Before a batch is staged whose leader epoch is not the last one; -1 if it has
@@ -251,7 +253,7 @@ cdef class LogAppender:
     def _flush_due(self):
         """flush.messages says that it is time."""
 
-    # ---- changes --------------------------------------------------------------------------------------------------
+    # ---- changes -------------------------------------------------------------------------------------------
 
     def _held(self):
         cdef Held held = Held.__new__(Held)
@@ -268,8 +270,8 @@ cdef class LogAppender:
     def _publish(self, sealed not None, ActiveSegment active not None, File cut=None):
         """The segments are these from here on, for appends and readers; the mutex is held.
 
-        `cut`: the file of the active segment, made as short as that is in the same step, which no signal interrupts.
-        OSError."""
+        `cut`: the file of the active segment, made as short as that is in the same step, which no signal
+        interrupts. OSError."""
         cdef tuple segments = (sealed, active)
         if cut is not None:
             cut.truncate(active.published.size)  # the last step that can fail
@@ -285,8 +287,8 @@ cdef class LogAppender:
         self.known_epoch = -1
 
     def _owe_sync(self, list files, bint names, int64_t base_offset=INT64_MAX):
-        """Files, open ones or paths, and perhaps names, that the next sync must bring to the disk first: those of a
-        segment that was sealed, where `base_offset` is given."""
+        """Files, open ones or paths, and perhaps names, that the next sync must bring to the disk first:
+        those of a segment that was sealed, where `base_offset` is given."""
         self.unsynced_from = min(self.unsynced_from, base_offset)
         self.unsynced = self.unsynced + [file for file in files if file not in self.unsynced]
         self.names_unsynced = self.names_unsynced or names
@@ -320,8 +322,8 @@ cdef class LogAppender:
         return self.end
 
     def _sync_owed(self):
-        """Brings to the disk what the next sync would have to; the mutex is held. OSError, and nothing is written any
-        more: nobody knows what the system has dropped."""
+        """Brings to the disk what the next sync would have to; the mutex is held. OSError, and nothing is
+        written any more: nobody knows what the system has dropped."""
         try:
             sync_all(self.unsynced)
             if self.names_unsynced:
@@ -346,7 +348,7 @@ cdef class LogAppender:
     def _set_leader_epoch(self, int32_t epoch):
         self.leader_epoch = epoch
 
-    # ---- the mutex ------------------------------------------------------------------------------------------------
+    # ---- the mutex -----------------------------------------------------------------------------------------
 
     cdef int acquire(self) except -1:
         if not ks_owned_lock_try(&self.mutex):
@@ -361,8 +363,8 @@ cdef class LogAppender:
         return self.acquire()
 
     cdef int refuse_reentrance(self) except -1:
-        """To wait for this very thread would take for ever: it has the mutex, or syncs for all, or is inside a lock
-        that whoever does may be waiting for."""
+        """To wait for this very thread would take for ever: it has the mutex, or syncs for all, or is inside
+        a lock that whoever does may be waiting for."""
         if ks_owned_lock_is_mine(&self.mutex) or self.leader == PyThread_get_thread_ident() or holds_inner():
             raise ReentrantCallError(
                 "the log was called from within itself: by a signal handler, a finalizer or its clock"
@@ -370,8 +372,8 @@ cdef class LogAppender:
         return 0
 
     cdef int enter_gate(self, int64_t offset) except -2:
-        """What ks_gate_enter() tells, unless it would wait for ever: for this thread (ReentrantCallError), or for one
-        that leads and was stopped, because the interpreter ends (LogFailedError)."""
+        """What ks_gate_enter() tells, unless it would wait for ever: for this thread (ReentrantCallError), or
+        for one that leads and was stopped, because the interpreter ends (LogFailedError)."""
         cdef int status
         self.refuse_reentrance()  # another thread may lead, and wait for the mutex
         if self.commit.leading and ks_is_ending():
@@ -390,7 +392,8 @@ cdef class LogAppender:
             self.notify()
 
     def _after_fork(self):
-        """A child of fork: threads that it does not have may have held the locks. Nothing is written here any more."""
+        """A child of fork: threads that it does not have may have held the locks. Nothing is written here any
+        more."""
         ks_owned_lock_init(&self.mutex)
         self.leader = 0
         ks_gate_init(&self.commit)
@@ -408,7 +411,8 @@ cdef class LogAppender:
         return 0
 
     def _notify_at_change(self, event):
-        """Sets this event once, after the log has next been changed or closed, if somebody still has it then."""
+        """Sets this event once, after the log has next been changed or closed, if somebody still has it
+        then."""
         known = weakref.ref(event)
         waiting = self.waiting or ()
         if known not in waiting:
@@ -440,7 +444,7 @@ cdef class LogAppender:
         clock_gettime(CLOCK_REALTIME if exact else KS_COARSE_CLOCK, &t)
         return <int64_t>t.tv_sec * 1000 + t.tv_nsec // 1000000
 
-    # ---- placing --------------------------------------------------------------------------------------------------
+    # ---- placing -------------------------------------------------------------------------------------------
 
     cdef int refuse_size(self, int64_t size) except -1:
         if size > self.max_message_bytes:
@@ -466,7 +470,8 @@ cdef class LogAppender:
         return 0
 
     cdef int place(self, const ks_batch *b, int64_t now) except -1:
-        """Stages a batch in the active segment, after rolling if need be; nothing else may be staged in that case."""
+        """Stages a batch in the active segment, after rolling if need be; nothing else may be staged in that
+        case."""
         cdef ActiveSegment active = self.active
         cdef int reason
         self.note_epoch(b)
@@ -482,7 +487,8 @@ cdef class LogAppender:
         return 0
 
     cdef int write_out(self, const uint8_t *data, int64_t size) except -1:
-        """Writes what is staged. Where it fails, nothing of it is in the log; see `fail` for when that is uncertain."""
+        """Writes what is staged. Where it fails, nothing of it is in the log; see `fail` for when that is
+        uncertain."""
         cdef ActiveSegment active = self.active
         cdef int64_t before = active.published.records
         cdef int status
@@ -535,7 +541,7 @@ cdef class LogAppender:
             )
         return timestamp
 
-    # ---- durability -----------------------------------------------------------------------------------------------
+    # ---- durability ----------------------------------------------------------------------------------------
 
     @property
     def durable_offset(self):
@@ -547,14 +553,16 @@ cdef class LogAppender:
         self.gathering = PyThread_get_thread_ident() if begins else 0
 
     cdef int64_t begun(self) noexcept:
-        """When an append began, if that is counted: one in 16, where reading the clock would take much of its time."""
+        """When an append began, if that is counted: one in 16, where reading the clock would take much of its
+        time."""
         if self._traffic is None:
             return 0
         self.calls += 1
         return monotonic_ns() if self.durability or self.calls % 16 == 1 else 0
 
     cdef int keep_promise(self, int64_t offset, int64_t began) except -1:
-        """The last step of an append, without the mutex: what lies below `offset` becomes durable, if it is to."""
+        """The last step of an append, without the mutex: what lies below `offset` becomes durable, if it is
+        to."""
         if self.durability and self.gathering != PyThread_get_thread_ident():
             try:
                 self.wait_durable(offset)
@@ -599,8 +607,8 @@ cdef class LogAppender:
         return 0
 
     cdef int64_t sync_once(self, bint sealed) except -1:
-        """Syncs what is written now, and returns the offset that is durable with it. Any failure is final: nobody knows
-        what the system has dropped."""
+        """Syncs what is written now, and returns the offset that is durable with it. Any failure is final:
+        nobody knows what the system has dropped."""
         cdef File file
         cdef int64_t reached, began = monotonic_ns()
         cdef int status
@@ -646,8 +654,8 @@ cdef class LogAppender:
             ks_gate_leave(&self.commit, -1, 0)
 
     def _sync_sealed(self):
-        """Brings the sealed segments to the disk: all of their files, and names. That their records are durable, as
-        `durable_offset` tells, does not say so."""
+        """Brings the sealed segments to the disk: all of their files, and names. That their records are
+        durable, as `durable_offset` tells, does not say so."""
         cdef int64_t reached = -1
         if self.active is None:
             raise LogClosedError("the log was not opened")

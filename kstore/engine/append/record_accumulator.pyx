@@ -52,7 +52,8 @@ cdef class PendingBatch:
 @final
 @freelist(64)
 cdef class Ticket:
-    """What append() of an appender returns: wait() waits until the record is in the log, `offset` is its offset then.
+    """What append() of an appender returns: wait() waits until the record is in the log, `offset` is its
+    offset then.
     """
 
     cdef RecordAccumulator appender
@@ -69,13 +70,14 @@ cdef class Ticket:
     def wait(self, timeout=None):
         """Waits until the record is in the log, and returns its offset.
 
-        If the durability of the log is "group" or "each", the record is on the disk then. A batch is appended after the
-        linger_ms of the appender at the latest; flush() of the appender appends it at once. In asyncio:
-        `await asyncio.to_thread(ticket.wait)`.
+        If the durability of the log is "group" or "each", the record is on the disk then. A batch is appended
+        after the linger_ms of the appender at the latest; flush() of the appender appends it at once. In
+        asyncio: `await asyncio.to_thread(ticket.wait)`.
 
-        TimeoutError after `timeout` seconds; the time that the disk takes does not count. OSError if the batch could
-        not be written: the next append, flush or wait tries again. RecordTooLargeError if the log takes no batch of
-        this size any more: its configuration was changed. LogClosedError if the appender was closed before.
+        TimeoutError after `timeout` seconds; the time that the disk takes does not count. OSError if the
+        batch could not be written: the next append, flush or wait tries again. RecordTooLargeError if the log
+        takes no batch of this size any more: its configuration was changed. LogClosedError if the appender
+        was closed before.
         """
         if timeout is not None:
             timeout = number("timeout", timeout, 0)
@@ -98,8 +100,8 @@ cdef class Ticket:
 cdef class RecordAccumulator:
     """Gathers records in one batch and appends it when it is full. Thread-safe.
 
-    `_began` is called before the first record of a batch is taken, with the mutex held: the deriving class sees to it
-    that the batch does not wait too long.
+    `_began` is called before the first record of a batch is taken, with the mutex held: the deriving class
+    sees to it that the batch does not wait too long.
     """
 
     cdef RecordAppender log
@@ -145,11 +147,12 @@ cdef class RecordAccumulator:
         """The first record of a batch comes."""
 
     def append(self, value, key=None, timestamp=None, headers=None):
-        """Takes one record and returns its Ticket, whose wait() gives the offset. Arguments as for log.append.
+        """Takes one record and returns its Ticket, whose wait() gives the offset. Arguments as for
+        log.append.
 
-        The record is in the log when its batch is full, linger_ms is over, or flush() is called. OSError if a full
-        batch cannot be written: this record was not taken then, and the next call tries to write that batch again.
-        A record that is too large is refused at once, with RecordTooLargeError.
+        The record is in the log when its batch is full, linger_ms is over, or flush() is called. OSError if a
+        full batch cannot be written: this record was not taken then, and the next call tries to write that
+        batch again. A record that is too large is refused at once, with RecordTooLargeError.
         """
         cdef BatchBuilder builder
         cdef ks_fields f
@@ -225,14 +228,14 @@ cdef class RecordAccumulator:
             raise
 
     cdef int write_alone(self) except -1:
-        """Appends the one record that was put, which is too large unless it is packed. If that fails, it was not
-        taken."""
+        """Appends the one record that was put, which is too large unless it is packed. If that fails, it was
+        not taken."""
         self.builder.finish()
         self.batch.base_offset = self.log.append_built(self.builder)
 
     cdef int write(self) except -1:
-        """Appends the open batch to the log; it stays open, to be tried again, if that fails. It does not if it is too
-        large, which it is if the limits were lowered."""
+        """Appends the open batch to the log; it stays open, to be tried again, if that fails. It does not if
+        it is too large, which it is if the limits were lowered."""
         if not self.finished:
             self.builder.finish()
             self.finished = True
@@ -262,9 +265,9 @@ cdef class RecordAccumulator:
     def flush(self):
         """Appends the records that were gathered, and returns the log end offset after that.
 
-        If the durability of the log is "group" or "each", they are on the disk then. RecordTooLargeError, once, if the
-        log has refused a batch since the last call, as lower limits make it. LogFailedError in a child of fork: what
-        was gathered is appended by the parent.
+        If the durability of the log is "group" or "each", they are on the disk then. RecordTooLargeError,
+        once, if the log has refused a batch since the last call, as lower limits make it. LogFailedError in a
+        child of fork: what was gathered is appended by the parent.
         """
         self.refuse_child()
         self.acquire()
@@ -358,7 +361,8 @@ cdef class RecordAccumulator:
         return self.closed
 
     def _leave_to_parent(self):
-        """In a forked process: takes nothing more, and writes nothing. A thread that is not here may hold the mutex."""
+        """In a forked process: takes nothing more, and writes nothing. A thread that is not here may hold the
+        mutex."""
         ks_owned_lock_init(&self.mutex)
         self.gathering = self.finished = False
         self.closed = self.is_parents = True

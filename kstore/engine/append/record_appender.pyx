@@ -1,10 +1,12 @@
 # cython: binding=False, embedsignature=True
 """What is appended: records, encoded here, and batches that others encoded, checked.
 
-What is a matter of policy is left to the class that derives from RecordAppender (log/writer.py): how batches are
-checked that must be decompressed for it, and what their producers may do; see the hooks in log_appender.pyx.
+What is a matter of policy is left to the class that derives from RecordAppender (log/writer.py): how batches
+are checked that must be decompressed for it, and what their producers may do; see the hooks in
+log_appender.pyx.
 
-The file is long because one record, columns of records and encoded batches are appended by one class, in one buffer.
+The file is long because one record, columns of records and encoded batches are appended by one class, in one
+buffer.
 """
 
 from typing import NamedTuple
@@ -55,11 +57,12 @@ cdef enum:
 
 
 class Appended(NamedTuple):
-    """The result of `append_batches`: the first and last offset that the batches have now, and the number of batches.
+    """The result of `append_batches`: the first and last offset that the batches have now, and the number of
+    batches.
 
-    `duplicate` is True if nothing was written because producers had sent all of these batches before; the offsets are
-    those that they got then. If they had sent some of them, only the others are appended, and the result tells of
-    these.
+    `duplicate` is True if nothing was written because producers had sent all of these batches before; the
+    offsets are those that they got then. If they had sent some of them, only the others are appended, and the
+    result tells of these.
     """
 
     first_offset: int
@@ -74,7 +77,8 @@ cdef extern from "Python.h":
 
 
 cdef object appended(int64_t first_offset, int64_t last_offset, int64_t batch_count):
-    """An Appended. What is made for every call is made without the Python code that is in a NamedTuple's __new__."""
+    """An Appended. What is made for every call is made without the Python code that is in a NamedTuple's
+    __new__."""
     made = allocated(Appended, 4)
     set_item(made, 0, first_offset)
     set_item(made, 1, last_offset)
@@ -104,15 +108,15 @@ cdef int64_t first_of(const ks_arrival *found) noexcept nogil:
 cdef class RecordAppender(LogAppender):
     """A log that takes records and batches. Thread-safe: one thread at a time is in here."""
 
-    # ---- hooks, as log_appender.pyx says --------------------------------------------------------------------------
+    # ---- hooks, as log_appender.pyx says -------------------------------------------------------------------
 
     def _validate(self, encoded, now, origin):
         """Checks batches that must be unpacked for it, and returns them as they are to be appended."""
         raise NotImplementedError
 
     def _analyze(self, batches, origin, transaction_version):
-        """Checks the producers of these RecordBatches. Which of them are there already, as {place: Appended}. Nothing
-        is changed."""
+        """Checks the producers of these RecordBatches. Which of them are there already, as {place: Appended}.
+        Nothing is changed."""
         return {}
 
     def _account(self, batches):
@@ -121,15 +125,14 @@ cdef class RecordAppender(LogAppender):
     def _forget_analysis(self):
         """What was analyzed has not been appended."""
 
-    # ---- appending records ----------------------------------------------------------------------------------------
+    # ---- appending records ---------------------------------------------------------------------------------
 
     def append(self, value, key=None, timestamp=None, headers=None):
         """Appends one record and returns its offset.
 
-        value, key: bytes-like, or None. In a compacted log a value of None deletes the key.
-        timestamp: milliseconds since 1970, or a datetime with a time zone. None: the time of the append; -1: no
-            timestamp.
-        headers: (str, bytes or None) pairs, or a mapping.
+        value, key: bytes-like, or None. In a compacted log a value of None deletes the key. timestamp:
+        milliseconds since 1970, or a datetime with a time zone. None: the time of the append; -1: no
+        timestamp. headers: (str, bytes or None) pairs, or a mapping.
 
         With durability "group" or "each" the record is on the disk when this returns.
 
@@ -185,7 +188,8 @@ cdef class RecordAppender(LogAppender):
         return offset
 
     cdef int64_t append_built(self, BatchBuilder built) except -1:
-        """Appends a batch that was finished elsewhere; its base offset. It is not waited for to be durable."""
+        """Appends a batch that was finished elsewhere; its base offset. It is not waited for to be
+        durable."""
         cdef int64_t now, began = self.begun()
         self.acquire()
         try:
@@ -213,17 +217,17 @@ cdef class RecordAppender(LogAppender):
     def extend(self, values, keys=None, timestamps=None, headers=None, *, batch_bytes=BATCH_BYTES):
         """Appends many records in batches of up to `batch_bytes`, and returns the range of their offsets.
 
-        values and keys: sequences of bytes-like objects or None, numpy arrays (S, V, or two-dimensional uint8), or
-        whatever exports Arrow binary, string or fixed-size binary (PyCapsule interface). Elements of an S array are
-        what numpy gives for them, without the zero bytes at their end: use V (array.view("V8") of an S8) to keep all
-        bytes.
-        timestamps: integers of ms, datetimes with a time zone, numpy datetime64 or int64, Arrow timestamps, or one int
-        or datetime for all; None for now. A null of Arrow is a record without a timestamp (-1). headers: pairs for all
-        records, or one such sequence for each. The GIL is free while records are encoded and written; arrays are read
-        where they lie, so do not change them meanwhile.
+        values and keys: sequences of bytes-like objects or None, numpy arrays (S, V, or two-dimensional
+        uint8), or whatever exports Arrow binary, string or fixed-size binary (PyCapsule interface). Elements
+        of an S array are what numpy gives for them, without the zero bytes at their end: use V
+        (array.view("V8") of an S8) to keep all bytes. timestamps: integers of ms, datetimes with a time zone,
+        numpy datetime64 or int64, Arrow timestamps, or one int or datetime for all; None for now. A null of
+        Arrow is a record without a timestamp (-1). headers: pairs for all records, or one such sequence for
+        each. The GIL is free while records are encoded and written; arrays are read where they lie, so do not
+        change them meanwhile.
 
-        Every batch is atomic. Errors in the arguments are found before anything is written; should the system fail
-        half way, the batches before that stay, as `log_end_offset` tells.
+        Every batch is atomic. Errors in the arguments are found before anything is written; should the system
+        fail half way, the batches before that stay, as `log_end_offset` tells.
         """
         cdef BinaryInput value_cells = BinaryInput.of(values, "values", -1)
         cdef int64_t count = value_cells.cells.count
@@ -292,8 +296,8 @@ cdef class RecordAppender(LogAppender):
         return range(first, first + count)
 
     cdef bint tell_terms(self, int64_t count, int64_t batch_bytes, ks_terms *terms) except -1:
-        """What the log takes now, if it takes so many records; False if it packs them, or sets their times itself. For
-        who makes batches for `append_made`."""
+        """What the log takes now, if it takes so many records; False if it packs them, or sets their times
+        itself. For who makes batches for `append_made`."""
         self.acquire()
         try:
             self.check_usable()
@@ -305,8 +309,8 @@ cdef class RecordAppender(LogAppender):
             self.release()
 
     cdef int64_t append_made(self, uint8_t *data, int64_t size, int64_t count) except -1:
-        """Appends batches that were made for this log, of `count` records, and gives them their offsets; the first one.
-        All of it is there then, or what lies in segments before the one that fails."""
+        """Appends batches that were made for this log, of `count` records, and gives them their offsets; the
+        first one. All of it is there then, or what lies in segments before the one that fails."""
         cdef int64_t first, began = self.begun()
         self.acquire_to_append()
         try:
@@ -335,7 +339,8 @@ cdef class RecordAppender(LogAppender):
         terms.keys_required = self.keys_required
 
     def _check_extend(self, values, keys, timestamps):
-        """Whether `extend` would take these columns; the errors are its own. For who extends several logs at once."""
+        """Whether `extend` would take these columns; the errors are its own. For who extends several logs at
+        once."""
         cdef BinaryInput value_cells = BinaryInput.of(values, "values", -1)
         cdef int64_t count = value_cells.cells.count
         cdef BinaryInput key_cells = BinaryInput.of(keys, "keys", count)
@@ -357,7 +362,8 @@ cdef class RecordAppender(LogAppender):
         self, ks_columns *columns, BinaryInput values, BinaryInput keys, TimestampInput times, bint without_times,
         int64_t now,
     ) noexcept:
-        """The columns of `extend` as they were given; the log's time where it sets the times or none are given."""
+        """The columns of `extend` as they were given; the log's time where it sets the times or none are
+        given."""
         columns.values = &values.cells
         columns.keys = &keys.cells
         columns.timestamps = NULL
@@ -367,7 +373,8 @@ cdef class RecordAppender(LogAppender):
         columns.count = values.cells.count
 
     cdef int64_t most_of(self, int64_t batch_bytes) noexcept nogil:
-        """How many bytes a batch of several records may have: so few that packing cannot make it too large."""
+        """How many bytes a batch of several records may have: so few that packing cannot make it too
+        large."""
         cdef int64_t limit = min(self.max_message_bytes, self.segment_bytes)
         if self.builder.codec:
             limit = min(limit, max(self.builder.unpacked_max, <int64_t>1))
@@ -377,8 +384,8 @@ cdef class RecordAppender(LogAppender):
     cdef int check_columns(
         self, const ks_columns *columns, HeaderInput headers, int64_t most, int64_t now
     ) except -1:
-        """Whether all records can be appended, in batches of `most` bytes; RecordTooLargeError, InvalidRecordError,
-        InvalidTimestampError."""
+        """Whether all records can be appended, in batches of `most` bytes; RecordTooLargeError,
+        InvalidRecordError, InvalidTimestampError."""
         cdef int64_t i = 0, large = -1
         cdef int64_t safe = self.most_of(INT64_MAX) - KS_BATCH_OVERHEAD - KS_RECORD_OVERHEAD - headers.size
         cdef int status
@@ -411,7 +418,9 @@ cdef class RecordAppender(LogAppender):
         ks_cell(columns.keys, i, &key_size)
         self.builder.raise_status(
             status,
-            f"record {i}" if status == BUILD_HEADERS else f"record {i} larger than {_MAX_MESSAGE_BYTES} or {_SEGMENT_BYTES}",
+            f"record {i}"
+            if status == BUILD_HEADERS
+            else f"record {i} larger than {_MAX_MESSAGE_BYTES} or {_SEGMENT_BYTES}",
             max(key_size, <int64_t>0) + max(value_size, <int64_t>0),
             min(self.max_message_bytes, self.segment_bytes),
         )
@@ -419,8 +428,8 @@ cdef class RecordAppender(LogAppender):
     cdef int check_large(
         self, const ks_columns *columns, HeaderInput headers, int64_t first, int64_t most, int64_t now
     ) except -1:
-        """Whether each record, from one on, can be appended that is too large for a batch with others. What may be
-        small enough when it is packed is packed to see it."""
+        """Whether each record, from one on, can be appended that is too large for a batch with others. What
+        may be small enough when it is packed is packed to see it."""
         cdef BatchBuilder builder = self.builder
         cdef int64_t i, key_size = 0, value_size = 0, headers_size = 0, size, status
         cdef int64_t limit = min(self.max_message_bytes, self.segment_bytes), safe = self.most_of(INT64_MAX)
@@ -453,8 +462,8 @@ cdef class RecordAppender(LogAppender):
     cdef int wrong_record(
         self, const ks_columns *columns, int64_t now, int64_t safe, int64_t *slot, int64_t *large
     ) noexcept nogil:
-        """What is wrong with the first record, in `slot`, that cannot be appended; 0 if all can. `large` is the first
-        one with more than `safe` bytes of key and value."""
+        """What is wrong with the first record, in `slot`, that cannot be appended; 0 if all can. `large` is
+        the first one with more than `safe` bytes of key and value."""
         cdef ks_cells values = columns.values[0], keys = columns.keys[0]
         cdef const int64_t *timestamps = columns.timestamps  # NULL for one time for all
         cdef int64_t i, at = -1 if self.log_append_time else columns.timestamp
@@ -493,30 +502,31 @@ cdef class RecordAppender(LogAppender):
             raise InvalidTimestampError(f"record {i}: {e}") from None
         raise InvalidTimestampError(f"record {i}: timestamp {at}")
 
-    # ---- appending batches ----------------------------------------------------------------------------------------
+    # ---- appending batches ---------------------------------------------------------------------------------
 
     def append_batches(
         self, encoded, *, keep_offsets=False, leader_epoch=None, origin="client", transaction_version=-1
     ):
         """Appends batches that a producer or another log has encoded; returns an Appended.
 
-        encoded: bytes-like, whole batches one after another. A last one that is cut short is ignored. Each is checked
-            as a broker checks it (sections 6.3 and 6.5 of docs/spec.md) before the first is written: size, checksum,
-            header, records, timestamps, producer. Then it gets its offset, in a part of the header that the checksum
-            does not cover; the records are not changed. Each batch is appended as a whole or not at all.
-        keep_offsets: True does what a follower does: the batches keep their offsets, which must increase from
-            log_end_offset on, and their leader epochs. Batches of a higher epoch than `leader_epoch` are not appended.
-            Beyond what a follower checks, records must be readable, and none later than the largest timestamp in its
-            batch's header, by which lookups by time go: InvalidRecordError, InvalidTimestampError. The configuration's
-            rules for records are not applied.
-        leader_epoch: the leader epoch to write into the batches. Default: that of the log.
-        origin: "client", or "coordinator", which may also append transaction markers and any sequence number.
+        encoded: bytes-like, whole batches one after another. A last one that is cut short is ignored. Each is
+        checked as a broker checks it (sections 6.3 and 6.5 of docs/spec.md) before the first is written:
+        size, checksum, header, records, timestamps, producer. Then it gets its offset, in a part of the
+        header that the checksum does not cover; the records are not changed. Each batch is appended as a
+        whole or not at all. keep_offsets: True does what a follower does: the batches keep their offsets,
+        which must increase from log_end_offset on, and their leader epochs. Batches of a higher epoch than
+        `leader_epoch` are not appended. Beyond what a follower checks, records must be readable, and none
+        later than the largest timestamp in its batch's header, by which lookups by time go:
+        InvalidRecordError, InvalidTimestampError. The configuration's rules for records are not applied.
+        leader_epoch: the leader epoch to write into the batches. Default: that of the log. origin: "client",
+        or "coordinator", which may also append transaction markers and any sequence number.
         transaction_version: that of the transactions that markers end, 0 to 2.
 
-        CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError, OffsetsOutOfOrderError,
-        UnexpectedAppendOffsetError, the errors about producers and transactions, OSError: the log is as it was then. Of
-        several batches, those before the one at which the system failed may be there, as `log_end_offset` tells.
-        LogFailedError: the log refuses to write until it is opened again.
+        CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError,
+        OffsetsOutOfOrderError, UnexpectedAppendOffsetError, the errors about producers and transactions,
+        OSError: the log is as it was then. Of several batches, those before the one at which the system
+        failed may be there, as `log_end_offset` tells. LogFailedError: the log refuses to write until it is
+        opened again.
         """
         cdef ks_rules rules
         cdef ks_arrival found
@@ -598,7 +608,8 @@ cdef class RecordAppender(LogAppender):
         return appended(first, last, found.count)
 
     cdef int take(self, encoded, bint as_they_are) except -1:
-        """Points at bytes-like batches (given, given_size), in the builder's buffer: nobody else changes them there.
+        """Points at bytes-like batches (given, given_size), in the builder's buffer: nobody else changes them
+        there.
 
         `as_they_are`: we do not change them either, so bytes need no copy; the caller keeps them alive."""
         cdef BatchBuilder builder = self.builder
@@ -653,8 +664,8 @@ cdef class RecordAppender(LogAppender):
         return batches
 
     cdef int leave_out(self, dict retries) except -1:
-        """Takes the batches at these places out of those given, which are in the builder's buffer. The others begin at
-        offset 0 again, as a client has to say."""
+        """Takes the batches at these places out of those given, which are in the builder's buffer. The others
+        begin at offset 0 again, as a client has to say."""
         cdef ks_batch b
         cdef int64_t at = 0, kept = 0
         cdef Py_ssize_t place = 0
@@ -688,8 +699,9 @@ cdef class RecordAppender(LogAppender):
     cdef int64_t put_accounted(self, const ks_arrival *found, bint joined, list batches, int64_t now) except -1:
         """Writes the batches given, and takes their producers into account; the last offset.
 
-        Where the disk is full half way, those that were written are accounted for. Any other failure between the two
-        would leave producers of which the log knows less than it holds, so nothing is written after it."""
+        Where the disk is full half way, those that were written are accounted for. Any other failure between
+        the two would leave producers of which the log knows less than it holds, so nothing is written after
+        it."""
         cdef int64_t last = -1
         change = self._unfinished("an append of producers").__enter__()
         try:  # no `with`: Cython's ends the process if there is no memory for a traceback
@@ -709,7 +721,8 @@ cdef class RecordAppender(LogAppender):
         return last
 
     cdef int account(self, list batches) except -1:
-        """Takes the producers of those batches into account that are in the log, and takes these from the list."""
+        """Takes the producers of those batches into account that are in the log, and takes these from the
+        list."""
         written = [batch for batch in batches if batch.last_offset < self.end]
         del batches[:len(written)]
         try:
@@ -721,8 +734,9 @@ cdef class RecordAppender(LogAppender):
         return 0
 
     cdef int64_t put_each(self, int64_t now, list batches=None) except -1:
-        """Places and writes the batches given, each as an append of its own; the last offset. `batches`: the same, if
-        their producers are to be taken into account before a segment begins, whose snapshot tells of them."""
+        """Places and writes the batches given, each as an append of its own; the last offset. `batches`: the
+        same, if their producers are to be taken into account before a segment begins, whose snapshot tells of
+        them."""
         cdef ks_batch b
         cdef int64_t at = 0, sent = 0
         while at < self.given_size:

@@ -1,10 +1,11 @@
 # cython: binding=False, embedsignature=True
 # cython: nonecheck=True
 # (nothing here runs a row at a time, and ArrayData and ColumnBatch may be made by __new__ alone)
-"""Columns of decoded records: buffers in Arrow's layout, with numpy views, and with Arrow's capsules to hand them on.
+"""Columns of decoded records: buffers in Arrow's layout, with numpy views, and with Arrow's capsules to hand
+them on.
 
-The layout is Arrow's throughout: fixed widths in native order, cells of bytes by int32 offsets or as views, a bit a row
-that says what is not null. Views share memory with the batch, and keep alive what they look at.
+The layout is Arrow's throughout: fixed widths in native order, cells of bytes by int32 offsets or as views, a
+bit a row that says what is not null. Views share memory with the batch, and keep alive what they look at.
 
 The file is long because a module of its own for a column of one number would take 20 KB.
 """
@@ -51,7 +52,8 @@ cdef class Field:
 @final
 @no_gc
 cdef class ArrayData:
-    """One column of a batch. `values` is for fixed widths; `offsets` and `data`, or `views`, for the others."""
+    """One column of a batch. `values` is for fixed widths; `offsets` and `data`, or `views`, for the
+    others."""
 
     @staticmethod
     cdef ArrayData of(Field field, int64_t length, int64_t null_count, tuple buffers, tuple children):
@@ -97,7 +99,8 @@ cdef class ArrayData:
 
     @property
     def views(self):
-        """With views=True: (size, first four bytes, buffer, offset in it) a row; the buffers are `buffers[2:-1]`."""
+        """With views=True: (size, first four bytes, buffer, offset in it) a row; the buffers are
+        `buffers[2:-1]`."""
         if self.field.format != b"vz":
             raise TypeError(f"{self.name} is no column of views")
         return self.array(1, VIEW_FIELDS, self.length)
@@ -204,7 +207,8 @@ cdef class ColumnBatch:
         return self.values.field.__arrow_c_schema__()
 
     def __arrow_c_array__(self, requested_schema=None):
-        """(schema, array) capsules of a struct array. `requested_schema` is not looked at, as Arrow permits."""
+        """(schema, array) capsules of a struct array. `requested_schema` is not looked at, as Arrow
+        permits."""
         return self.values.__arrow_c_array__()
 
     def __repr__(self):
@@ -242,7 +246,7 @@ cdef enum:
     ERROR_ROOM = 1024
 
 
-# ---- schemas --------------------------------------------------------------------------------------------------------
+# ---- schemas -----------------------------------------------------------------------------------------------
 
 cdef void release_schema(ArrowSchema *schema) noexcept nogil:
     cdef int64_t i
@@ -260,7 +264,8 @@ cdef void release_schema(ArrowSchema *schema) noexcept nogil:
 
 
 cdef void drop(void *owner) noexcept nogil:
-    """Gives up a reference. At the end of the process, when the interpreter is gone, there is nothing to give it to."""
+    """Gives up a reference. At the end of the process, when the interpreter is gone, there is nothing to give
+    it to."""
     if owner is not NULL and Py_IsInitialized():
         with gil:
             Py_DECREF(<object>owner)
@@ -313,7 +318,7 @@ def schema_capsule(Field field not None):
     return capsule
 
 
-# ---- arrays ---------------------------------------------------------------------------------------------------------
+# ---- arrays ------------------------------------------------------------------------------------------------
 
 cdef void release_array(ArrowArray *array) noexcept nogil:
     cdef int64_t i
@@ -385,7 +390,7 @@ def array_capsule(ArrayData values not None):
     return capsule
 
 
-# ---- streams --------------------------------------------------------------------------------------------------------
+# ---- streams -----------------------------------------------------------------------------------------------
 
 @final
 cdef class Source:
@@ -451,7 +456,8 @@ cdef void free_stream(object capsule) noexcept:
 
 
 def stream_capsule(Field field not None, batches):
-    """A new capsule with a stream of what `batches` gives, for __arrow_c_stream__; what it raises ends the stream."""
+    """A new capsule with a stream of what `batches` gives, for __arrow_c_stream__; what it raises ends the
+    stream."""
     cdef Source source = Source.__new__(Source)
     cdef ArrowArrayStream *stream
     source.field = field
@@ -480,7 +486,8 @@ def leading_columns(ColumnBatch batch not None, Py_ssize_t count):
 @final
 @no_gc  # it refers to text and fields only
 cdef class ConstantColumn:
-    """The column `name`, of int32, at place `at` among the columns of `schema`; `with_it` is the schema then."""
+    """The column `name`, of int32, at place `at` among the columns of `schema`; `with_it` is the schema
+    then."""
 
     cdef readonly Field with_it
     cdef int at

@@ -1,13 +1,13 @@
 # cython: binding=False
 """What `log.extend` takes, as columns of C: read once with the GIL, and then by index without it.
 
-A column of cells comes as a sequence of bytes-like objects and None, as a numpy array, or as anything that exports
-Arrow arrays. Bytes are not copied, they are pinned: a BinaryInput holds a reference to each object, or the buffers
-under them, for as long as it lives. Someone who changes a bytearray or a writable array meanwhile changes what is
-written, but not where it lies or how long it is.
+A column of cells comes as a sequence of bytes-like objects and None, as a numpy array, or as anything that
+exports Arrow arrays. Bytes are not copied, they are pinned: a BinaryInput holds a reference to each object,
+or the buffers under them, for as long as it lives. Someone who changes a bytearray or a writable array
+meanwhile changes what is written, but not where it lies or how long it is.
 
-numpy arrays of dtype S give what their elements are in Python: the zeros at the end of a cell are not part of it.
-Arrays of dtype V and two-dimensional arrays of uint8 (a row a cell) give all their bytes.
+numpy arrays of dtype S give what their elements are in Python: the zeros at the end of a cell are not part of
+it. Arrays of dtype V and two-dimensional arrays of uint8 (a row a cell) give all their bytes.
 """
 
 import gc
@@ -55,7 +55,8 @@ cdef frozenset INDEX_FORMATS = frozenset((b"c", b"C", b"s", b"S", b"i", b"I", b"
 
 @final
 cdef class BinaryInput:
-    """A column of bytes cells; `cells` may be read without the GIL as long as the object lives. Thread-safe."""
+    """A column of bytes cells; `cells` may be read without the GIL as long as the object lives.
+    Thread-safe."""
 
     def __dealloc__(self):
         cdef int64_t i
@@ -67,9 +68,11 @@ cdef class BinaryInput:
 
     @staticmethod
     cdef BinaryInput of(object values, str what, int64_t count):
-        """The cells of `values`, which errors call `what`. ValueError unless there are `count` (-1: any number).
+        """The cells of `values`, which errors call `what`. ValueError unless there are `count` (-1: any
+        number).
 
-        TypeError for what is no column of bytes; ValueError too for Arrow arrays that contradict themselves."""
+        TypeError for what is no column of bytes; ValueError too for Arrow arrays that contradict
+        themselves."""
         cdef BinaryInput self
         cdef ChunkedArray column
         if type(values) is BinaryInput:  # made before
@@ -95,8 +98,8 @@ cdef class BinaryInput:
         return self
 
     cdef BinaryInput chosen(self, object rows, int64_t first, int64_t count):
-        """Some of the cells, not copied: their numbers are `count` of the int64 in the bytes object `rows`, from place
-        `first` on."""
+        """Some of the cells, not copied: their numbers are `count` of the int64 in the bytes object `rows`,
+        from place `first` on."""
         cdef BinaryInput part = BinaryInput()
         assert self.cells.rows is NULL
         part.owner = (self, rows)
@@ -117,8 +120,8 @@ cdef class BinaryInput:
     cdef int take_objects(self, object items, str what) except -1:
         """The cells of a list or a tuple, and references to them.
 
-        A list may be changed by whatever Python code runs, so none does until all references are taken: what is
-        neither bytes nor None is set aside at first."""
+        A list may be changed by whatever Python code runs, so none does until all references are taken: what
+        is neither bytes nor None is set aside at first."""
         cdef int64_t i, n = len(items), odd = 0
         cdef PyObject *item
         cdef PyObject *owner
@@ -352,7 +355,8 @@ cdef inline int64_t offset_at(const ks_cells *c, int64_t i) noexcept nogil:
 
 
 cdef int64_t wrong_offset(const ks_cells *c) noexcept nogil:
-    """The first cell with a negative offset, or of less than no bytes, or more than a record can hold; -1: none.
+    """The first cell with a negative offset, or of less than no bytes, or more than a record can hold; -1:
+    none.
 
     Null cells too have offsets that do not fall (Arrow's own rule)."""
     cdef int64_t i, end, start = offset_at(c, 0)
@@ -434,7 +438,7 @@ cdef int64_t fill_from_dictionary(
     return -1
 
 
-# ---- for tests and debugging ----------------------------------------------------------------------------------------
+# ---- for tests and debugging -------------------------------------------------------------------------------
 
 cdef tuple KINDS = ("null", "pointers", "offsets32", "offsets64", "fixed")
 

@@ -1,11 +1,10 @@
 # cython: binding=False
-# cython: linetrace=False
-# (with it, Cython 3.3 forgets a helper that the traces of this module need: the coverage build would not load)
 """Arrow arrays of other libraries, taken over through the PyCapsule interface; no Arrow library is needed.
 
-An array arrives as a struct with a release function. Taking it over means copying the struct and clearing the release
-function of the original; whoever holds the copy calls it, once. Nothing says how long the buffers are, except those of
-views: a producer that lies about them cannot be found out, one that contradicts itself can.
+An array arrives as a struct with a release function. Taking it over means copying the struct and clearing the
+release function of the original; whoever holds the copy calls it, once. Nothing says how long the buffers
+are, except those of views: a producer that lies about them cannot be found out, one that contradicts itself
+can.
 """
 
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
@@ -66,7 +65,8 @@ cdef class ChunkedArray:
 
     @staticmethod
     cdef ChunkedArray of(object source, str what, int64_t most):
-        """Takes over what `source` exports. Of a stream, arrays that begin past `most` cells are not asked for."""
+        """Takes over what `source` exports. Of a stream, arrays that begin past `most` cells are not asked
+        for."""
         cdef ChunkedArray column = ChunkedArray()
         column.what = what
         column.chunks = []

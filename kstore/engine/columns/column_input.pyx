@@ -1,8 +1,9 @@
 # cython: binding=False
-"""What `log.extend` takes as columns, beside bytes (binary_input.pyx): timestamps and headers, and what they come from.
+"""What `log.extend` takes as columns, beside bytes (binary_input.pyx): timestamps and headers, and what they
+come from.
 
-A column is read once with the GIL, and then by index without it. Timestamps that lie together are not copied but
-pinned. They are looked at once: someone who changes a writable array meanwhile changes what is written.
+A column is read once with the GIL, and then by index without it. Timestamps that lie together are not copied
+but pinned. They are looked at once: someone who changes a writable array meanwhile changes what is written.
 """
 
 import gc
@@ -39,7 +40,8 @@ cdef uint8_t EMPTY = 0
 
 
 cdef object materialised(object values, str what, int64_t count):
-    """The elements of any iterable as a tuple, which no other thread changes; one more than `count` at most."""
+    """The elements of any iterable as a tuple, which no other thread changes; one more than `count` at
+    most."""
     if type(values) is tuple:
         return values
     if type(values) is list:
@@ -59,7 +61,8 @@ cdef object numpy_of(object values):
 
 
 cdef object pinned(object source, const uint8_t **data, int64_t *size):
-    """A memoryview that keeps the bytes of `source` where they are; of a copy, if they do not lie together."""
+    """A memoryview that keeps the bytes of `source` where they are; of a copy, if they do not lie
+    together."""
     view = PyMemoryView_FromObject(source)
     if not PyBuffer_IsContiguous(PyMemoryView_GET_BUFFER(view), c"C"):
         view = PyMemoryView_FromObject(view.tobytes())
@@ -107,17 +110,20 @@ cdef int64_t LAST_YEAR = INT64_MAX // (366 * <int64_t>DAY_MS)  # so many years s
 
 @final
 cdef class TimestampInput:
-    """Timestamps of records: milliseconds since 1970, or -1 for none; readable without the GIL as BinaryInput are."""
+    """Timestamps of records: milliseconds since 1970, or -1 for none; readable without the GIL as BinaryInput
+    are."""
 
     def __dealloc__(self):
         PyMem_RawFree(self.own)
 
     @staticmethod
     cdef TimestampInput of(object timestamps, int64_t count, int64_t default_ms):
-        """The timestamps of `count` records: None (all `default_ms`), an int or a datetime for all, or one a record.
+        """The timestamps of `count` records: None (all `default_ms`), an int or a datetime for all, or one a
+        record.
 
-        ints, numpy's or Arrow's int64, are milliseconds; dates and datetimes become such, rounded down. Python's must
-        have a time zone. Arrow's nulls are -1. ValueError for a number below -1, a NaT, or another count."""
+        ints, numpy's or Arrow's int64, are milliseconds; dates and datetimes become such, rounded down.
+        Python's must have a time zone. Arrow's nulls are -1. ValueError for a number below -1, a NaT, or
+        another count."""
         cdef TimestampInput self
         cdef ChunkedArray column
         if type(timestamps) is TimestampInput:  # made before
@@ -245,8 +251,8 @@ cdef int64_t moment(object timestamp) except? -2:
 
 
 cdef inline int64_t time_of(object number, int64_t i) except? -2:
-    """An int, or a datetime with a time zone, as a timestamp; i: the record's index, -1 for all of them. OverflowError
-    for an int that is too large, which the caller puts into words with refuse_overflow."""
+    """An int, or a datetime with a time zone, as a timestamp; i: the record's index, -1 for all of them.
+    OverflowError for an int that is too large, which the caller puts into words with refuse_overflow."""
     cdef int64_t ms
     if not PyLong_CheckExact(number):
         return odd_time_of(number, i)
@@ -342,7 +348,7 @@ cdef int64_t to_ms(
     return -1
 
 
-# ---- for tests and debugging ----------------------------------------------------------------------------------------
+# ---- for tests and debugging -------------------------------------------------------------------------------
 
 
 cdef list listed(TimestampInput times):
@@ -380,9 +386,10 @@ cdef class HeaderInput:
     cdef HeaderInput of(object headers, int64_t count):
         """Headers for `count` records.
 
-        None: no record has any. A mapping of str to bytes or None, or a sequence of such pairs, which one tells by its
-        first element: all have the same. Otherwise a sequence with one of these a record. An empty sequence is none
-        for all. TypeError for what is no header; ValueError for a name that UTF-8 cannot say, or another count."""
+        None: no record has any. A mapping of str to bytes or None, or a sequence of such pairs, which one
+        tells by its first element: all have the same. Otherwise a sequence with one of these a record. An
+        empty sequence is none for all. TypeError for what is no header; ValueError for a name that UTF-8
+        cannot say, or another count."""
         cdef HeaderInput self = HeaderInput()
         cdef int64_t i
         self.count = count

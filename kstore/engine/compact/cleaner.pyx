@@ -1,9 +1,10 @@
 # cython: binding=False
-"""The log cleaner's work on bytes: the last offset of each key, and segments without what that supersedes (spec 10).
+"""The log cleaner's work on bytes: the last offset of each key, and segments without what that supersedes
+(spec 10).
 
-A MapBuilder goes through the batches that are not cleaned yet and fills an OffsetMap. A SegmentCleaner goes through
-segments and writes what stays of them. Both do a part at each call of `run`, so that whoever calls can stop, wait, or
-look at signals. Batches without codec, producer and transaction pass with the GIL free.
+A MapBuilder goes through the batches that are not cleaned yet and fills an OffsetMap. A SegmentCleaner goes
+through segments and writes what stays of them. Both do a part at each call of `run`, so that whoever calls
+can stop, wait, or look at signals. Batches without codec, producer and transaction pass with the GIL free.
 
 The file is long because both walk over batches in the same way, and share what they find there.
 """
@@ -82,15 +83,16 @@ cdef const uint8_t *NO_HEADERS = <const uint8_t *>b"\0"
 @final
 @no_gc  # it refers to nothing
 cdef class OffsetMap:
-    """The last offset of each key, within `slots` * 24 bytes; at most `slots` * `load_factor` keys (spec 10.3).
+    """The last offset of each key, within `slots` * 24 bytes; at most `slots` * `load_factor` keys (spec
+    10.3).
 
     It begins small, since a map that fits into a processor's cache is much quicker, and grows by doubling.
 
-    A key is known by a hash of 128 bits with a secret of this map's own. `latest_offset` is how far the map reaches: of
-    records behind it nothing is known.
+    A key is known by a hash of 128 bits with a secret of this map's own. `latest_offset` is how far the map
+    reaches: of records behind it nothing is known.
 
-    A map of `places` has in place of the offsets what a .keys file tells of records (key_file.h), and is for one
-    segment; `starts` has the positions of its batches then.
+    A map of `places` has in place of the offsets what a .keys file tells of records (key_file.h), and is for
+    one segment; `starts` has the positions of its batches then.
     """
 
     def __cinit__(
@@ -252,7 +254,8 @@ cdef class SegmentWalk:
         return raise_fault(fault, self.segment.path, self.fault_at, b.base_offset)
 
     cdef bint can_discard(self, const uint8_t *p, const ks_batch *b) except -1:
-        """Whether the records of a batch may go: its transaction was aborted, or it is the marker of a lost one."""
+        """Whether the records of a batch may go: its transaction was aborted, or it is the marker of a lost
+        one."""
         if b.magic < 2 or not b.attributes & (KS_TRANSACTIONAL | KS_CONTROL):
             return False
         return self.transactions.can_discard(
@@ -316,8 +319,8 @@ cdef class MapBuilder(SegmentWalk):
         self.enter(segment, position)
 
     def run(self, int64_t most):
-        """Takes in batches of about `most` bytes; how many bytes they had, 0 at the end of the segment or of the map.
-        CorruptRecordError, OSError."""
+        """Takes in batches of about `most` bytes; how many bytes they had, 0 at the end of the segment or of
+        the map. CorruptRecordError, OSError."""
         self.check_made()
         return 0 if self.is_full else self.walk(most)
 
@@ -444,11 +447,12 @@ cdef struct ks_tally:        # of one source segment
 cdef class SegmentCleaner(SegmentWalk):
     """Writes what stays of segments to one new segment (spec 10.6, 10.8).
 
-    `producers` has the offset of the last record of each producer id, or -2 - its epoch if only that is known: the
-    batch with it stays, if without records. So does the batch that ends before `upper_bound`. Batches are copied as
-    they are unless records go or a delete horizon is set: then they are encoded anew.
+    `producers` has the offset of the last record of each producer id, or -2 - its epoch if only that is
+    known: the batch with it stays, if without records. So does the batch that ends before `upper_bound`.
+    Batches are copied as they are unless records go or a delete horizon is set: then they are encoded anew.
 
-    After `erase` it is not the map that says what goes, every batch stays, if without records, and no horizon is set.
+    After `erase` it is not the map that says what goes, every batch stays, if without records, and no horizon
+    is set.
     """
 
     cdef dict producers
@@ -519,7 +523,8 @@ cdef class SegmentCleaner(SegmentWalk):
         return 0
 
     def open(self, Segment source not None, bint retain_legacy):
-        """Goes on with a segment. `retain_legacy`: records without a value stay, if they are of an old format."""
+        """Goes on with a segment. `retain_legacy`: records without a value stay, if they are of an old
+        format."""
         self.enter(source, 0)
         self.retain_legacy = retain_legacy
         if self.erases:
@@ -528,14 +533,15 @@ cdef class SegmentCleaner(SegmentWalk):
         memset(&self.tally, 0, sizeof(self.tally))
 
     def erase(self, bytes offsets not None, bint blanks):
-        """The records at these offsets, as int64s in order, go from the segment that is opened next; with `blanks` only
-        their values and headers do."""
+        """The records at these offsets, as int64s in order, go from the segment that is opened next; with
+        `blanks` only their values and headers do."""
         self.erases = True
         self.erased = offsets
         self.blanks = blanks
 
     def run(self, int64_t most):
-        """Goes through batches of about `most` bytes; (bytes read, bytes made of them), 0 read at the segment's end.
+        """Goes through batches of about `most` bytes; (bytes read, bytes made of them), 0 read at the
+        segment's end.
 
         CorruptRecordError, OSError. OffsetOverflowError if an offset is too far from the base offset."""
         cdef int64_t made = self.size, done
@@ -573,7 +579,8 @@ cdef class SegmentCleaner(SegmentWalk):
 
     @property
     def counts(self):
-        """What became of the segment opened last, as a dict: bytes and records read and written, why records went."""
+        """What became of the segment opened last, as a dict: bytes and records read and written, why records
+        went."""
         return self.tally
 
     cdef int fail(self, int status, const ks_batch *b, const ks_fault *fault) except -1:
@@ -593,7 +600,7 @@ cdef class SegmentCleaner(SegmentWalk):
             )
         return SegmentWalk.fail(self, status, b, fault)
 
-    # ---- which records stay -----------------------------------------------------------------------------------------
+    # ---- which records stay --------------------------------------------------------------------------------
 
     cdef inline bint stays(
         self, int64_t offset, bint has_key, const ks_key_hash *hash, bint has_value, bint may_be_deleted
@@ -671,7 +678,7 @@ cdef class SegmentCleaner(SegmentWalk):
             return ks_fail(fault, KS_E_COUNT, 57, b.records_count, b.records_count + 1)
         return KS_OK
 
-    # ---- what is made of a batch ------------------------------------------------------------------------------------
+    # ---- what is made of a batch ---------------------------------------------------------------------------
 
     cdef int take_plain(self, const uint8_t *p, const ks_batch *b, ks_fault *fault) noexcept nogil:
         return self.put_filtered(p, p + KS_BATCH_OVERHEAD, p + b.size, b, self.ends_at_bound(b), False, fault)
@@ -703,7 +710,8 @@ cdef class SegmentCleaner(SegmentWalk):
         return status
 
     cdef inline bint ends_at_bound(self, const ks_batch *b) noexcept nogil:
-        """Whether the batch ends before the upper bound: it stays, if without records. In an erasure all do."""
+        """Whether the batch ends before the upper bound: it stays, if without records. In an erasure all
+        do."""
         return self.erases or b.last_offset + 1 == self.upper_bound
 
     cdef int put_filtered(
@@ -712,7 +720,8 @@ cdef class SegmentCleaner(SegmentWalk):
     ) noexcept nogil:
         """What stays of a v2 batch at `p`, whose records lie from `start` to `end`, unpacked.
 
-        `keep_empty`: its header stays if no record does. `unneeded`: it is a marker that goes at its delete horizon."""
+        `keep_empty`: its header stays if no record does. `unneeded`: it is a marker that goes at its delete
+        horizon."""
         cdef int status = self.filter(start, end, b, fault)
         cdef bint stamp
         if status != KS_OK:
@@ -792,7 +801,7 @@ cdef class SegmentCleaner(SegmentWalk):
                 )
         return self.end_batch(&made) if status == KS_OK else status
 
-    # ---- writing batches --------------------------------------------------------------------------------------------
+    # ---- writing batches -----------------------------------------------------------------------------------
 
     cdef int put_copy(self, const uint8_t *p, const ks_batch *b) noexcept nogil:
         if ks_ensure(&self.out, b.size) < 0:

@@ -1,9 +1,10 @@
 # cython: binding=False
-"""A .keys file beside a sealed segment: where the last record of each of its keys is. key_file.h has the layout.
+"""A .keys file beside a sealed segment: where the last record of each of its keys is. key_file.h has the
+layout.
 
-It is a hint. Its header says for which .log it was made, and each of its blocks has a checksum, so it is read a block
-at a time, whenever a key is looked for, and nothing of it is kept in memory. It also has a checksum of each record: so
-that is read alone, and not its whole batch.
+It is a hint. Its header says for which .log it was made, and each of its blocks has a checksum, so it is read
+a block at a time, whenever a key is looked for, and nothing of it is kept in memory. It also has a checksum
+of each record: so that is read alone, and not its whole batch.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -68,8 +69,8 @@ cdef enum:
 
 
 class Marks(NamedTuple):
-    """What tells one state of a segment's .log from all others: base offset, size, inode, and when it was last changed
-    in any way, in ns since 1970."""
+    """What tells one state of a segment's .log from all others: base offset, size, inode, and when it was
+    last changed in any way, in ns since 1970."""
 
     base_offset: int
     size: int
@@ -78,7 +79,8 @@ class Marks(NamedTuple):
 
 
 def packed(OffsetMap map not None, marks not None):
-    """The content of a .keys file: a map of the places of all keys of a segment, which has these Marks. MemoryError."""
+    """The content of a .keys file: a map of the places of all keys of a segment, which has these Marks.
+    MemoryError."""
     cdef uint8_t[KS_KEYS_HEADER] header
     cdef uint8_t *file = NULL
     cdef int64_t size = 0
@@ -103,7 +105,8 @@ def packed(OffsetMap map not None, marks not None):
 cdef class KeyFile:
     """A .keys file that was found at a path. `marks` says which .log it was made for. Threads may share it.
 
-    CorruptIndexError if its header is damaged, or its size is not what that says. FileNotFoundError, OSError."""
+    CorruptIndexError if its header is damaged, or its size is not what that says. FileNotFoundError,
+    OSError."""
 
     cdef readonly str path
     cdef readonly object marks
@@ -162,8 +165,8 @@ cdef class KeyFile:
         )
 
     def find(self, Segment segment not None, bytes key not None):
-        """The last Record with a key in the segment that the file was made for; ABSENT, -1, if there is none; UNKNOWN,
-        -2, if that cannot be told, as the file is damaged, gone, or cannot be read.
+        """The last Record with a key in the segment that the file was made for; ABSENT, -1, if there is none;
+        UNKNOWN, -2, if that cannot be told, as the file is damaged, gone, or cannot be read.
 
         CorruptRecordError if the record or its batch is damaged. LogChangedError, OSError."""
         cdef uint8_t[KS_KEYS_BLOCK] block
@@ -187,8 +190,8 @@ cdef class KeyFile:
         return UNKNOWN
 
     cdef object record_of(self, Segment segment, bytes key, ks_keys_entry e):
-        """The Record that an entry leads to; None if that has another key; UNKNOWN if it is not there, and the log is
-        sound."""
+        """The Record that an entry leads to; None if that has another key; UNKNOWN if it is not there, and
+        the log is sound."""
         cdef Record record
         cdef int64_t offset
         if e.distance:
@@ -200,7 +203,8 @@ cdef class KeyFile:
         return record if record.key == key else None
 
     cdef object read(self, Segment segment, bytes key, ks_keys_entry e):
-        """The same of a record that lies open: its bytes and its batch's header are read, and nothing else."""
+        """The same of a record that lies open: its bytes and its batch's header are read, and nothing
+        else."""
         cdef uint8_t[NEAR + GUESS] bytes_read
         cdef uint8_t *at = bytes_read + KS_BATCH_OVERHEAD
         cdef File file = segment.opened()
@@ -257,8 +261,8 @@ cdef class KeyFile:
         return records.check_headers(r)
 
     cdef object suspect(self, Segment segment, int64_t start):
-        """What is there is not the record that the file knows: UNKNOWN, unless it is the batch at `start` that is
-        damaged, or gone. CorruptRecordError."""
+        """What is there is not the record that the file knows: UNKNOWN, unless it is the batch at `start`
+        that is damaged, or gone. CorruptRecordError."""
         segment.batch_at(start).records()
         return UNKNOWN
 
@@ -302,8 +306,9 @@ cdef class KeyLookup:
 
 
 def last_in(segments, bytes key not None, int64_t start, int64_t end):
-    """The last Record with a key among `segments`, from the last segment on; ABSENT, -1, if none of them has it; None
-    if neither .keys files nor maps in memory tell. The log starts at offset `start`, and is read up to `end`.
+    """The last Record with a key among `segments`, from the last segment on; ABSENT, -1, if none of them has
+    it; None if neither .keys files nor maps in memory tell. The log starts at offset `start`, and is read up
+    to `end`.
 
     CorruptRecordError, LogChangedError, OSError."""
     cdef Py_ssize_t count = len(segments), at

@@ -1,8 +1,8 @@
 # cython: binding=False
 """Memory of column batches: grown without the GIL, owned by Python objects, and used again.
 
-Fresh pages cost more than what is written to them here, so a buffer that nobody looks at any more serves the next
-batch, of whatever scan of the process: POOL keeps a few of them between scans, MOST_KEPT bytes at most.
+Fresh pages cost more than what is written to them here, so a buffer that nobody looks at any more serves the
+next batch, of whatever scan of the process: POOL keeps a few of them between scans, MOST_KEPT bytes at most.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -61,7 +61,8 @@ cdef class BufferPool:
         return data
 
     cdef void give(self, uint8_t *data, int64_t room) noexcept:
-        """Keeps a buffer, and lets go of those that nobody has wanted for longest where there are too many."""
+        """Keeps a buffer, and lets go of those that nobody has wanted for longest where there are too
+        many."""
         if data is NULL:
             return
         if room > MOST_KEPT:
@@ -94,7 +95,8 @@ POOL = BufferPool()
 @final
 @no_gc  # it refers to a pool only, and needs that to the end
 cdef class Buffer:
-    """Bytes that no longer change, for as long as someone looks at them. Exports the buffer protocol, read-only."""
+    """Bytes that no longer change, for as long as someone looks at them. Exports the buffer protocol,
+    read-only."""
 
     def __dealloc__(self):
         if self.pool is not None:
@@ -104,8 +106,8 @@ cdef class Buffer:
 
     @staticmethod
     cdef Buffer of(ks_vector *v, BufferPool pool):
-        """Takes the memory of a vector, which is empty then. Of a large one that holds little, a copy is kept, and the
-        memory goes back to the pool: a batch of few rows may be kept for long."""
+        """Takes the memory of a vector, which is empty then. Of a large one that holds little, a copy is
+        kept, and the memory goes back to the pool: a batch of few rows may be kept for long."""
         cdef Buffer self
         cdef int64_t room = 0
         cdef uint8_t *small = NULL

@@ -1,8 +1,8 @@
 # cython: binding=False
 """What a directory of segments holds: names of 20 digits and a known ending are sorted out as they are read.
 
-A log of 10,000 segments has 40,000 files, and whoever opens it lists them twice: most of that time goes to the kernel,
-so no Python object is made of a name that only says a number.
+A log of 10,000 segments has 40,000 files, and whoever opens it lists them twice: most of that time goes to
+the kernel, so no Python object is made of a name that only says a number.
 """
 
 import os
@@ -182,8 +182,8 @@ cdef int checked(int status, str path) except -1:
 
 
 def digest(str path not None):
-    """A number that is another one as soon as a name in the directory, or the file that it stands for, is another.
-    OSError."""
+    """A number that is another one as soon as a name in the directory, or the file that it stands for, is
+    another. OSError."""
     cdef bytes kept = encoded(path)
     cdef const char *name = kept
     cdef listing found = listing(NULL, 0, 0, NULL, 0, 0, 0, 0, False)
@@ -197,9 +197,10 @@ def digest(str path not None):
 def read_directory(str path not None, tuple kinds not None):
     """The names in a directory, as (files, others, inodes, device, digest). OSError.
 
-    files: for each number whose 20 digits and one of `kinds`, such as ".log", are a name: 1 << i for each kinds[i] that
-    it has, in order of the numbers. others: the other names. inodes: for each number the inode of the file of kinds[0],
-    and `device` theirs, as far as the file system is known to tell the right one. digest: what digest() gives."""
+    files: for each number whose 20 digits and one of `kinds`, such as ".log", are a name: 1 << i for each
+    kinds[i] that it has, in order of the numbers. others: the other names. inodes: for each number the inode
+    of the file of kinds[0], and `device` theirs, as far as the file system is known to tell the right one.
+    digest: what digest() gives."""
     cdef bytes kept = encoded(path)
     cdef const char *name = kept
     cdef listing found = listing(NULL, 0, 0, NULL, 0, 0, 0, 0, False)

@@ -1,9 +1,9 @@
 # cython: binding=False
 """Files and their directories: every system call that kstore makes on them goes through here.
 
-Reads and writes are by position, so threads and forks share a File without harm. Tests make the Nth call fail, stop
-half way, or kill the process (`fail_call`), or are told of every call that changes something (`trace_calls`); otherwise
-that costs one comparison a call each.
+Reads and writes are by position, so threads and forks share a File without harm. Tests make the Nth call
+fail, stop half way, or kill the process (`fail_call`), or are told of every call that changes something
+(`trace_calls`); otherwise that costs one comparison a call each.
 
 The file is long because no other file makes these system calls.
 """
@@ -135,7 +135,7 @@ ADVICE = ("normal", "sequential", "willneed", "dontneed")
 cdef int64_t page_size = mmap.PAGESIZE
 cdef int64_t longest_tick = 3000000000  # ns: some file systems tell times in whole seconds
 
-# ---- the gate, where tests let calls fail ---------------------------------------------------------------------------
+# ---- the gate, where tests let calls fail ------------------------------------------------------------------
 
 cdef enum:
     READS = 0      # looks at something
@@ -152,7 +152,8 @@ cdef pthread_t own_thread
 
 
 cdef int gate(int kind) noexcept nogil:
-    """0: go on. -1: fail, errno is set. 1: do half of it, then fail as the disk would. 2: do half, then die."""
+    """0: go on. -1: fail, errno is set. 1: do half of it, then fail as the disk would. 2: do half, then
+    die."""
     global countdown, made, counting
     if not counting or (own_only and not pthread_equal(pthread_self(), own_thread)):
         return 0
@@ -195,15 +196,15 @@ def calls_made():
     return made
 
 
-# ---- telling of calls, from which tests make what a power cut may leave ---------------------------------------------
+# ---- telling of calls, from which tests make what a power cut may leave ------------------------------------
 
 cdef bint tracing = False
 cdef object tracer = None
 
 
 def trace_calls(callback):
-    """For tests: calls `callback(call, path, inode, position, detail)` for every call from here on that changes a file
-    or a name, when it has succeeded, in whichever thread it was made; None ends that.
+    """For tests: calls `callback(call, path, inode, position, detail)` for every call from here on that
+    changes a file or a name, when it has succeeded, in whichever thread it was made; None ends that.
 
     call        | position, detail
     open        | 0, the mode: "a" and "w" make the file if it is missing, "x" made it, "w" emptied it
@@ -217,7 +218,8 @@ def trace_calls(callback):
     unlink, make_directory | 0, None
     syncs_directory, sync_directory | 0, None: the names in it are being brought to the disk, and are there
 
-    What was changed between the two calls of a sync may be on the disk or not. The inode is 0 for calls on names.
+    What was changed between the two calls of a sync may be on the disk or not. The inode is 0 for calls on
+    names.
     """
     global tracing, tracer
     tracing = False
@@ -252,7 +254,7 @@ cdef int note_name(str call, str path, detail=None) except -1:
     return 0
 
 
-# ---- files ----------------------------------------------------------------------------------------------------------
+# ---- files -------------------------------------------------------------------------------------------------
 
 # The handles whose files are open and may be closed. They are borrowed: a handle leaves when it is freed.
 cdef void **idle = NULL
@@ -266,7 +268,8 @@ cdef inline bint mode_reads(int flags) noexcept nogil:
 
 
 cdef bytes encoded(str path):
-    """A path as the system takes it. ValueError for a NUL byte, where C would end it: it would be another file's."""
+    """A path as the system takes it. ValueError for a NUL byte, where C would end it: it would be another
+    file's."""
     cdef bytes name = path.encode("utf-8", "surrogateescape")
     if strlen(PyBytes_AS_STRING(name)) != <size_t>PyBytes_GET_SIZE(name):
         raise ValueError(f"embedded null byte in the path {path!r}")  # as Python's own calls say
@@ -278,9 +281,9 @@ cdef bytes encoded(str path):
 cdef class File:
     """Owns a file descriptor; it is closed when the last reference goes, never under a reader.
 
-    mode "r" reads, "r+" reads and writes, "a" also creates the file, "w" also empties it, "x" needs it absent. Only
-    regular files: a pipe or a device of that name is an OSError, as is a symbolic link that would be written through.
-    Thread-safe.
+    mode "r" reads, "r+" reads and writes, "a" also creates the file, "w" also empties it, "x" needs it
+    absent. Only regular files: a pipe or a device of that name is an OSError, as is a symbolic link that
+    would be written through. Thread-safe.
     """
 
     def __cinit__(self, str path not None, str mode="r"):
@@ -366,7 +369,8 @@ cdef class File:
         return done
 
     cdef int64_t pwrite(self, const uint8_t *data, int64_t size, int64_t position) noexcept nogil:
-        """Writes all of it. Returns how many bytes have landed for certain: fewer than `size` with errno set."""
+        """Writes all of it. Returns how many bytes have landed for certain: fewer than `size` with errno
+        set."""
         cdef int64_t done = 0
         cdef ssize_t n
         cdef int how
@@ -391,7 +395,8 @@ cdef class File:
         return done
 
     cdef void write_back(self, int64_t position, int64_t size) noexcept nogil:
-        """Has the system begin to bring these bytes to the disk, so that a sync later finds less to do. A hint."""
+        """Has the system begin to bring these bytes to the disk, so that a sync later finds less to do. A
+        hint."""
         ks_write_back(self.fd, position, size)
 
     cdef int resize(self, int64_t size) noexcept nogil:
@@ -404,7 +409,8 @@ cdef class File:
                 return -1
 
     cdef int allocate(self, int64_t position, int64_t size, bint keep_size) noexcept nogil:
-        """Gives the range its blocks, so that writing there cannot find the disk full. -1 with errno set on failure.
+        """Gives the range its blocks, so that writing there cannot find the disk full. -1 with errno set on
+        failure.
 
         1 where the file system has no such call. keep_size leaves the length as it is."""
         while True:
@@ -418,7 +424,8 @@ cdef class File:
                 return -1
 
     cdef int datasync(self) noexcept nogil:
-        """Brings content and length to the disk. -1 with errno set on failure, which must never be tried again."""
+        """Brings content and length to the disk. -1 with errno set on failure, which must never be tried
+        again."""
         note(SYNCS, self, 0, 0, NULL)
         while True:
             if gate(CHANGES) == 0 and fdatasync(self.fd) == 0:
@@ -453,16 +460,16 @@ cdef class File:
         return <int64_t>st.st_blocks * 512
 
     cpdef int64_t next_data(self, int64_t position) noexcept:
-        """The first byte from `position` on that is not in a hole of the file; INT64_MAX if a hole is all that follows,
-        `position` if that cannot be told."""
+        """The first byte from `position` on that is not in a hole of the file; INT64_MAX if a hole is all
+        that follows, `position` if that cannot be told."""
         if gate(READS):
             return position
         cdef int64_t found = c_lseek(self.fd, position, SEEK_DATA)  # reads and writes do not go by where this leaves it
         return max(found, position) if found >= 0 else INT64_MAX if errno == ENXIO else position
 
     cpdef int64_t next_hole(self, int64_t position) noexcept:
-        """The first byte behind `position` that is in a hole, the end of the file included; INT64_MAX if that cannot be
-        told."""
+        """The first byte behind `position` that is in a hole, the end of the file included; INT64_MAX if that
+        cannot be told."""
         cdef int64_t found = -1 if gate(READS) else c_lseek(self.fd, position, SEEK_HOLE)
         return found if found > position else INT64_MAX
 
@@ -513,8 +520,9 @@ cdef class File:
             self.raise_errno()
 
     def send(self, int target, int64_t position, int64_t size):
-        """Sends up to `size` bytes from `position` to the descriptor `target` by sendfile: nothing is copied into the
-        process. Returns how many it took, 0 at the end of the file. OSError (BlockingIOError where none fits now)."""
+        """Sends up to `size` bytes from `position` to the descriptor `target` by sendfile: nothing is copied
+        into the process. Returns how many it took, 0 at the end of the file. OSError (BlockingIOError where
+        none fits now)."""
         cdef ssize_t n
         cdef int how
         if position < 0 or size < 0:
@@ -543,8 +551,8 @@ cdef class File:
             ks_advise(self.fd, position, size, kind)
 
     def resident(self, int64_t position, int64_t size):
-        """Which of these bytes are in the page cache: one byte for every page (of mmap.PAGESIZE) that they touch, 1 or
-        0; none from the end of the file on. OSError where the system does not tell."""
+        """Which of these bytes are in the page cache: one byte for every page (of mmap.PAGESIZE) that they
+        touch, 1 or 0; none from the end of the file on. OSError where the system does not tell."""
         cdef int64_t first = position // page_size * page_size
         cdef int64_t until = min(position + size, self.length()), i, count
         cdef int status
@@ -596,7 +604,7 @@ cdef class Directory:
             opened_count -= 1
 
 
-# ---- names ----------------------------------------------------------------------------------------------------------
+# ---- names -------------------------------------------------------------------------------------------------
 
 
 cdef int pass_gate(str path) except -1:
@@ -640,7 +648,8 @@ def make_directory(str path not None):
 
 
 def make_empty_directory(str path not None):
-    """Makes one directory, in one that is there; its name is durable after sync_directory. FileExistsError, OSError."""
+    """Makes one directory, in one that is there; its name is durable after sync_directory. FileExistsError,
+    OSError."""
     pass_gate(path)
     os.mkdir(path)
     note_name("make_directory", path)
@@ -679,7 +688,8 @@ def sync_directory(str path not None):
 
 
 def frees_descriptor(int number):
-    """After another call has failed with this errno: whether it did for want of a descriptor, and there is one now."""
+    """After another call has failed with this errno: whether it did for want of a descriptor, and there is
+    one now."""
     (&errno)[0] = number
     return makes_room()
 
@@ -691,9 +701,11 @@ def set_mtime_ms(str path not None, int64_t mtime_ms, int ns=0):
 
 
 cdef File either_name(str path):
-    """A file for reading by its name, or by that name with the suffix .deleted, which retention gives before unlinking.
+    """A file for reading by its name, or by that name with the suffix .deleted, which retention gives before
+    unlinking.
 
-    Only for a file that is known to have had the name: what an earlier one of that name has left may still be there."""
+    Only for a file that is known to have had the name: what an earlier one of that name has left may still be
+    there."""
     try:
         return File(path)
     except FileNotFoundError:
@@ -704,7 +716,8 @@ cdef File either_name(str path):
 
 
 def sync_file(str path not None):
-    """Brings a file to the disk, by its name or that name with the suffix .deleted; False if there is none. OSError."""
+    """Brings a file to the disk, by its name or that name with the suffix .deleted; False if there is none.
+    OSError."""
     try:
         file = either_name(path)
     except FileNotFoundError:
@@ -714,8 +727,8 @@ def sync_file(str path not None):
 
 
 def read_whole(str path not None, int64_t most=1 << 28, *, bint or_deleted=False):
-    """The content of a small file; `or_deleted`: also by the name that it has once it is deleted. OSError; EFBIG for
-    more than `most` bytes, which no such file has."""
+    """The content of a small file; `or_deleted`: also by the name that it has once it is deleted. OSError;
+    EFBIG for more than `most` bytes, which no such file has."""
     cdef File file = either_name(path) if or_deleted else File(path)
     if file.length() > most:
         raise OSError(_errno.EFBIG, f"more than {most} bytes", path)
@@ -723,8 +736,8 @@ def read_whole(str path not None, int64_t most=1 << 28, *, bint or_deleted=False
 
 
 def take_mode(File file not None, str path not None):
-    """Gives a new file the mode and the owner of the one at a path, if there is one. Who may not give it the owner leaves
-    its own. OSError."""
+    """Gives a new file the mode and the owner of the one at a path, if there is one. Who may not give it the
+    owner leaves its own. OSError."""
     try:
         wanted = os.stat(path)
     except FileNotFoundError:
@@ -742,10 +755,11 @@ def take_mode(File file not None, str path not None):
 
 
 def new_draft(str draft not None, str like not None):
-    """A new, empty file that is to be renamed to the name of another, with the mode and the owner of the file `like`, if
-    that is there. Every file that replaces one begins here. OSError.
+    """A new, empty file that is to be renamed to the name of another, with the mode and the owner of the file
+    `like`, if that is there. Every file that replaces one begins here. OSError.
 
-    What has the name of the draft is removed, not written to: a crash has left it, or it is a link to a file of others.
+    What has the name of the draft is removed, not written to: a crash has left it, or it is a link to a file
+    of others.
     """
     try:
         file = File(draft, "x")
@@ -777,17 +791,17 @@ def write_whole(str path not None, bytes data not None, *, bint durable=True):
         sync_directory(directory)
 
 
-# ---- files that are open while they are needed ----------------------------------------------------------------------
+# ---- files that are open while they are needed -------------------------------------------------------------
 
 @no_gc  # it refers to a file and what goes with it, which are in no cycle
 @final
 cdef class FileHandle:
     """A file for reading, opened when it is first needed.
 
-    All handles of the process together keep no more files open than `open_files` says: to open one, another is closed
-    that was not used lately (each is passed over once after it was used, as the CLOCK algorithm does). It is opened
-    again when it is needed; a file that took its name meanwhile is not mistaken for it. A File that someone else holds
-    stays open, and is found again.
+    All handles of the process together keep no more files open than `open_files` says: to open one, another
+    is closed that was not used lately (each is passed over once after it was used, as the CLOCK algorithm
+    does). It is opened again when it is needed; a file that took its name meanwhile is not mistaken for it. A
+    File that someone else holds stays open, and is found again.
     """
 
     def __cinit__(self):
@@ -807,7 +821,8 @@ cdef class FileHandle:
             try:
                 file = self.find(path)
             except FileNotFoundError:
-                # Between its looks at two names another thread may have kept the file open, and given both to others.
+                # Between its looks at two names another thread may have kept the file open, and given both to
+                # others.
                 if self.file is None:
                     raise
         if self.file is not None:  # another thread was quicker
@@ -827,8 +842,8 @@ cdef class FileHandle:
         return file
 
     cdef File find(self, str path):
-        """Opens the file that this handle stands for, also where it was given the suffix .deleted and another has its
-        name."""
+        """Opens the file that this handle stands for, also where it was given the suffix .deleted and another
+        has its name."""
         cdef struct_stat st
         cdef File file = either_name(path)
         if fstat(file.fd, &st) < 0:
@@ -880,8 +895,8 @@ cdef class FileHandle:
             pass
 
     def pin(self, File file=None):
-        """Keeps the file open as long as the handle exists; one may be given. One that is not given is kept only while
-        others keep less than half of what the system's limit allows."""
+        """Keeps the file open as long as the handle exists; one may be given. One that is not given is kept
+        only while others keep less than half of what the system's limit allows."""
         if file is not None:
             self.leave()
             self.file = file
@@ -891,8 +906,9 @@ cdef class FileHandle:
     def keeps_name(self, str path not None):
         """Whether this path stands for the file, which was open before.
 
-        A file's ctime changes if it gets another name, or another file gets its name. So the path is not looked at if
-        the ctime is what it was when that was so, and the file had rested: it is told in ticks of some clock."""
+        A file's ctime changes if it gets another name, or another file gets its name. So the path is not
+        looked at if the ctime is what it was when that was so, and the file had rested: it is told in ticks
+        of some clock."""
         cdef timespec now
         cdef int64_t changed = self.ctime()
         if changed and changed == self.rested:
@@ -954,8 +970,8 @@ cdef int64_t limit_of_system() noexcept:
 
 
 cdef int64_t most_to_keep() noexcept:
-    """How many handles may have an open file. Unless it was set, half of the descriptors that the process may have;
-    fewer where they would have more than three quarters together with what is held open otherwise."""
+    """How many handles may have an open file. Unless it was set, half of the descriptors that the process may
+    have; fewer where they would have more than three quarters together with what is held open otherwise."""
     cdef int64_t limit
     if most_idle >= 0:
         return most_idle
@@ -969,7 +985,8 @@ def open_files():
 
 
 def is_crowded():
-    """Whether writers, iterators and slices hold half of the descriptors that the process may have, or more."""
+    """Whether writers, iterators and slices hold half of the descriptors that the process may have, or
+    more."""
     return opened_count - idle_count >= limit_of_system() // 2
 
 
@@ -983,8 +1000,8 @@ def limit_open_files(most):
 
 @final
 cdef class Traffic:
-    """What goes into some logs and comes out of them, counted, and how long appends and syncs take: whoever counts has
-    the GIL. Logs that have none are not counted."""
+    """What goes into some logs and comes out of them, counted, and how long appends and syncs take: whoever
+    counts has the GIL. Logs that have none are not counted."""
 
     def add(self, int at, int64_t count):
         """Adds to one of the totals; IndexError."""
@@ -997,7 +1014,8 @@ cdef class Traffic:
         return [self.totals[i] for i in range(COUNTED)]
 
     def times(self):
-        """Of appends and of syncs: (how many took up to 1024 ns, up to 2048 ns and so on, the rest; the sum in ns)."""
+        """Of appends and of syncs: (how many took up to 1024 ns, up to 2048 ns and so on, the rest; the sum
+        in ns)."""
         return [
             ([self.appends.counts[i] for i in range(TIMED)], self.appends.sum_ns),
             ([self.syncs.counts[i] for i in range(TIMED)], self.syncs.sum_ns),

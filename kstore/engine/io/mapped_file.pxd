@@ -29,5 +29,6 @@ cdef class MappedFile:
         return 0 if size <= self.reserved else self.reserve_more(size)
 
     cdef inline bint is_lost(self) noexcept nogil:
-        """Whether another program has shortened the file. What was read before this call counts only if it has not."""
+        """Whether another program has shortened the file. What was read before this call counts only if it
+        has not."""
         return ks_is_lost(&self.state)

@@ -33,9 +33,10 @@ cdef enum:
 cdef class MappedFile:
     """`size` bytes of `file`, whose length becomes that; unmapped when the last reference goes.
 
-    The file is sparse: a page is touched only after `reserve` has got its block, because a store into a hole of a full
-    disk kills the process. For the same reason nothing shortens the file below what was reserved and is still read.
-    If another program does so, the mapping becomes zeros and `is_lost` says so, on Linux; see sigbus.h.
+    The file is sparse: a page is touched only after `reserve` has got its block, because a store into a hole
+    of a full disk kills the process. For the same reason nothing shortens the file below what was reserved
+    and is still read. If another program does so, the mapping becomes zeros and `is_lost` says so, on Linux;
+    see sigbus.h.
     """
 
     def __cinit__(self, File file not None, int64_t size):
@@ -100,7 +101,8 @@ cdef class MappedFile:
         return 0
 
     cdef bint look(self) noexcept nogil:
-        """The same as `is_lost`, after a look at the length of the file. A page behind its end need not be touched."""
+        """The same as `is_lost`, after a look at the length of the file. A page behind its end need not be
+        touched."""
         return ks_look(&self.state)
 
     cdef str loss(self):

@@ -1,5 +1,6 @@
 # cython: binding=False
-"""A lock for Python code that nothing leaves locked: neither a signal, nor the collection of garbage, nor a fork."""
+"""A lock for Python code that nothing leaves locked: neither a signal, nor the collection of garbage, nor a
+fork."""
 
 from collections import deque
 
@@ -34,8 +35,8 @@ _INSIDE = (
 
 
 cdef bint holds_inner() noexcept:
-    """Whether this thread is inside an inner Mutex. Then it must not wait for a lock that is none: whoever has that one
-    may be waiting for the inner one. Only a signal handler or a finalizer comes to this."""
+    """Whether this thread is inside an inner Mutex. Then it must not wait for a lock that is none: whoever
+    has that one may be waiting for the inner one. Only a signal handler or a finalizer comes to this."""
     return ks_add_inner(0) > 0
 
 
@@ -44,11 +45,12 @@ cdef bint holds_inner() noexcept:
 cdef class Mutex:
     """`with guard:` is for one thread at a time. What must run under it may also be left to `later`.
 
-    A signal handler, and the collection of garbage, may run Python code in a thread that is in here. To wait for this
-    very thread would take for ever, and to go in beside it would find things half done: ReentrantCallError. What a
-    finalizer has to do it leaves to `later`: that runs when the thread is through.
+    A signal handler, and the collection of garbage, may run Python code in a thread that is in here. To wait
+    for this very thread would take for ever, and to go in beside it would find things half done:
+    ReentrantCallError. What a finalizer has to do it leaves to `later`: that runs when the thread is through.
 
-    `inner`: code that has it takes no lock behind it but inner ones, so others may wait for it with their locks held.
+    `inner`: code that has it takes no lock behind it but inner ones, so others may wait for it with their
+    locks held.
 
     Entering and leaving are C code, which no signal interrupts: the lock is never left locked.
     """
@@ -96,7 +98,8 @@ cdef class Mutex:
     def later(self, call, /, *, bint wait=False):
         """Calls it under the guard: now, or when the thread that is inside leaves; then OSErrors are lost.
 
-        `wait`: for another thread, so that it was called when this returns. A finalizer must not: it runs anywhere."""
+        `wait`: for another thread, so that it was called when this returns. A finalizer must not: it runs
+        anywhere."""
         if wait and not ks_owned_lock_is_mine(&self.lock):
             self.acquire()
             try:  # no `with`: Cython's ends the process if there is no memory for a traceback

@@ -1,5 +1,6 @@
 # cython: binding=False
-"""What a follower waits on: inotify says that a directory has changed, an eventfd that another thread asks for it.
+"""What a follower waits on: inotify says that a directory has changed, an eventfd that another thread asks
+for it.
 
 Both have a descriptor that becomes readable.
 """
@@ -57,8 +58,8 @@ MODIFY = IN_MODIFY
 cdef class Inotify:
     """Gathers what happens to the names in some directories, and to the content of the files there.
 
-    `fileno` becomes readable when there is something to `take`. OSError where the system has no inotify, or no more
-    of it to give.
+    `fileno` becomes readable when there is something to `take`. OSError where the system has no inotify, or
+    no more of it to give.
     """
 
     cdef int fd
@@ -88,8 +89,8 @@ cdef class Inotify:
         return number
 
     def read_events(self):
-        """What has happened since: (number of the directory, event bits, name) each; the number is -1 where events
-        were lost, the name empty where it concerns the directory itself. Does not wait. OSError."""
+        """What has happened since: (number of the directory, event bits, name) each; the number is -1 where
+        events were lost, the name empty where it concerns the directory itself. Does not wait. OSError."""
         cdef char[4096] buffer  # more stays for the next turn of the loop
         cdef ssize_t size, at
         cdef inotify_event *event
@@ -117,8 +118,9 @@ cdef class Inotify:
 @no_gc  # it refers to nothing
 @final
 cdef class EventFd:
-    """An event with a descriptor: readable once it was set, until it is cleared. The descriptor is closed with the last
-    reference, so a late `set` never reaches another file. `set` is C code, which no signal interrupts."""
+    """An event with a descriptor: readable once it was set, until it is cleared. The descriptor is closed
+    with the last reference, so a late `set` never reaches another file. `set` is C code, which no signal
+    interrupts."""
 
     cdef int fd
     cdef object __weakref__

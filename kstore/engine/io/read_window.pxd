@@ -30,10 +30,11 @@ cdef class ReadWindow:
         return self.data + self.shift + (position - self.start)
 
     cdef inline int64_t fill(self, int64_t position, int64_t size, int64_t ahead) noexcept nogil:
-        """Brings in the `size` bytes at `position`; if they must be read, up to `ahead` in all, as far as `stop`.
+        """Brings in the `size` bytes at `position`; if they must be read, up to `ahead` in all, as far as
+        `stop`.
 
-        Returns how many bytes are there from `position` on: fewer than `size` only before the limit or the end of the
-        file; negative on failure (raise_failure). Pointers got before are void.
+        Returns how many bytes are there from `position` on: fewer than `size` only before the limit or the
+        end of the file; negative on failure (raise_failure). Pointers got before are void.
         """
         if self.holds(position, size):
             return self.start + self.length - position

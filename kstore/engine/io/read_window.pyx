@@ -1,8 +1,6 @@
 # cython: binding=False
-# cython: linetrace=False
-# (with it, Cython 3.3 forgets a helper that the traces of this module need: the coverage build would not load)
-"""A part of a file in memory, moved along as the reader goes. Plain preads: nothing is mapped, so a file that another
-process shortens gives a short read and no fault."""
+"""A part of a file in memory, moved along as the reader goes. Plain preads: nothing is mapped, so a file that
+another process shortens gives a short read and no fault."""
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
@@ -25,8 +23,8 @@ cdef enum:
 cdef inline int64_t clear_of(const uint8_t *data, int64_t position) noexcept nogil:
     """How far behind `data` to put what is read from `position` of a file.
 
-    The kernel copies with rep movsb, which takes 2 to 5 times as long where the target lies less than a line behind
-    the source within their pages: each load seems to want what was just stored."""
+    The kernel copies with rep movsb, which takes 2 to 5 times as long where the target lies less than a line
+    behind the source within their pages: each load seems to want what was just stored."""
     cdef int64_t behind = (<int64_t>data - position) & (PAGE - 1)
     return LINE if 0 < behind < LINE else 0
 
@@ -34,7 +32,8 @@ cdef inline int64_t clear_of(const uint8_t *data, int64_t position) noexcept nog
 @final
 @no_gc  # it refers to a file and a pool only, and needs the pool to the end
 cdef class ReadWindow:
-    """Bytes [start, start + length) of `file`, of which nothing from `limit` on is shown. For one thread at a time."""
+    """Bytes [start, start + length) of `file`, of which nothing from `limit` on is shown. For one thread at a
+    time."""
 
     def __dealloc__(self):
         if self.pool is None:
@@ -47,7 +46,8 @@ cdef class ReadWindow:
             self.pool.give(self.spare, self.spare_room)
 
     cdef void reset(self, File file, int64_t limit, int64_t origin) noexcept:
-        """Points at another file (or another state of it), positions counted from `origin`; the buffer stays."""
+        """Points at another file (or another state of it), positions counted from `origin`; the buffer
+        stays."""
         self.file = file
         self.limit = limit
         self.stop = limit

@@ -91,8 +91,8 @@ cdef int raise_fault(const ks_fault *fault, str file, int64_t position, int64_t 
 
 
 cdef tuple make_headers(const ks_record *r):
-    """The headers of a record that ks_next_record accepted. Other threads, signal handlers and the collector run
-    meanwhile: whoever calls this keeps them from moving its bytes."""
+    """The headers of a record that ks_next_record accepted. Other threads, signal handlers and the collector
+    run meanwhile: whoever calls this keeps them from moving its bytes."""
     cdef const uint8_t *p = r.headers
     cdef ks_header h
     headers = []
@@ -141,10 +141,11 @@ cdef tuple given_headers(object headers):
 cdef class Record:
     """One record: offset, timestamp (ms since 1970; -1 for none), timestamp_type, key, value, headers.
 
-    key and value are bytes or None. headers is a tuple of (name, value) pairs; a value may be None, and bytes of a name
-    that are not UTF-8 become U+FFFD. timestamp_type is "CreateTime", "LogAppendTime", or "NoTimestampType" (the oldest
-    format has no timestamps). A record is a copy, and keeps nothing else in memory. Records can be compared, pickled
-    and made: Record(offset=0, timestamp=1711530458631, value=b"v"). The offset must be given.
+    key and value are bytes or None. headers is a tuple of (name, value) pairs; a value may be None, and bytes
+    of a name that are not UTF-8 become U+FFFD. timestamp_type is "CreateTime", "LogAppendTime", or
+    "NoTimestampType" (the oldest format has no timestamps). A record is a copy, and keeps nothing else in
+    memory. Records can be compared, pickled and made: Record(offset=0, timestamp=1711530458631, value=b"v").
+    The offset must be given.
     """
 
     def __init__(
@@ -180,9 +181,9 @@ cdef class Record:
         )
 
 
-# Python sees the fields of Record as members, as it does those of a class with __slots__: the interpreter reads such a
-# one in a single step (LOAD_ATTR_SLOT). A getter, which is what Cython makes of `readonly`, costs a look-up in the type
-# and three calls at each use, 10 ns.
+# Python sees the fields of Record as members, as it does those of a class with __slots__: the interpreter
+# reads such a one in a single step (LOAD_ATTR_SLOT). A getter, which is what Cython makes of `readonly`,
+# costs a look-up in the type and three calls at each use, 10 ns.
 cdef extern from *:
     """
     #include <stddef.h>
@@ -260,9 +261,11 @@ cdef class Records:
         return 0
 
     cdef int check_messages(self) except -1:
-        """CorruptRecordError unless the offsets in a compressed message rise to its own, by which it is looked up.
+        """CorruptRecordError unless the offsets in a compressed message rise to its own, by which it is
+        looked up.
 
-        Not where that is 0 and no log is read: so old producers sent it, and left it to the broker to put it right."""
+        Not where that is 0 and no log is read: so old producers sent it, and left it to the broker to put it
+        right."""
         cdef Record record
         cdef int64_t offset, last = -1
         if ks_codec(&self.batch) and not (self.batch.last_offset == 0 and not self.file):
@@ -278,15 +281,16 @@ cdef class Records:
         return 0
 
     cdef int check_after(self, int64_t last) except -1:
-        """CorruptRecordError if the messages begin at an offset of the batch before them, which ends at `last`."""
+        """CorruptRecordError if the messages begin at an offset of the batch before them, which ends at
+        `last`."""
         cdef int64_t first = (<Record>self.legacy[0]).offset
         if first <= last:
             self.inner_fault("first offset in a compressed message", f"at least {last + 1}", first)
         return 0
 
     cdef int check_headers(self, const ks_record *r) except -1:
-        """RecordTooLargeError where the headers would need more memory as objects than the limit on what a batch
-        unpacks to: they may have two bytes each in the file."""
+        """RecordTooLargeError where the headers would need more memory as objects than the limit on what a
+        batch unpacks to: they may have two bytes each in the file."""
         if not ks_headers_fit(r.headers_count, r.end - r.headers, self.limit):
             raise RecordTooLargeError(
                 f"the {r.headers_count} headers of record {r.offset} take more memory than max_decompressed_bytes",
@@ -411,7 +415,8 @@ cdef class Records:
         )
 
     cdef list messages(self, const uint8_t *p):
-        """(Record, stored crc, whether it is right) of a message of magic 0 or 1, or of those in a wrapper."""
+        """(Record, stored crc, whether it is right) of a message of magic 0 or 1, or of those in a
+        wrapper."""
         cdef ks_record r
         cdef ks_fault fault
         cdef ks_batch inner
@@ -465,11 +470,12 @@ cdef class Records:
 
 @final
 cdef class RecordBatch:
-    """One batch as it is stored: a batch of Kafka's current format, or a message of the old formats (magic 0 and 1).
+    """One batch as it is stored: a batch of Kafka's current format, or a message of the old formats (magic 0
+    and 1).
 
-    A compressed message of an old format, which holds others, counts as one batch. `data` holds the bytes. The header
-    can be read even if the batch is damaged; `ensure_valid` checks it, and iterating checks it first. Fields that the
-    old formats do not have are -1.
+    A compressed message of an old format, which holds others, counts as one batch. `data` holds the bytes.
+    The header can be read even if the batch is damaged; `ensure_valid` checks it, and iterating checks it
+    first. Fields that the old formats do not have are -1.
     """
 
     def __init__(
@@ -503,7 +509,8 @@ cdef class RecordBatch:
         return batch
 
     cdef const uint8_t *start(self) except NULL:
-        """Where its bytes begin. TypeError where __init__ did not run: then there are none, and the header is empty."""
+        """Where its bytes begin. TypeError where __init__ did not run: then there are none, and the header is
+        empty."""
         if self.data is None:
             raise TypeError("this RecordBatch was made without its __init__")
         return <const uint8_t *>PyBytes_AS_STRING(self.data)
@@ -517,7 +524,8 @@ cdef class RecordBatch:
 
     @property
     def base_offset(self):
-        """Offset of the first record as first written; of a compressed message of magic 0/1 it costs unpacking it."""
+        """Offset of the first record as first written; of a compressed message of magic 0/1 it costs
+        unpacking it."""
         if self.header.magic < 2 and ks_codec(&self.header):
             return self.messages()[0][0].offset
         return self.header.base_offset
@@ -559,7 +567,8 @@ cdef class RecordBatch:
 
     @property
     def codec(self):
-        """"none", "gzip", "snappy", "lz4" or "zstd". UnsupportedCodecError if the number of the codec is unknown."""
+        """"none", "gzip", "snappy", "lz4" or "zstd". UnsupportedCodecError if the number of the codec is
+        unknown."""
         cdef int codec = ks_codec(&self.header)
         if codec > 4:
             raise UnsupportedCodecError(
@@ -581,17 +590,20 @@ cdef class RecordBatch:
 
     @property
     def base_timestamp(self):
-        """As it is stored: the timestamp of the first record, or the delete horizon if compaction has set one."""
+        """As it is stored: the timestamp of the first record, or the delete horizon if compaction has set
+        one."""
         return self.header.base_timestamp
 
     @property
     def max_timestamp(self):
-        """The largest timestamp of its records, in ms since 1970, as the header has it; -1 if there is none."""
+        """The largest timestamp of its records, in ms since 1970, as the header has it; -1 if there is
+        none."""
         return self.header.max_timestamp
 
     @property
     def delete_horizon_ms(self):
-        """The time after which compaction may remove the tombstones of this batch; None if it has set none."""
+        """The time after which compaction may remove the tombstones of this batch; None if it has set
+        none."""
         if self.header.magic == 2 and self.header.attributes & KS_DELETE_HORIZON:
             return self.header.base_timestamp
         return None
@@ -650,7 +662,8 @@ cdef class RecordBatch:
         return ks_sequence_after(self.header.base_sequence, <int32_t>(<int64_t>record.offset - self.header.base_offset))
 
     def ensure_valid(self):
-        """CorruptRecordError unless sizes, magic, checksum and offsets are right. Records are not looked at."""
+        """CorruptRecordError unless sizes, magic, checksum and offsets are right. Records are not looked
+        at."""
         cdef ks_batch header
         cdef ks_fault fault
         cdef const uint8_t *p = self.start()
@@ -658,9 +671,11 @@ cdef class RecordBatch:
             raise_fault(&fault, self.file, self.position, self.header.base_offset)
 
     def records(self, *, verify=True):
-        """A list of its records, also those of a control batch. verify=False does not check the checksum first.
+        """A list of its records, also those of a control batch. verify=False does not check the checksum
+        first.
 
-        CorruptRecordError if it is damaged; RecordTooLargeError if it unpacks to more than max_decompressed_bytes.
+        CorruptRecordError if it is damaged; RecordTooLargeError if it unpacks to more than
+        max_decompressed_bytes.
         """
         if boolean("verify", verify):
             self.ensure_valid()
@@ -670,8 +685,8 @@ cdef class RecordBatch:
         return found
 
     def _first_offset(self):
-        """Where its offsets begin. Of a compressed message of an old format only its first record tells; if that cannot
-        be read, its header counts."""
+        """Where its offsets begin. Of a compressed message of an old format only its first record tells; if
+        that cannot be read, its header counts."""
         if self.header.magic < 2 and ks_codec(&self.header):
             found, _ = self._readable()
             if found:
@@ -693,8 +708,8 @@ cdef class RecordBatch:
         return found, None
 
     def unverified(self):
-        """An iterator of its records that does not check the checksum: if it is not compressed, those before damage
-        come first.
+        """An iterator of its records that does not check the checksum: if it is not compressed, those before
+        damage come first.
 
         As in Kafka, the last record is not given if bytes follow it. CorruptRecordError if it is damaged;
         RecordTooLargeError if it unpacks to more than max_decompressed_bytes.
@@ -715,8 +730,8 @@ cdef class RecordBatch:
         return iter(self.records())
 
     def messages(self):
-        """The messages of a batch of an old format (magic 0 or 1): a list of (Record, stored checksum, whether it
-        matches).
+        """The messages of a batch of an old format (magic 0 or 1): a list of (Record, stored checksum,
+        whether it matches).
         """
         if self.header.magic == 2:
             raise ValueError("a batch of magic 2 has records, not messages")

@@ -95,7 +95,8 @@ cdef bytes as_bytes(value, str what):
 
 
 cdef object read_fields(object value, object key, object headers, ks_fields *f):
-    """Points `f` at a record's fields. Value and key must outlive it, and so must what is returned. TypeError."""
+    """Points `f` at a record's fields. Value and key must outlive it, and so must what is returned.
+    TypeError."""
     cdef bytes data
     made = None
     f.value = NULL
@@ -166,8 +167,8 @@ cdef class BatchBuilder:
         return builder
 
     cdef int raise_status(self, int status, str what, int64_t size, int64_t limit) except -1:
-        """Raises what a negative status of this class stands for; `what`, `size` and `limit` are of a record or batch
-        that is too large."""
+        """Raises what a negative status of this class stands for; `what`, `size` and `limit` are of a record
+        or batch that is too large."""
         if status == BUILD_NO_MEMORY:
             raise MemoryError("no memory for a batch")
         if status == BUILD_HEADERS:
@@ -228,10 +229,11 @@ cdef class BatchBuilder:
         return self.put(body, timestamp, f.key, f.key_size, f.value, f.value_size, f.headers, f.headers_size)
 
     cdef int64_t fill(self, const ks_columns *columns, HeaderInput headers, int64_t first, int64_t most) noexcept nogil:
-        """Adds records of `columns` to the batch just begun, from the first on, at least one, while it has at most
-        `most` bytes; how many, or a negative status: then records_count says how many went well.
+        """Adds records of `columns` to the batch just begun, from the first on, at least one, while it has at
+        most `most` bytes; how many, or a negative status: then records_count says how many went well.
 
-        What is touched a record lies in locals: what is written through a pointer to bytes may alias all else."""
+        What is touched a record lies in locals: what is written through a pointer to bytes may alias all
+        else."""
         cdef ks_batch *b = &self.batch
         cdef ks_cells values = columns.values[0], keys = columns.keys[0]
         cdef const int64_t *timestamps = columns.timestamps
@@ -339,14 +341,14 @@ def encode_batch(
 ):
     """Encodes (timestamp, key, value, headers) records as one batch, byte for byte as Kafka's producer does.
 
-    Offsets increase by one from `base_offset`, or are `base_offset` plus `offset_deltas`. `last_offset_delta` may be
-    above the last one, as after compaction. codec is "none", "gzip", "snappy", "lz4" or "zstd"; level None is Kafka's
-    default. `log_append_time` makes a batch with that time for all records. `delete_horizon` is the time after which
-    compaction may remove tombstones. Timestamps are milliseconds since 1970, -1 for none, or datetimes with a time
-    zone.
+    Offsets increase by one from `base_offset`, or are `base_offset` plus `offset_deltas`. `last_offset_delta`
+    may be above the last one, as after compaction. codec is "none", "gzip", "snappy", "lz4" or "zstd"; level
+    None is Kafka's default. `log_append_time` makes a batch with that time for all records. `delete_horizon`
+    is the time after which compaction may remove tombstones. Timestamps are milliseconds since 1970, -1 for
+    none, or datetimes with a time zone.
 
-    TypeError for an argument of a wrong type, ValueError for one that is out of range or does not match the others,
-    OverflowError if it does not fit into a batch.
+    TypeError for an argument of a wrong type, ValueError for one that is out of range or does not match the
+    others, OverflowError if it does not fit into a batch.
     """
     cdef BatchBuilder builder = BatchBuilder.__new__(BatchBuilder)
     cdef ks_batch *b = &builder.batch

@@ -1,5 +1,6 @@
 # cython: binding=False
-"""The fields of batch headers: as columns that say the same of all records of a batch, and as a table for numpy."""
+"""The fields of batch headers: as columns that say the same of all records of a batch, and as a table for
+numpy."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int16_t, int32_t, int64_t
@@ -100,7 +101,8 @@ cdef int64_t value_of(int field, const ks_batch *b, int64_t position, int kind) 
 cdef int put_field(
     ks_vector *v, int field, int64_t more, const ks_batch *b, int64_t position, int kind
 ) noexcept nogil:
-    """The same `more` times: 0, or -1 where memory ran out. `kind`: the number of the batch's timestamp type."""
+    """The same `more` times: 0, or -1 where memory ran out. `kind`: the number of the batch's timestamp
+    type."""
     cdef int width = WIDTHS[field]
     cdef int64_t value = value_of(field, b, position, kind), i
     if ks_ensure(v, more * width) < 0:
@@ -204,8 +206,9 @@ cdef object header_table(ReadWindow w, str path, int64_t start, fields):
         layout = project(fields, &chosen)
     table = numpy.empty(0, dtype=layout)
     while True:
-        # numpy asks for huge pages, which spares most of the page faults; its arrays are sized by what the rest
-        # of the log would fill at the rate so far, so that the second is often the last. What is left may be a hole.
+        # numpy asks for huge pages, which spares most of the page faults; its arrays are sized by what the
+        # rest of the log would fill at the rate so far, so that the second is often the last. What is left
+        # may be a hole.
         room = 1024 if count == 0 else count + <int64_t>min(
             1.05 * count * (w.limit - position) / (position - start), 64.0 * count
         )

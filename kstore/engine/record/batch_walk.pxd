@@ -29,7 +29,8 @@ cdef enum:
 
 
 cdef inline int64_t step(ReadWindow w, int64_t position, int64_t ahead, ks_batch *b, ks_fault *fault) noexcept nogil:
-    """Reads the header at `position` as Kafka's file iteration does (spec 2.0): its entry's size, or a negative status.
+    """Reads the header at `position` as Kafka's file iteration does (spec 2.0): its entry's size, or a
+    negative status.
 
     WALK_NONE where the bytes left cannot hold a whole entry.
     """

@@ -1,4 +1,5 @@
-"""What is wrong with a compressed payload. A batch makes an error of its own from it, which says the file and the position."""
+"""What is wrong with a compressed payload. A batch makes an error of its own from it, which says the file and
+the position."""
 
 
 class CodecError(Exception):

@@ -1,13 +1,14 @@
 # cython: binding=False
 """The compressing side of the four codecs (spec 2.6): the records of one batch in, the batch's payload out.
 
-Python's zlib makes gzip, snap.h snappy, and the libraries lz4 and zstandard the other two. Each library is imported when
-its codec is first used, and each gives up the GIL while it compresses. Each raises an error if there is no memory, which
-not every library does: deflate and lz4.block write to NULL, and cramjam aborts the process.
+Python's zlib makes gzip, snap.h snappy, and the libraries lz4 and zstandard the other two. Each library is
+imported when its codec is first used, and each gives up the GIL while it compresses. Each raises an error if
+there is no memory, which not every library does: deflate and lz4.block write to NULL, and cramjam aborts the
+process.
 
-What costs at the size of a batch is not only compressing but setting up for it. So zstd's contexts are kept between
-batches, and zstd is given the parameters that a level stands for when the size is not known: those that Kafka's
-stream has, which are quicker than the ones zstd takes for small inputs, and as good.
+What costs at the size of a batch is not only compressing but setting up for it. So zstd's contexts are kept
+between batches, and zstd is given the parameters that a level stands for when the size is not known: those
+that Kafka's stream has, which are quicker than the ones zstd takes for small inputs, and as good.
 """
 
 import zlib
@@ -81,7 +82,8 @@ cdef int level_of(int codec, object level) except? -2147483648:
 
 
 cdef int64_t compress_bound(int codec, int64_t size) noexcept nogil:
-    """The most that `size` bytes can be packed to: the room that compress_into wants. 0 for an unknown codec."""
+    """The most that `size` bytes can be packed to: the room that compress_into wants. 0 for an unknown
+    codec."""
     if codec == GZIP:  # header, trailer, and literals of at most 9 bits: not every zlib stores what does not pack
         return size + (size >> 3) + 64
     if codec == SNAPPY:  # a block may grow by a sixth and 32
@@ -111,8 +113,8 @@ cdef int64_t placed(object packed, uint8_t *out, int64_t room) except -1:
 
 
 def _called(int codec, int64_t size, function, *arguments, **options):
-    """What a function of a library returns. Arguments are checked before, so that what it raises of its own says that
-    there was no memory: MemoryError."""
+    """What a function of a library returns. Arguments are checked before, so that what it raises of its own
+    says that there was no memory: MemoryError."""
     try:
         return function(*arguments, **options)
     except (MemoryError, TypeError, ValueError):
@@ -144,7 +146,8 @@ cdef int64_t compress_snappy(const uint8_t *data, int64_t size, uint8_t *out, in
 
 
 cdef int64_t compress_lz4(int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
-    """A frame of independent blocks of 64 KiB, stored as they are where packing does not make them smaller."""
+    """A frame of independent blocks of 64 KiB, stored as they are where packing does not make them
+    smaller."""
     global lz4_compress
     if lz4_compress is None:
         lz4_compress = library("lz4.frame").compress
@@ -174,7 +177,8 @@ cdef object borrow_compressor(int level):
 
 
 cdef int64_t compress_zstd(int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
-    """One frame, with the content's size in its header. Threads never share a compressor: it is not made for that."""
+    """One frame, with the content's size in its header. Threads never share a compressor: it is not made for
+    that."""
     compressor = borrow_compressor(level)
     packed = _called(ZSTD, size, compressor.compress, viewed(data, size))
     if compressor.memory_size() <= SPARE_BYTES:
@@ -207,10 +211,11 @@ cdef int64_t compress_into(
 
 
 def compress(int codec, data not None, level=None):
-    """The payload of a batch of this codec (1 gzip, 2 snappy, 3 lz4, 4 zstd) whose records are `data`, any buffer.
+    """The payload of a batch of this codec (1 gzip, 2 snappy, 3 lz4, 4 zstd) whose records are `data`, any
+    buffer.
 
-    `level` is as in Kafka's configuration; without one it is Kafka's default. ValueError for a level or a codec that
-    there is not.
+    `level` is as in Kafka's configuration; without one it is Kafka's default. ValueError for a level or a
+    codec that there is not.
     """
     cdef Py_buffer view
     cdef int checked = level_of(codec, level)

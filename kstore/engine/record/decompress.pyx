@@ -1,12 +1,13 @@
 # cython: binding=False
 """The four codecs of Kafka (spec 2.6): what a batch's payload unpacks to, never more than a cap.
 
-gzip is unpacked by Python's zlib, zstd frames by zstandard. The framings of snappy and lz4 are read here, because
-Kafka's readers and writers have their own rules for them: xerial's snappy stream, lz4 frames of independent blocks whose
-header checksum is wrong in messages of magic 0. So are their blocks, without the GIL.
+gzip is unpacked by Python's zlib, zstd frames by zstandard. The framings of snappy and lz4 are read here,
+because Kafka's readers and writers have their own rules for them: xerial's snappy stream, lz4 frames of
+independent blocks whose header checksum is wrong in messages of magic 0. So are their blocks, without the
+GIL.
 
-The output buffer is sized from what the framing itself says before anything is unpacked, and cut at the cap, so a bomb
-costs no more memory than that.
+The output buffer is sized from what the framing itself says before anything is unpacked, and cut at the cap,
+so a bomb costs no more memory than that.
 """
 
 import zlib
@@ -187,7 +188,8 @@ cdef bytearray decompress_snappy(const uint8_t *p, int64_t size, int64_t limit):
 
 
 cdef bytearray decompress_lz4(const uint8_t *p, int64_t size, int magic, int64_t limit):
-    """One lz4 frame. Blocks must be independent, as Kafka wants them; content checksums are not verified, as there."""
+    """One lz4 frame. Blocks must be independent, as Kafka wants them; content checksums are not verified, as
+    there."""
     cdef int64_t at, begin, block_max, total = 0, done = 0, n, blocks = 0
     cdef uint32_t word
     cdef int64_t room, unpacked
@@ -267,8 +269,8 @@ cdef bytearray decompress_lz4(const uint8_t *p, int64_t size, int magic, int64_t
 
 
 cdef int64_t zstd_bound(const uint8_t *p, int64_t size, int64_t limit, int *frames) except -1:
-    """The most that the frames can decompress to, read from their headers and those of their blocks. `frames`: 1 for
-    one that claims no more than that, and nothing else."""
+    """The most that the frames can decompress to, read from their headers and those of their blocks.
+    `frames`: 1 for one that claims no more than that, and nothing else."""
     cdef int64_t at = 0, total = 0, window, n, frame, claimed
     cdef int count = 0, i
     cdef uint32_t word
@@ -369,9 +371,11 @@ cdef object decompress_zstd(bytes data, int64_t limit):
 
 
 def decompress(int codec, int magic, bytes data not None, int64_t limit):
-    """What the payload of a batch with this codec and magic unpacks to, bytes or bytearray: at most `limit` bytes.
+    """What the payload of a batch with this codec and magic unpacks to, bytes or bytearray: at most `limit`
+    bytes.
 
-    DecompressLimitError past the limit, CodecError for a payload that is no such stream or for an unknown codec id.
+    DecompressLimitError past the limit, CodecError for a payload that is no such stream or for an unknown
+    codec id.
     """
     return decompress_at(codec, magic, <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), limit)
 

@@ -36,8 +36,8 @@ def murmur2(data, /):
 
 
 def partitions_into(out, offsets, data, int32_t count, /):
-    """Writes to `out` the partition, of `count`, of every key: key i is data[offsets[i]:offsets[i + 1]]. `out` and
-    `offsets` are buffers of int32; offsets that lie outside of `data` are a ValueError."""
+    """Writes to `out` the partition, of `count`, of every key: key i is data[offsets[i]:offsets[i + 1]].
+    `out` and `offsets` are buffers of int32; offsets that lie outside of `data` are a ValueError."""
     cdef Py_buffer to, bounds, bytes_of
     cdef Py_ssize_t keys, i
     cdef const int32_t *at

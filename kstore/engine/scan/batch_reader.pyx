@@ -1,11 +1,12 @@
 # cython: binding=False
 """Reading on and on: batch after batch over segments, and the records in them.
 
-Order is checked as well as checksums, because the CRC of a v2 batch does not cover its offsets: a batch must begin
-above the one before it, and end below the one after it, below the next segment and below the end of the log. A batch
-that seems to lie behind what is wanted ends the reading only where its neighbours bear it out.
+Order is checked as well as checksums, because the CRC of a v2 batch does not cover its offsets: a batch must
+begin above the one before it, and end below the one after it, below the next segment and below the end of the
+log. A batch that seems to lie behind what is wanted ends the reading only where its neighbours bear it out.
 
-The file is long because most of it tells apart the ways in which a log can be damaged or can change during a read.
+The file is long because most of it tells apart the ways in which a log can be damaged or can change during a
+read.
 """
 
 import os
@@ -99,11 +100,12 @@ class Skipped(NamedTuple):
 
 @no_gc_clear  # C code that runs below it relies on its attributes; whatever cycle it is in, others break it
 cdef class Reader:
-    """Walks the batches of segments, from the first with last offset >= start_offset, while base offset < stop_offset.
+    """Walks the batches of segments, from the first with last offset >= start_offset, while base offset <
+    stop_offset.
 
-    `first_position` and `byte_limit` narrow it to a part of the first segment (a slice). `end_offset` is where the log
-    ends: a batch that reaches it is damaged. `after`: the last offset of the batch before, if it is known to end there.
-    One thread at a time.
+    `first_position` and `byte_limit` narrow it to a part of the first segment (a slice). `end_offset` is
+    where the log ends: a batch that reaches it is damaged. `after`: the last offset of the batch before, if
+    it is known to end there. One thread at a time.
     """
 
     def __cinit__(
@@ -162,8 +164,8 @@ cdef class Reader:
         return self.window.reads
 
     cdef int enter(self) except -1:
-        """Begins a step of the iteration; `busy` is put back behind it. RuntimeError where another is under way: in
-        another thread, or below a signal handler."""
+        """Begins a step of the iteration; `busy` is put back behind it. RuntimeError where another is under
+        way: in another thread, or below a signal handler."""
         if self.busy:
             raise RuntimeError("this iterator is being read already; each thread needs one of its own")
         self.busy = True
@@ -241,8 +243,8 @@ cdef class Reader:
         return 0
 
     cdef int check_uncut(self, Py_ssize_t at) except -1:
-        """LogChangedError if the log was truncated before the segment `at`: what was read of those before may be new,
-        and what is in a file that is open still is not."""
+        """LogChangedError if the log was truncated before the segment `at`: what was read of those before may
+        be new, and what is in a file that is open still is not."""
         cdef Segment after
         if at > 0 and self._is_cut_before is not None:
             after = self.segments[at]
@@ -266,17 +268,20 @@ cdef class Reader:
         return 0
 
     cdef int64_t ahead(self, int64_t position) noexcept nogil:
-        """How much to read at once at `position`: as much again as has been passed, from SOON to most_ahead."""
+        """How much to read at once at `position`: as much again as has been passed, from SOON to
+        most_ahead."""
         return min(max(position - self.begun, <int64_t>SOON), self.most_ahead)
 
     cdef void bring(self, int64_t position, int64_t size) noexcept:
-        """Lets other threads run while bytes are read that header() or check() would read with the GIL held."""
+        """Lets other threads run while bytes are read that header() or check() would read with the GIL
+        held."""
         if not self.window.holds(position, size):
             with nogil:
                 self.window.fill(position, size, self.ahead(position))
 
     cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil:
-        """Size of what is at `position`, its header in self.batch; WALK_NONE at the end, WALK_DAMAGED, WALK_SYSTEM."""
+        """Size of what is at `position`, its header in self.batch; WALK_NONE at the end, WALK_DAMAGED,
+        WALK_SYSTEM."""
         return step(self.window, position, self.ahead(position), &self.batch, fault)
 
     cdef int check(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil:
@@ -303,7 +308,8 @@ cdef class Reader:
         if self.batch.last_offset < self.least:  # the first batch that holds what is wanted was looked up
             ks_fail(fault, KS_E_OFFSET, 0, self.least, self.batch.last_offset)
             return WALK_DAMAGED
-        # Two batches that overlap contradict each other, and the one that follows on from the batch before is believed.
+        # Two batches that overlap contradict each other, and the one that follows on from the batch before is
+        # believed.
         follows_on = self.batch.base_offset == max(self.last_offset + 1, self.segment.base_offset)
         if not follows_on and self.segment._limit - position > size + KS_MAGIC_END:
             self.window.limit = self.segment._limit  # what follows a slice counts here
@@ -326,8 +332,8 @@ cdef class Reader:
         return 0
 
     cdef bint ends_here(self, int64_t size) noexcept nogil:
-        """Whether the batch at self.position, whose header is in self.batch, lies behind what is wanted. Its offset,
-        which no checksum covers, must fit its neighbours."""
+        """Whether the batch at self.position, whose header is in self.batch, lies behind what is wanted. Its
+        offset, which no checksum covers, must fit its neighbours."""
         cdef ks_fault fault
         return (
             self.batch.base_offset >= self.stop_offset
@@ -337,7 +343,8 @@ cdef class Reader:
         )
 
     cdef int go_to(self, start) except -1:
-        """Goes to where a scan of the segment begins; behind its last whole batch if nothing in it is wanted."""
+        """Goes to where a scan of the segment begins; behind its last whole batch if nothing in it is
+        wanted."""
         cdef int64_t next_offset
         if start is not None:
             self.position = self.begun = start.position
@@ -356,7 +363,8 @@ cdef class Reader:
         return self.segment.opened().length() < self.segment.origin + self.end
 
     cdef int tell(self, error) except -1:
-        """Raises an error that was met in the current segment; of a view, LogChangedError where that is why."""
+        """Raises an error that was met in the current segment; of a view, LogChangedError where that is
+        why."""
         return self.tell_of(self.segment, error)
 
     cdef int tell_of(self, Segment segment, error) except -1:
@@ -371,9 +379,9 @@ cdef class Reader:
     cdef int64_t resume(self, int64_t position) except -1:
         """The first byte from `position` on where a sound batch begins in order, or the end.
 
-        Bytes made to look like many large batches must not make this take the square of their number, nor a few of
-        them the size of a hole: what is read for checksums is bounded, and past the bound the rest of the segment
-        counts as damaged."""
+        Bytes made to look like many large batches must not make this take the square of their number, nor a
+        few of them the size of a hole: what is read for checksums is bounded, and past the bound the rest of
+        the segment counts as damaged."""
         cdef int64_t budget = 32 * min(self.end - position, self.segment.opened().allocated()) + (64 << 20)
         cdef int64_t origin = self.segment.origin, data, turn
         cdef int status = 1
@@ -392,9 +400,11 @@ cdef class Reader:
         return min(position, self.end) if budget >= 0 else self.end
 
     cdef int try_each(self, int64_t *position, int64_t until, int64_t *budget) noexcept nogil:
-        """Moves `position` up to `until`, or to a sound batch in order: 0 then, WALK_SYSTEM on failure, else 1.
+        """Moves `position` up to `until`, or to a sound batch in order: 0 then, WALK_SYSTEM on failure, else
+        1.
 
-        `budget` is the bytes that checksums may still cost; not many more than LONGEST of them are spent here."""
+        `budget` is the bytes that checksums may still cost; not many more than LONGEST of them are spent
+        here."""
         cdef ks_fault fault
         cdef int64_t size, least = budget[0] - LONGEST
         cdef int status
@@ -415,8 +425,8 @@ cdef class Reader:
         return 1
 
     cdef int leave_out(self, int64_t position, int64_t size, error) except -1:
-        """Skips what is wrong at `position`: to the end of the entry if a sound batch or the end follows, else to the
-        next sound batch found byte by byte."""
+        """Skips what is wrong at `position`: to the end of the entry if a sound batch or the end follows,
+        else to the next sound batch found byte by byte."""
         cdef ks_fault fault
         cdef int64_t to = position + size if size > 0 else self.end, following
         PyErr_CheckSignals()
@@ -435,7 +445,8 @@ cdef class Reader:
         return 0
 
     cdef bint advance(self) except -1:
-        """Puts the next batch in order into self.batch, its bytes at self.window.at(self.at). False at the end."""
+        """Puts the next batch in order into self.batch, its bytes at self.window.at(self.at). False at the
+        end."""
         cdef ks_fault fault
         cdef int64_t size
         cdef int status = 0
@@ -473,7 +484,8 @@ cdef class Reader:
                 self.window.raise_failure(-1)
             elif size == WALK_NONE:
                 if self.position >= self.end or (not self.strict_tail and not self.is_shortened()) or (
-                    # a torn tail ends the last segment in silence, as in Kafka, unless sound batches follow it
+                    # a torn tail ends the last segment in silence, as in Kafka, unless sound batches follow
+                    # it
                     self.strict_tail
                     and self.index == len(self.segments) - 1
                     and not self.ends_early()
@@ -502,14 +514,16 @@ cdef class Reader:
                 ) and (
                     self.last_offset < 0 and self.strict_tail
                 ):
-                    # Which of two batches that contradict each other is wrong shows only to who knows those before.
+                    # Which of two batches that contradict each other is wrong shows only to who knows those
+                    # before.
                     self.position = self.begun = 0
                     self.least = -1
                     continue
                 self.leave_out(self.position, size, e)
 
     cdef bint wanted(self) except -1:
-        """Whether readers of committed data see the current batch; keeps track of aborted transactions (spec 7.2)."""
+        """Whether readers of committed data see the current batch; keeps track of aborted transactions (spec
+        7.2)."""
         cdef Record marker
         if self.aborted is None or self.batch.producer_id < 0:
             return True
@@ -534,8 +548,8 @@ cdef class Reader:
         return not (self.batch.attributes & KS_TRANSACTIONAL and self.batch.producer_id in self.aborting)
 
     cdef int broken(self, error) except -1:
-        """The current batch's bytes are as written, but its records do not parse: notes it, or raises, now and whenever
-        more is asked for."""
+        """The current batch's bytes are as written, but its records do not parse: notes it, or raises, now
+        and whenever more is asked for."""
         if not self.skip:
             self.failure = error
             raise error
@@ -556,8 +570,8 @@ cdef class Reader:
         return records
 
     cdef int check_begin(self) except -1:
-        """CorruptRecordError if a compressed message begins in the batch before. Of other damage in it, who unpacks it
-        is told."""
+        """CorruptRecordError if a compressed message begins in the batch before. Of other damage in it, who
+        unpacks it is told."""
         cdef Records records
         try:
             records = self.unpacked()
@@ -603,17 +617,18 @@ cdef class BatchReader(Reader):
 cdef class RecordReader(Reader):
     """An iterator of Record objects. log.records() and slice.records() make one.
 
-    `skipped` lists what on_error="skip" left out: of a batch that is damaged in its middle, the records before are
-    given. One thread at a time.
+    `skipped` lists what on_error="skip" left out: of a batch that is damaged in its middle, the records
+    before are given. One thread at a time.
 
-    `next_offset` is the offset behind the last record that it gave, -1 before the first. After stop() it gives none.
+    `next_offset` is the offset behind the last record that it gave, -1 before the first. After stop() it
+    gives none.
     """
 
     cdef Records cursor
     cdef readonly int64_t next_offset
     cdef readonly bint is_stopped
-    # For cursors: whether the log was cut off since the view. It is asked when something was read from a file, before
-    # that is given.
+    # For cursors: whether the log was cut off since the view. It is asked when something was read from a
+    # file, before that is given.
     cdef public object _is_cut
     cdef int64_t reads_asked          # of the window, of which it was asked
     cdef int64_t before, before_at    # what _last_batch() told before the batch of this moment
@@ -626,8 +641,8 @@ cdef class RecordReader(Reader):
         self.is_stopped = True
 
     def _take_turns(self):
-        """Before the first record: others will read on from where this one is stopped, and use its memory again. Fresh
-        pages cost as much as what is read into them."""
+        """Before the first record: others will read on from where this one is stopped, and use its memory
+        again. Fresh pages cost as much as what is read into them."""
         if self.window.data is NULL:
             self.window.draw(_POOL, FAR)
 
@@ -682,7 +697,8 @@ cdef class RecordReader(Reader):
         return 0
 
     cdef bint cut_off(self) except -1:
-        """Whether the batch of this moment may have been written after the log was cut off: it is not given then."""
+        """Whether the batch of this moment may have been written after the log was cut off: it is not given
+        then."""
         self.enter()
         try:
             if not self._is_cut():
@@ -713,12 +729,12 @@ cdef class RecordReader(Reader):
 
 @final
 cdef class TopicRecords:
-    """An iterator of tuples (topic, partition, record) of a subclass of tuple, for `count` records of what an iterator
-    of iterators gives; for so many more, and more, until `least_ns` have passed. An exception goes to `failed`, which
-    raises it; if it does not, this is the end.
+    """An iterator of tuples (topic, partition, record) of a subclass of tuple, for `count` records of what an
+    iterator of iterators gives; for so many more, and more, until `least_ns` have passed. An exception goes
+    to `failed`, which raises it; if it does not, this is the end.
 
-    As zip() does, it uses a tuple again that nobody else has: one of the last two, as a loop holds on to one. The
-    record in it goes before the next is made, which gets its memory."""
+    As zip() does, it uses a tuple again that nobody else has: one of the last two, as a loop holds on to one.
+    The record in it goes before the next is made, which gets its memory."""
 
     cdef type kind
     cdef object topic, partition, readers, failed, last, before
@@ -770,7 +786,8 @@ cdef class TopicRecords:
         return made
 
     cdef PyObject *next_found(self) except? NULL:
-        """The record that comes when a reader has given none, with or without an error; NULL if there are no more."""
+        """The record that comes when a reader has given none, with or without an error; NULL if there are no
+        more."""
         cdef PyObject *found = NULL
         try:
             check_end()
@@ -801,9 +818,9 @@ cdef void set_item(object made, Py_ssize_t at, object item) noexcept:
 def change_of(Segment segment not None, int64_t offset, int64_t end_offset=INT64_MAX):
     """Why an error that was met in a segment is none of its file, as a LogChangedError; None if it is one.
 
-    The log was truncated, or deleted, since the segment was looked at, and perhaps written anew: then its files
-    are not what they were, or what they hold now is sound from `offset` on (-1: not known). end_offset is as in
-    readers.
+    The log was truncated, or deleted, since the segment was looked at, and perhaps written anew: then its
+    files are not what they were, or what they hold now is sound from `offset` on (-1: not known). end_offset
+    is as in readers.
     """
     cdef int64_t modified, seen = -1
     for _ in range(3):

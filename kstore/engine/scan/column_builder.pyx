@@ -1,10 +1,11 @@
 # cython: binding=False
 """Rows being gathered: records in, without the GIL, and from time to time a ColumnBatch out.
 
-A record goes from the bytes of its batch straight into the buffers of the columns that are wanted. What is not wanted,
-or not matched, costs the walk over its varints and nothing else.
+A record goes from the bytes of its batch straight into the buffers of the columns that are wanted. What is
+not wanted, or not matched, costs the walk over its varints and nothing else.
 
-The file is long because every column is filled by one class: its buffers are C fields that only its methods see.
+The file is long because every column is filled by one class: its buffers are C fields that only its methods
+see.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -106,10 +107,11 @@ cdef bint is_text(const uint8_t *p, int64_t size) noexcept nogil:
     return True
 
 
-# ---- cells ----------------------------------------------------------------------------------------------------------
+# ---- cells -------------------------------------------------------------------------------------------------
 
 cdef int mark_null(ks_bytes *c, int64_t at) noexcept nogil:
-    """Marks the row that comes next as null. The bitmap is made at the first null, with all bits before it set."""
+    """Marks the row that comes next as null. The bitmap is made at the first null, with all bits before it
+    set."""
     cdef int64_t size = (at >> 3) + 1
     if size > c.validity.size:
         if ks_ensure(&c.validity, size + 64 - c.validity.size) < 0:
@@ -179,11 +181,12 @@ cdef int begin_bytes(ks_bytes *c, int64_t rows, BufferPool pool) except -1:
     return 0
 
 
-# ---- rows -----------------------------------------------------------------------------------------------------------
+# ---- rows --------------------------------------------------------------------------------------------------
 
 
 cdef inline int put_row(ColumnBuilder self, const ks_record *r, ks_run *run) noexcept nogil:
-    """A row, for which there is room: 0, ROWS_FULL where offsets of 32 bits reach no further, or ROWS_MEMORY."""
+    """A row, for which there is room: 0, ROWS_FULL where offsets of 32 bits reach no further, or
+    ROWS_MEMORY."""
     cdef int64_t at = self.count
     cdef int64_t added = (
         (r.key_size if self.key.wanted and r.key_size > 0 else 0)
@@ -240,8 +243,8 @@ cdef inline void take_back(ks_bytes *c, const ks_column *column, int64_t count) 
 @final
 @no_gc  # it refers to text, buffers and a pool only, and needs the pool to the end
 cdef class ColumnBuilder:
-    """Columns under construction, for one thread at a time. A batch has at most `batch_rows` rows and, but for one
-    record that has more by itself, about `batch_bytes` bytes of keys, values and headers."""
+    """Columns under construction, for one thread at a time. A batch has at most `batch_rows` rows and, but
+    for one record that has more by itself, about `batch_bytes` bytes of keys, values and headers."""
 
     def __cinit__(self, tuple columns not None, int64_t batch_rows, int64_t batch_bytes, bint views):
         fields = []
@@ -337,8 +340,8 @@ cdef class ColumnBuilder:
         return 0
 
     cdef void put_plain(self, ks_run *run, const ks_batch *b, const ks_filter *f) noexcept nogil:
-        """Rows for records as most are. It leaves off before any other record, and where bytes have no room: what is to
-        be done there is for decode() to say."""
+        """Rows for records as most are. It leaves off before any other record, and where bytes have no room:
+        what is to be done there is for decode() to say."""
         cdef ks_table t
         cdef int columns = (
             (KS_OFFSETS if self.with_offset else 0)
@@ -376,7 +379,8 @@ cdef class ColumnBuilder:
 
     @boundscheck(False)
     cdef int decode(self, ks_run *run, const ks_batch *b, const ks_filter *f, ks_fault *fault) noexcept nogil:
-        """Rows for the records of a run, as far as they match: ROWS_DONE, ROWS_FULL, ROWS_END, or a negative status.
+        """Rows for the records of a run, as far as they match: ROWS_DONE, ROWS_FULL, ROWS_END, or a negative
+        status.
 
         The run is where it stopped; on a fault, at the record that has it."""
         cdef ks_record r
@@ -471,7 +475,8 @@ cdef class ColumnBuilder:
         return 0
 
     cdef int put_record(self, Record record, const ks_batch *b, int64_t position, const ks_filter *f) except -1:
-        """A row for a record that is an object already: a message of magic 0 or 1. Not where rows are full."""
+        """A row for a record that is an object already: a message of magic 0 or 1. Not where rows are
+        full."""
         cdef ks_record r
         cdef ks_run run
         memset(&run, 0, sizeof(run))

@@ -1,8 +1,9 @@
 # cython: binding=False
 """Reading on and on into columns: one pass over the bytes, the GIL taken only for what is not plain.
 
-Plain is an uncompressed batch of magic 2 that is sound, in order, and no business of a transaction. All else (the next
-segment, damage, codecs, old messages, markers) goes the way of Reader, a batch at a time, so both read alike.
+Plain is an uncompressed batch of magic 2 that is sound, in order, and no business of a transaction. All else
+(the next segment, damage, codecs, old messages, markers) goes the way of Reader, a batch at a time, so both
+read alike.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -65,7 +66,8 @@ cdef class ColumnScanner(Reader):
         self, ColumnBuilder rows not None, Predicate predicate not None, *, int64_t split_end=-1, int64_t after=-1,
         bint in_order=False,
     ):
-        """`after`: the last offset before what is read here. in_order: base timestamps rise from batch to batch."""
+        """`after`: the last offset before what is read here. in_order: base timestamps rise from batch to
+        batch."""
         if self.rows is not None:
             raise RuntimeError("this scanner was configured before")
         self.rows = rows
@@ -100,7 +102,8 @@ cdef class ColumnScanner(Reader):
         return self.index, 0 if self.segment is None else self.position
 
     def _batch_before(self, int64_t position):
-        """(last offset, checksum) of the batch of the row before a position; None if that was not the last one."""
+        """(last offset, checksum) of the batch of the row before a position; None if that was not the last
+        one."""
         if self.current.base_offset < position <= self.current.last_offset + 1:
             return self.current.last_offset, self.current.crc
         if self.previous.base_offset < position <= self.previous.last_offset + 1:
@@ -327,7 +330,8 @@ cdef class ColumnScanner(Reader):
     cdef bint next_segment(self) except -1:
         """Passes by the segments, and the beginning of one, that hold nothing as late as what is wanted.
 
-        Not where transactions were aborted: which batches count is known only from the markers before them."""
+        Not where transactions were aborted: which batches count is known only from the markers before
+        them."""
         cdef int64_t since = self.predicate.filter.since
         while Reader.next_segment(self):
             if self.split_end >= 0:

@@ -1,6 +1,6 @@
 # cython: binding=False
-"""The segment that grows: written here, its .log and its indexes as mapped files (spec 4, 5.1), or by another process,
-where what came since is another segment of the same file.
+"""The segment that grows: written here, its .log and its indexes as mapped files (spec 4, 5.1), or by another
+process, where what came since is another segment of the same file.
 
 The file is long because batch, index entries and end are published by one class: its state is in C fields.
 """
@@ -57,7 +57,8 @@ cdef class ActiveSegment:
     """The only segment of a log that grows. One thread at a time appends; any may take views meanwhile.
 
     An append is staged batch by batch (`stage`), then written and published in one go (`write`), or forgotten
-    (`unstage`). Index files are made at the first append or flush, as Kafka does. `segment`: what is there already.
+    (`unstage`). Index files are made at the first append or flush, as Kafka does. `segment`: what is there
+    already.
     """
 
     def __cinit__(
@@ -133,11 +134,11 @@ cdef class ActiveSegment:
     def transaction_index(self):
         return self._transaction_index
 
-    # ---- indexes --------------------------------------------------------------------------------------------------
+    # ---- indexes -------------------------------------------------------------------------------------------
 
     cdef object fresh(self, str kind):
-        """An empty index file under a new inode: readers of the old one keep what they have. Mode and owner are the
-        log's."""
+        """An empty index file under a new inode: readers of the old one keep what they have. Mode and owner
+        are the log's."""
         unlink(self.path_of(kind), missing_ok=True)
         file = File(self.path_of(kind), "x")
         take_mode(file, self.path_of(".log"))
@@ -177,7 +178,8 @@ cdef class ActiveSegment:
         self.prepare()
 
     cdef int reserve(self, int64_t batches) noexcept nogil:
-        """Sees to it that staging so many batches and sealing find room in the index files. -1 with errno set."""
+        """Sees to it that staging so many batches and sealing find room in the index files. -1 with errno
+        set."""
         if self.offsets.reserve(batches) < 0 or self.times.reserve(batches + 1) < 0:
             return -1
         return 0
@@ -192,13 +194,14 @@ cdef class ActiveSegment:
             raise LogFailedError("nothing is written until the log is opened again: " + self.lost_index())
         return 0
 
-    # ---- appending ------------------------------------------------------------------------------------------------
+    # ---- appending -----------------------------------------------------------------------------------------
 
     cdef int roll_reason(
         self, int64_t size, int64_t max_timestamp, int64_t last_offset, int64_t now, int64_t segment_bytes,
         int64_t segment_ms,
     ) noexcept nogil:
-        """Why a new segment must begin before `size` more bytes are appended (spec 5.1); ROLL_NOT if it need not."""
+        """Why a new segment must begin before `size` more bytes are appended (spec 5.1); ROLL_NOT if it need
+        not."""
         cdef ks_extent *s = &self.staged
         cdef int64_t waited
         if s.size > segment_bytes - size:
@@ -223,11 +226,13 @@ cdef class ActiveSegment:
         return self.segment_index_bytes // KS_OFFSET_ENTRY
 
     cdef inline int64_t time_limit(self) noexcept nogil:
-        """One slot is kept for the entry that sealing adds. Of less than two slots every append finds it full."""
+        """One slot is kept for the entry that sealing adds. Of less than two slots every append finds it
+        full."""
         return self.segment_index_bytes // KS_TIME_ENTRY - 1
 
     cdef void stage(self, const ks_batch *b) noexcept nogil:
-        """Counts a batch in, with its index entry where one is due (spec 4.1). An index that is full takes no more."""
+        """Counts a batch in, with its index entry where one is due (spec 4.1). An index that is full takes no
+        more."""
         cdef ks_extent *s = &self.staged
         if s.size == 0:
             s.first_timestamp = b.max_timestamp
@@ -293,7 +298,7 @@ cdef class ActiveSegment:
             if not ks_changed(&self.version, seen):
                 return into.size
 
-    # ---- reading --------------------------------------------------------------------------------------------------
+    # ---- reading -------------------------------------------------------------------------------------------
 
     def view(self):
         """(segment, next offset) as they are now, for readers: later appends do not show. Thread-safe.
@@ -320,12 +325,14 @@ cdef class ActiveSegment:
         self._view = (segment, extent.next_offset)
         return self._view
 
-    # ---- becoming inactive ----------------------------------------------------------------------------------------
+    # ---- becoming inactive ---------------------------------------------------------------------------------
 
     def seal(self):
-        """Trims its files: the last time entry is added, indexes and log get their exact lengths (spec 4.2). OSError.
+        """Trims its files: the last time entry is added, indexes and log get their exact lengths (spec 4.2).
+        OSError.
 
-        The blocks allocated ahead are given back. LogFailedError if another program has shortened an index file."""
+        The blocks allocated ahead are given back. LogFailedError if another program has shortened an index
+        file."""
         cdef int status = 0
         self.drop_ahead()
         if self.offsets is not None:  # those on the disk may be of before a recovery
@@ -362,7 +369,8 @@ cdef class ActiveSegment:
                 PyErr_SetFromErrnoWithFilenameObject(OSError, self.path)
 
     def sync(self, *, bint indexes=True):
-        """Brings the log, and its indexes, to the disk; index files that are not there yet are made. OSError."""
+        """Brings the log, and its indexes, to the disk; index files that are not there yet are made.
+        OSError."""
         cdef int status
         if indexes:
             self.prepare()
@@ -377,7 +385,8 @@ cdef class ActiveSegment:
             PyErr_SetFromErrnoWithFilenameObject(OSError, self.path)
 
     def files(self):
-        """The Files of the log and of the indexes that were made: what must reach the disk once they are sealed."""
+        """The Files of the log and of the indexes that were made: what must reach the disk once they are
+        sealed."""
         files = [self.log]
         if self.time_map is not None:
             files += [self.offset_map.file, self.time_map.file]
@@ -386,8 +395,9 @@ cdef class ActiveSegment:
         return files
 
     def write_aborted(self, txns):
-        """Writes aborted transactions to the .txnindex, which is made when the first one comes (spec 3.4), before their
-        markers are in the log: if that fails, nothing has happened. They count once they are appended. OSError."""
+        """Writes aborted transactions to the .txnindex, which is made when the first one comes (spec 3.4),
+        before their markers are in the log: if that fails, nothing has happened. They count once they are
+        appended. OSError."""
         self.drop_ahead()
         if self.transaction_file is None:
             self.transaction_file = File(self.path_of(".txnindex"), "a")
@@ -432,14 +442,14 @@ cdef class ActiveSegment:
         return f"Active({self.path!r}, size={self.size})"
 
 
-# ---- grown by another process ---------------------------------------------------------------------------------------
+# ---- grown by another process ------------------------------------------------------------------------------
 
 cdef int64_t sound(
     ReadWindow w, int64_t position, int64_t ahead, int64_t last, int64_t end, ks_batch *b
 ) noexcept nogil:
-    """The size of the batch at `position` if recovery would keep it: whole, its checksum right, its offsets above
-    `last` and below `end`; and if it does not go on from `last`, not contradicted by the next one. Its header is in b.
-    Negative if it is not so; WALK_SYSTEM if that cannot be told."""
+    """The size of the batch at `position` if recovery would keep it: whole, its checksum right, its offsets
+    above `last` and below `end`; and if it does not go on from `last`, not contradicted by the next one. Its
+    header is in b. Negative if it is not so; WALK_SYSTEM if that cannot be told."""
     cdef ks_batch following
     cdef int64_t size = checked(w, position, ahead, b), more
     if size < 0:
@@ -474,15 +484,16 @@ cdef int64_t checked(ReadWindow w, int64_t position, int64_t ahead, ks_batch *b)
 
 
 cdef int64_t end_of(Segment segment, int64_t end_offset) noexcept:
-    """The offset that no batch of the segment may reach: the next segment's, or what its indexes cannot name."""
+    """The offset that no batch of the segment may reach: the next segment's, or what its indexes cannot
+    name."""
     if end_offset - segment.base_offset > INT32_MAX:
         return segment.base_offset + INT32_MAX + 1
     return end_offset
 
 
 def grown(Segment segment not None, int64_t end_offset):
-    """The same segment with the whole batches that were appended to it since, checksums verified, and another offset
-    behind it; itself where there is nothing new.
+    """The same segment with the whole batches that were appended to it since, checksums verified, and another
+    offset behind it; itself where there is nothing new.
 
     Its indexes are added to as the writer's were."""
     cdef Segment twin
@@ -529,9 +540,9 @@ def grown(Segment segment not None, int64_t end_offset):
 
 
 def followed(Segment segment not None, int64_t last_offset, int64_t most=4 << 20):
-    """(segment, its last offset): the one whose last offset is given, with the whole batches that were appended behind
-    it, checksums verified; itself where there are none. About `most` bytes at most. LogChangedError if it no longer has
-    the batch with which it ended: what is there now did not follow it.
+    """(segment, its last offset): the one whose last offset is given, with the whole batches that were
+    appended behind it, checksums verified; itself where there are none. About `most` bytes at most.
+    LogChangedError if it no longer has the batch with which it ended: what is there now did not follow it.
 
     Unlike `grown` it leaves the indexes as they are, so that what it costs does not depend on the segment."""
     cdef Segment twin

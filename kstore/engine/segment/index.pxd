@@ -40,7 +40,8 @@ cdef class IndexEntries:
         return self.owner.reserve(min(self.count + more, self.max_entries) * self.width)
 
     cdef inline bint is_lost(self) noexcept nogil:
-        """Whether these are a mapped file's entries and another program has shortened it: they may be zeros."""
+        """Whether these are a mapped file's entries and another program has shortened it: they may be
+        zeros."""
         return self.owner is not None and self.owner.is_lost()
 
 

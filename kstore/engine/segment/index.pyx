@@ -5,11 +5,12 @@ offset index       8 bytes an entry: i32 offset - base_offset, i32 position of t
 time index        12 bytes an entry: i64 largest timestamp so far, i32 offset - base_offset
 transaction index 34 bytes an entry: i16 version, i64 producer id, first, last and last stable offset
 
-IndexEntries is what the first two have in common: entries of one size, as they are in the file. They are in memory of
-their own, or in a mapped file, where they are appended. A view of a mapped index has a count of its own, which no
-append changes. A reader copies the entries once (2 MB for a segment of 1 GiB) instead of mapping the file: a broker
-shortens index files when it rolls, and a map of a shortened file kills the process. The writer, who owns its files,
-maps them; if another program shortens them all the same, entries become zeros.
+IndexEntries is what the first two have in common: entries of one size, as they are in the file. They are in
+memory of their own, or in a mapped file, where they are appended. A view of a mapped index has a count of its
+own, which no append changes. A reader copies the entries once (2 MB for a segment of 1 GiB) instead of
+mapping the file: a broker shortens index files when it rolls, and a map of a shortened file kills the
+process. The writer, who owns its files, maps them; if another program shortens them all the same, entries
+become zeros.
 
 The file is long because the three share their entries and their errors.
 """
@@ -60,7 +61,8 @@ cdef int64_t int64_of(str name, value) except? -2:
 
 @no_gc  # it refers to text and a file only, so it is in no cycle; the collector would take the mapping away first
 cdef class IndexEntries:
-    """Entries whose offsets are relative to `base_offset`. Readers may share them; appending is for one at a time."""
+    """Entries whose offsets are relative to `base_offset`. Readers may share them; appending is for one at a
+    time."""
 
     def __dealloc__(self):
         PyMem_RawFree(self.own)
@@ -69,7 +71,8 @@ cdef class IndexEntries:
     cdef int begin(
         self, str what, int64_t width, int64_t base_offset, bytes entries, str path, int64_t max_entries
     ) except -1:
-        """What both kinds begin with: entries as they are in a file, copied. CorruptIndexError if not whole."""
+        """What both kinds begin with: entries as they are in a file, copied. CorruptIndexError if not
+        whole."""
         cdef int64_t size = PyBytes_GET_SIZE(entries)
         self.base_offset = base_offset
         self.path = path
@@ -166,7 +169,8 @@ class OffsetPosition(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
-    """An entry of the time index: a largest timestamp so far, and the last offset of the first batch to have it."""
+    """An entry of the time index: a largest timestamp so far, and the last offset of the first batch to have
+    it."""
 
     timestamp: int
     offset: int
@@ -175,7 +179,8 @@ class TimestampOffset(NamedTuple):
 class AbortedTxn(NamedTuple):
     """An aborted transaction, as the transaction index (a .txnindex file) has it.
 
-    Its producer, its first offset, the offset of its marker (`last_offset`), and the last stable offset after it.
+    Its producer, its first offset, the offset of its marker (`last_offset`), and the last stable offset after
+    it.
     """
 
     producer_id: int
@@ -208,8 +213,9 @@ cdef class OffsetIndex(IndexEntries):
     cdef int64_t floor(self, int64_t target) noexcept nogil:
         """Slot of the largest entry with offset <= target, or -1.
 
-        Offsets grow nearly evenly with their slots, so the slot is guessed from the ends; where the guess is off, the
-        bounds are moved out by doubled steps, and a search that no comparison makes branch does the rest."""
+        Offsets grow nearly evenly with their slots, so the slot is guessed from the ends; where the guess is
+        off, the bounds are moved out by doubled steps, and a search that no comparison makes branch does the
+        rest."""
         cdef int64_t n = self.count, low, high, half, first, last
         cdef int64_t step = 4
         if n == 0:
@@ -288,14 +294,16 @@ cdef class OffsetIndex(IndexEntries):
             yield OffsetPosition(self.offset_at(slot), self.position_at(slot))
 
     def lookup(self, target, /):
-        """(offset, position) of the largest entry with offset <= target; (base_offset, 0) if there is none."""
+        """(offset, position) of the largest entry with offset <= target; (base_offset, 0) if there is
+        none."""
         cdef int64_t slot = self.floor(int64_of("target", target))
         if slot < 0:
             return self.base_offset, 0
         return self.offset_at(slot), self.position_at(slot)
 
     def locate(self, target, /):
-        """The position alone of `lookup`: where to begin reading for an offset. The quickest of the lookups."""
+        """The position alone of `lookup`: where to begin reading for an offset. The quickest of the
+        lookups."""
         cdef int64_t slot = self.floor(int64_of("target", target))
         return self.position_at(slot) if slot >= 0 else 0
 
@@ -353,7 +361,8 @@ cdef class OffsetIndex(IndexEntries):
         self.count = 0 if slot < 0 else slot if self.offset_at(slot) == offset else slot + 1
 
     def check(self):
-        """CorruptIndexError unless offsets and positions rise from entry to entry, and start at base or above."""
+        """CorruptIndexError unless offsets and positions rise from entry to entry, and start at base or
+        above."""
         cdef int64_t slot, last = self.base_offset - 1, at = -1
         for slot in range(self.count):
             if self.offset_at(slot) <= last or self.position_at(slot) <= at:
@@ -413,7 +422,8 @@ cdef class TimeIndex(IndexEntries):
         return low
 
     cdef int put(self, int64_t timestamp, int64_t offset) noexcept nogil:
-        """Adds an entry if `timestamp` is above the last one's (spec 3.3, maybeAppend without the test for full)."""
+        """Adds an entry if `timestamp` is above the last one's (spec 3.3, maybeAppend without the test for
+        full)."""
         cdef uint8_t *p
         cdef int status
         if self.count and (offset < self.offset_at(self.count - 1) or timestamp < self.timestamp_at(self.count - 1)):
@@ -454,14 +464,16 @@ cdef class TimeIndex(IndexEntries):
             yield TimestampOffset(self.timestamp_at(slot), self.offset_at(slot))
 
     def lookup(self, timestamp, /):
-        """(timestamp, offset) of the largest entry with timestamp <= the one asked; (-1, base_offset) for none."""
+        """(timestamp, offset) of the largest entry with timestamp <= the one asked; (-1, base_offset) for
+        none."""
         cdef int64_t slot = self.floor(int64_of("timestamp", timestamp))
         if slot < 0:
             return -1, self.base_offset
         return self.timestamp_at(slot), self.offset_at(slot)
 
     def maybe_append(self, int64_t timestamp, int64_t offset, *, bint skip_full_check=False):
-        """Adds an entry if `timestamp` is above the last (spec 3.3). ValueError when full or when either falls."""
+        """Adds an entry if `timestamp` is above the last (spec 3.3). ValueError when full or when either
+        falls."""
         if not skip_full_check and self.is_full:
             raise ValueError(f"the index is full at {self.count} entries")
         cdef int status = self.put(timestamp, offset)
@@ -497,7 +509,8 @@ cdef class TimeIndex(IndexEntries):
             last, at = self.timestamp_at(slot), self.offset_at(slot)
 
     def sanity_check(self):
-        """Kafka's own check (spec 3.3): the last timestamp not below the first, the last offset not below the base."""
+        """Kafka's own check (spec 3.3): the last timestamp not below the first, the last offset not below the
+        base."""
         if self.count == 0:
             return
         if self.timestamp_at(self.count - 1) < self.timestamp_at(0) or self.last_entry.offset < self.base_offset:
@@ -557,7 +570,8 @@ cdef class TransactionIndex:
         self._entries.append(txn)
 
     def collect(self, fetch_offset, upper_bound):
-        """(transactions overlapping the range, whether later segments need not be asked) as spec 3.4 has it."""
+        """(transactions overlapping the range, whether later segments need not be asked) as spec 3.4 has
+        it."""
         cdef int64_t first = int64_of("fetch_offset", fetch_offset), end = int64_of("upper_bound", upper_bound)
         found = []
         for txn in self._entries:
@@ -575,8 +589,9 @@ cdef class TransactionIndex:
                 return
 
     def sanity_check(self, int64_t end_offset=INT64_MAX):
-        """CorruptIndexError if a marker does not lie in the segment, which ends before `end_offset`, or not behind the
-        one before it, or not behind its transaction's first record. Kafka looks for markers below the segment only."""
+        """CorruptIndexError if a marker does not lie in the segment, which ends before `end_offset`, or not
+        behind the one before it, or not behind its transaction's first record. Kafka looks for markers below
+        the segment only."""
         cdef int64_t least = self.base_offset
         for slot, txn in enumerate(self._entries):
             if not max(least, txn.first_offset) <= txn.last_offset < end_offset:

@@ -34,9 +34,9 @@ from kstore.errors import CorruptRecordError
 class RecoveryWalk(NamedTuple):
     """What a walk over every batch of a segment found; the indexes are those that recovery would write.
 
-    It ends at the first byte that recovery would cut off; `error` says what is wrong there, None where nothing is
-    left. `disordered`: an offset did not rise at an index entry. `overflow`: an offset lies more than 2^31 - 1 above
-    the base, so the segment must be split. `torn`: the bytes end inside a batch.
+    It ends at the first byte that recovery would cut off; `error` says what is wrong there, None where
+    nothing is left. `disordered`: an offset did not rise at an index entry. `overflow`: an offset lies more
+    than 2^31 - 1 above the base, so the segment must be split. `torn`: the bytes end inside a batch.
     """
 
     valid_bytes: int
@@ -54,7 +54,8 @@ class RecoveryWalk(NamedTuple):
 
 
 cdef int check_marker(const uint8_t *p, const ks_batch *b, ks_fault *fault) noexcept nogil:
-    """What recovery reads of a transaction marker: its first record's key, and the version of its value (spec 2.4).
+    """What recovery reads of a transaction marker: its first record's key, and the version of its value (spec
+    2.4).
 
     A value too short to be one is let pass, though Kafka fails on it (and cannot open such a log at all)."""
     cdef const uint8_t *q = p + KS_BATCH_OVERHEAD
@@ -86,11 +87,11 @@ cdef object recovery_walk(
 ):
     """A RecoveryWalk of what the window may show, checksums verified if asked. The GIL is free meanwhile.
 
-    `offsets` and `times`, if they are given: the indexes up to the batch that the last entry of `offsets` names. The
-    walk begins there, and adds to them.
+    `offsets` and `times`, if they are given: the indexes up to the batch that the last entry of `offsets`
+    names. The walk begins there, and adds to them.
 
-    Offsets that do not rise from batch to batch are damage too (Kafka does not look); of two batches that contradict
-    each other the one out of line is blamed.
+    Offsets that do not rise from batch to batch are damage too (Kafka does not look); of two batches that
+    contradict each other the one out of line is blamed.
     """
     cdef ks_batch b
     cdef ks_fault fault

@@ -1,8 +1,8 @@
 # cython: binding=False, embedsignature=True
 """One segment: NAME.log, and NAME.index, NAME.timeindex, NAME.txnindex beside it (spec 1.2, 3, 7).
 
-An index is a hint. What it names is compared with the batch found there; one that is missing or contradicts itself or
-its log is built anew in memory, which is slower and never wrong. Nothing is written.
+An index is a hint. What it names is compared with the batch found there; one that is missing or contradicts
+itself or its log is built anew in memory, which is slower and never wrong. Nothing is written.
 
 The file is long because each lookup also has to go on where an index is wrong or the log is damaged.
 """
@@ -92,8 +92,9 @@ cdef Py_ssize_t floor_at(tuple segments, offset) except -2:
 
 
 def start_of(tuple segments not None, offset):
-    """The index of the one of these segments in which to look for an offset: that which floor_of() gives, or 0; or if
-    batches of the one before lie where it begins, that one. Who reads on from there meets what is wrong. OSError."""
+    """The index of the one of these segments in which to look for an offset: that which floor_of() gives, or
+    0; or if batches of the one before lie where it begins, that one. Who reads on from there meets what is
+    wrong. OSError."""
     cdef Py_ssize_t at = max(floor_at(segments, offset), 0)
     cdef Segment before
     while at > 0:
@@ -109,13 +110,13 @@ def start_of(tuple segments not None, offset):
 cdef class Segment:
     """One segment of a log, for reading: a .log file and its index files. log.segments has them.
 
-    base_offset is the number in its name, end_offset the base offset of the next segment (2^63 - 1 for the last one).
-    `size` is the part of the .log file that counts; recovery would cut off what is after it. `damage` is the error that
-    rebuilding the indexes found in the .log file, or None; the indexes end there. Files are opened when they are
-    needed. Threads may share it.
+    base_offset is the number in its name, end_offset the base offset of the next segment (2^63 - 1 for the
+    last one). `size` is the part of the .log file that counts; recovery would cut off what is after it.
+    `damage` is the error that rebuilding the indexes found in the .log file, or None; the indexes end there.
+    Files are opened when they are needed. Threads may share it.
 
-    `suffixes` gives the suffix of files that are named otherwise, such as .swap, by kind. Positions count from
-    `origin`, which is 0 unless one file holds several segments (section 8.7 of docs/spec.md).
+    `suffixes` gives the suffix of files that are named otherwise, such as .swap, by kind. Positions count
+    from `origin`, which is 0 unless one file holds several segments (section 8.7 of docs/spec.md).
     """
 
     def __cinit__(
@@ -141,7 +142,7 @@ cdef class Segment:
         self._modified = -2
         self._handle = FileHandle()
 
-    # ---- files ----------------------------------------------------------------------------------------------------
+    # ---- files ---------------------------------------------------------------------------------------------
 
     def path_of(self, str kind):
         """The path of its file of a kind: ".log", ".index", ".timeindex" or ".txnindex"."""
@@ -171,8 +172,8 @@ cdef class Segment:
             raise self.changed(what, self.base_offset) from None
 
     cdef bint has_final_name(self) except -1:
-        """Whether its files were called .swap, which the .log is no longer: from now on they are known by their final
-        names, under which a further compaction may have set them aside already."""
+        """Whether its files were called .swap, which the .log is no longer: from now on they are known by
+        their final names, under which a further compaction may have set them aside already."""
         if not self.suffixes or self.suffixes.get(".log", ".swap") != ".swap" or self._handle.inode == 0:
             return False
         self.suffixes = self._path = None
@@ -204,8 +205,9 @@ cdef class Segment:
         return self.opened()
 
     def remember_file(self, device=0, inode=0):
-        """Sees to it that the .log is known when it gets the suffix .deleted, and another file its name. It is the file
-        of that name, or if an inode is given the one with these numbers. TypeError, ValueError, OSError."""
+        """Sees to it that the .log is known when it gets the suffix .deleted, and another file its name. It
+        is the file of that name, or if an inode is given the one with these numbers. TypeError, ValueError,
+        OSError."""
         cdef uint64_t its_device = integer("device", device, 0, UINT64_MAX)
         cdef uint64_t its_inode = integer("inode", inode, 0, UINT64_MAX)
         if its_inode:
@@ -217,20 +219,21 @@ cdef class Segment:
             self.opened()  # which says why
 
     def keep_open(self):
-        """Opens the .log, and keeps it open as long as the segment exists, as its name will go; unless too many
-        descriptors are held already."""
+        """Opens the .log, and keeps it open as long as the segment exists, as its name will go; unless too
+        many descriptors are held already."""
         self.opened()
         self._handle.pin()
 
     def mtime_ms(self):
-        """When the .log file was last changed, in ms since 1970. Kafka uses it if records have no timestamps."""
+        """When the .log file was last changed, in ms since 1970. Kafka uses it if records have no
+        timestamps."""
         return self.opened().mtime_ms()
 
     cdef bytes contents(self, str kind, int64_t width, str absent=None):
         """All of one of its index files. If there is none: None, or CorruptIndexError that says `absent`.
 
-        CorruptIndexError if the log has fewer batches than the file has room for entries of this width: it may be
-        sparse, and larger than memory."""
+        CorruptIndexError if the log has fewer batches than the file has room for entries of this width: it
+        may be sparse, and larger than memory."""
         cdef File file = self.index_file(kind)
         cdef int64_t size, most
         if file is None:
@@ -246,8 +249,8 @@ cdef class Segment:
         return file.read(0, size)
 
     cdef bytes used_contents(self, str kind, int64_t width):
-        """The entries of an index file of a live log: behind them are zeros, in room that was set aside. None if there
-        is no such file."""
+        """The entries of an index file of a live log: behind them are zeros, in room that was set aside. None
+        if there is no such file."""
         cdef File file = self.index_file(kind)
         cdef int64_t low = 0, high, middle
         if file is None:
@@ -265,10 +268,10 @@ cdef class Segment:
     cdef File index_file(self, str kind):
         """One of its index files; None if there is none.
 
-        An index gets the suffix .deleted after its .log did. So if the .log has its name, the index has its own, and
-        what lies there as .deleted was left by an earlier segment. LogChangedError if the .log is gone: an index that
-        is not there may be gone, too. Others than .txnindex are compared with the batches, whosever they are, or made
-        anew by whoever still has the .log open."""
+        An index gets the suffix .deleted after its .log did. So if the .log has its name, the index has its
+        own, and what lies there as .deleted was left by an earlier segment. LogChangedError if the .log is
+        gone: an index that is not there may be gone, too. Others than .txnindex are compared with the
+        batches, whosever they are, or made anew by whoever still has the .log open."""
         cdef File file
         cdef bint replaced_again = False
         path = self.path_of(kind)
@@ -303,18 +306,19 @@ cdef class Segment:
         return self._handle.is_at(self.path)
 
     def _keeps_its_name(self):
-        """The same, mostly without a look at the name; of a directory that has another name itself it may say True."""
+        """The same, mostly without a look at the name; of a directory that has another name itself it may say
+        True."""
         return self._handle.keeps_name(self.path)
 
     def is_there(self):
-        """Whether a .log has the segment's name, this one or another. A compaction puts NAME.swap in the place of NAME:
-        so NAME is asked for twice."""
+        """Whether a .log has the segment's name, this one or another. A compaction puts NAME.swap in the
+        place of NAME: so NAME is asked for twice."""
         cdef str path = f"{self.directory}/{self.stem}.log"
         return any(map(os.path.lexists, (path, path + ".swap", path)))
 
     def is_replaced(self):
-        """Whether the .log's name stands for another file now than the one that this segment has opened before: so a
-        compaction leaves it."""
+        """Whether the .log's name stands for another file now than the one that this segment has opened
+        before: so a compaction leaves it."""
         return self._handle.inode != 0 and os.path.exists(self.path) and not self._handle.is_at(self.path)
 
     cdef Segment another(self, int64_t end_offset):
@@ -325,7 +329,8 @@ cdef class Segment:
         )
 
     cdef Segment shown_until(self, int64_t limit, int64_t end_offset):
-        """Another segment of the same open file, of which the bytes up to `limit` count. It has no indexes yet."""
+        """Another segment of the same open file, of which the bytes up to `limit` count. It has no indexes
+        yet."""
         cdef Segment other = self.another(end_offset)
         self.opened()
         other._handle = self._handle
@@ -333,8 +338,8 @@ cdef class Segment:
         return other
 
     def limit_to(self, size):
-        """Lets nothing from byte `size` on count. Only before the segment is shared. TypeError or ValueError unless
-        it is an int from 0 on."""
+        """Lets nothing from byte `size` on count. Only before the segment is shared. TypeError or ValueError
+        unless it is an int from 0 on."""
         cdef int64_t most = int64_of("size", size)
         if most < 0:
             raise ValueError(f"size is from 0 on, not {most}")
@@ -350,12 +355,12 @@ cdef class Segment:
             self._transaction_index = transaction_index
 
     def set_max_timestamp(self, max_timestamp):
-        """Uses this TimestampOffset instead of the last time entry. Only before the segment is shared. TypeError or
-        ValueError unless it is one, of two ints."""
+        """Uses this TimestampOffset instead of the last time entry. Only before the segment is shared.
+        TypeError or ValueError unless it is one, of two ints."""
         timestamp, offset = instance("max_timestamp", max_timestamp, TimestampOffset)
         self._max_timestamp_so_far = TimestampOffset(int64_of("timestamp", timestamp), int64_of("offset", offset))
 
-    # ---- indexes --------------------------------------------------------------------------------------------------
+    # ---- indexes -------------------------------------------------------------------------------------------
 
     cdef OffsetIndex offsets(self):
         if self._offset_index is None or self._offset_index.is_lost():
@@ -401,15 +406,17 @@ cdef class Segment:
         return self.replace_lost(self._time_index)
 
     cdef int replace_lost(self, IndexEntries index) except -1:
-        """Rebuilds the indexes if this one is a writer's, which readers of its process share, and another program has
-        shortened the file. A reader that keeps the index must ask: it may not touch what is gone before."""
+        """Rebuilds the indexes if this one is a writer's, which readers of its process share, and another
+        program has shortened the file. A reader that keeps the index must ask: it may not touch what is gone
+        before."""
         reason = index.shortened()
         if reason is not None:
             self.rebuild(reason)
         return 0
 
     cdef int check_last_time(self) except -1:
-        """The last entry decides which segment a time is looked up in, so it is compared with its batch at once."""
+        """The last entry decides which segment a time is looked up in, so it is compared with its batch at
+        once."""
         cdef TimeIndex index = self._time_index
         cdef ks_batch b
         cdef ReadWindow w
@@ -444,7 +451,8 @@ cdef class Segment:
 
     @property
     def offset_index(self):
-        """Its OffsetIndex, rebuilt in memory if the file is missing or damaged. CorruptRecordError, OSError."""
+        """Its OffsetIndex, rebuilt in memory if the file is missing or damaged. CorruptRecordError,
+        OSError."""
         self.load_offsets()
         return self._offset_index
 
@@ -456,14 +464,16 @@ cdef class Segment:
 
     @property
     def transaction_index(self):
-        """The aborted transactions whose markers are in this segment. CorruptIndexError if the file is damaged."""
+        """The aborted transactions whose markers are in this segment. CorruptIndexError if the file is
+        damaged."""
         if self._transaction_index is None:
             try:
                 entries = self.contents(".txnindex", KS_ABORTED_ENTRY) or b""
             except LogChangedError:
                 if self._transaction_index is None:
                     raise
-            # a compaction in another thread takes it up before it sets the file aside, and may do so right now
+            # a compaction in another thread takes it up before it sets the file aside, and may do so right
+            # now
             if self._transaction_index is None:
                 self._transaction_index = TransactionIndex(
                     self.base_offset, entries, path=self.path_of(".txnindex")
@@ -472,8 +482,8 @@ cdef class Segment:
 
     @property
     def max_timestamp_so_far(self):
-        """The largest timestamp, and the last offset of the first batch that has it; (-1, base_offset) if there is
-        none.
+        """The largest timestamp, and the last offset of the first batch that has it; (-1, base_offset) if
+        there is none.
         """
         if self._max_timestamp_so_far is not None:
             return self._max_timestamp_so_far
@@ -485,7 +495,7 @@ cdef class Segment:
         cdef int64_t timestamp = self.max_timestamp_so_far.timestamp
         return timestamp if timestamp >= 0 else self.mtime_ms()
 
-    # ---- lookups --------------------------------------------------------------------------------------------------
+    # ---- lookups -------------------------------------------------------------------------------------------
 
     cdef ReadWindow borrow(self):
         """A window on the log: the spare one, or a new one while another thread has that."""
@@ -504,7 +514,8 @@ cdef class Segment:
     cdef int load(self, ReadWindow w, int64_t position, ks_batch *b) except -1:
         """Brings the whole batch at `position`, whose header is b, into the window and checks it.
 
-        Its offsets, which no checksum covers, must lie in the segment and below those of the batch behind it."""
+        Its offsets, which no checksum covers, must lie in the segment and below those of the batch behind
+        it."""
         cdef ks_fault fault
         cdef const uint8_t *p
         cdef int64_t have = w.fill(position, min(b.size + KS_MAGIC_END, w.limit - position), b.size + LOOK)
@@ -529,7 +540,8 @@ cdef class Segment:
         return records
 
     cdef int load_between(self, ReadWindow w, int64_t position, int64_t end) except -1:
-        """Checks the batches from `position` up to `end` whole: a lookup passed them by on their headers' word."""
+        """Checks the batches from `position` up to `end` whole: a lookup passed them by on their headers'
+        word."""
         cdef ks_batch b
         b.last_offset = self.base_offset - 1
         b.size = 0
@@ -543,10 +555,11 @@ cdef class Segment:
     cdef int64_t walk_to(
         self, int64_t target, int64_t position, int64_t promised, ReadWindow w, ks_batch *b, ks_fault *fault
     ) noexcept nogil:
-        """From `position` on, the position of the first batch with last offset >= target; or a negative status.
+        """From `position` on, the position of the first batch with last offset >= target; or a negative
+        status.
 
-        One of those passed must end at the offset that the index promised, unless that is -1. A fault's `at` is counted
-        from the start of the file; with WALK_NONE it is where the whole batches end."""
+        One of those passed must end at the offset that the index promised, unless that is -1. A fault's `at`
+        is counted from the start of the file; with WALK_NONE it is where the whole batches end."""
         cdef int64_t size, last = self.base_offset - 1
         while True:
             size = step(w, position, LOOK, b, fault)
@@ -579,8 +592,8 @@ cdef class Segment:
         cdef ks_fault fault
         cdef int attempt
         for attempt in range(2):
-            # An entry holds the last offset of its batch, so the batch wanted is that of the entry at or above the
-            # target whenever every batch has an entry: look there first.
+            # An entry holds the last offset of its batch, so the batch wanted is that of the entry at or
+            # above the target whenever every batch has an entry: look there first.
             if slot < 0 or index.offset_at(slot) != target:
                 slot += 1
             if slot < index.count:
@@ -629,8 +642,9 @@ cdef class Segment:
         raise CorruptIndexError("an index made from the log does not fit it", file=self.path, position=position)
 
     cdef int torn(self, int64_t position, int64_t target) except -1:
-        """CorruptRecordError if the whole batches end at `position`, bytes are left, and something with the offset
-        `target` or others must follow: the log goes on behind this segment, or an index knew of more."""
+        """CorruptRecordError if the whole batches end at `position`, bytes are left, and something with the
+        offset `target` or others must follow: the log goes on behind this segment, or an index knew of
+        more."""
         if position < self.limit() and (self.end_offset != INT64_MAX or target <= self._claimed):
             raise CorruptRecordError(
                 "a batch that ends behind the segment, and others follow",
@@ -662,7 +676,8 @@ cdef class Segment:
         return self._offset_index
 
     def translate(self, offset):
-        """Where the batch is that holds `offset`, or the first one after it, as a Located; None after the last batch.
+        """Where the batch is that holds `offset`, or the first one after it, as a Located; None after the
+        last batch.
         """
         cdef int64_t wanted = int64_of("offset", offset)
         cdef ReadWindow w = self.borrow()
@@ -676,10 +691,11 @@ cdef class Segment:
         return Located(base, position, b.size)
 
     def scan_start(self, offset, since=-1):
-        """Where a scan of the segment begins, as an OffsetPosition: the first offset wanted, and the byte of its batch.
+        """Where a scan of the segment begins, as an OffsetPosition: the first offset wanted, and the byte of
+        its batch.
 
-        None if no record is at `offset` or later and, unless `since` is -1, has that timestamp or a later one.
-        CorruptRecordError.
+        None if no record is at `offset` or later and, unless `since` is -1, has that timestamp or a later
+        one. CorruptRecordError.
         """
         cdef int64_t first = int64_of("offset", offset)
         if int64_of("since", since) >= 0:
@@ -693,7 +709,8 @@ cdef class Segment:
         return None if located is None else OffsetPosition(first, located.position)
 
     def batch_at(self, position):
-        """The batch that begins at this byte of the .log file. Its `is_valid` says whether it is undamaged."""
+        """The batch that begins at this byte of the .log file. Its `is_valid` says whether it is
+        undamaged."""
         cdef int64_t at = int64_of("position", position)
         cdef ReadWindow w = self.borrow()
         cdef ks_batch b
@@ -715,7 +732,8 @@ cdef class Segment:
         return batch
 
     def get(self, offset):
-        """The record at this offset, or the first one after it; None if the segment has none. The checksum is checked.
+        """The record at this offset, or the first one after it; None if the segment has none. The checksum is
+        checked.
         """
         cdef int64_t wanted = int64_of("offset", offset)
         cdef ReadWindow w = self.borrow()
@@ -733,9 +751,9 @@ cdef class Segment:
         return record
 
     cdef int confirm_gap(self, ReadWindow w, int64_t position, ks_batch *b, int64_t offset) except -1:
-        """Checks the batch at `position`, and those that a lookup passed by, if it lies behind the offset looked for:
-        in a gap no batch holds that, but damage looks like a gap. Headers of old messages do not tell where they
-        begin."""
+        """Checks the batch at `position`, and those that a lookup passed by, if it lies behind the offset
+        looked for: in a gap no batch holds that, but damage looks like a gap. Headers of old messages do not
+        tell where they begin."""
         cdef OffsetIndex index
         cdef int64_t slot
         if position < 0 and (offset >= self.end_offset or self.end_offset == INT64_MAX):
@@ -754,7 +772,8 @@ cdef class Segment:
         return 0
 
     cdef int64_t after(self, ReadWindow w, int64_t position, ks_batch *b) except -2:
-        """`position` if a whole batch begins there, its header in b; else WALK_NONE. b was the batch before it."""
+        """`position` if a whole batch begins there, its header in b; else WALK_NONE. b was the batch before
+        it."""
         cdef ks_fault fault
         cdef int64_t last = b.last_offset
         cdef int64_t size = step(w, position, min(max(b.size + LOOK, <int64_t>4096), <int64_t>NEAR), b, &fault)
@@ -771,11 +790,11 @@ cdef class Segment:
         return position
 
     def find_timestamp(self, timestamp, start_offset=0):
-        """The first record with this timestamp or a later one, and at least start_offset, as OffsetAndTimestamp; or
-        None.
+        """The first record with this timestamp or a later one, and at least start_offset, as
+        OffsetAndTimestamp; or None.
 
-        The search begins at the batch that the time index names. If that batch is not what the index says, both indexes
-        are rebuilt in memory and the search begins again (section 7.6 of docs/spec.md).
+        The search begins at the batch that the time index names. If that batch is not what the index says,
+        both indexes are rebuilt in memory and the search begins again (section 7.6 of docs/spec.md).
         """
         cdef int64_t since = int64_of("timestamp", timestamp), first = int64_of("start_offset", start_offset)
         cdef ReadWindow w = self.borrow()
@@ -826,7 +845,8 @@ cdef class Segment:
         )
 
     def find_max_timestamp(self):
-        """The first record with the largest timestamp of the segment, as OffsetAndTimestamp; None if no record has one.
+        """The first record with the largest timestamp of the segment, as OffsetAndTimestamp; None if no
+        record has one.
         """
         cdef ReadWindow w = self.borrow()
         cdef ks_batch b
@@ -843,11 +863,11 @@ cdef class Segment:
         return OffsetAndTimestamp(record.offset, wanted, b.leader_epoch if b.leader_epoch >= 0 else None)
 
     def read_next_offset(self):
-        """The offset after the last batch, found by walking headers from the last index entry on. Checksums are not
-        checked.
+        """The offset after the last batch, found by walking headers from the last index entry on. Checksums
+        are not checked.
 
-        A batch whose offsets contradict those of its neighbours does not count. `tail_bytes` then is the number of
-        bytes after the last batch that counts.
+        A batch whose offsets contradict those of its neighbours does not count. `tail_bytes` then is the
+        number of bytes after the last batch that counts.
         """
         cdef int64_t next_offset
         cdef int64_t position = self.end_of_batches(&next_offset)
@@ -900,9 +920,9 @@ cdef class Segment:
         return position if rival == -2 else rival_at
 
     def overlaps_next(self):
-        """Whether it has batches where the next segment begins: files of several copies of a log are mixed, say. What
-        cannot be read overlaps nothing, nor does a batch that does not follow on from the one before: who reads it is
-        told. OSError."""
+        """Whether it has batches where the next segment begins: files of several copies of a log are mixed,
+        say. What cannot be read overlaps nothing, nor does a batch that does not follow on from the one
+        before: who reads it is told. OSError."""
         cdef int64_t next_offset
         cdef Segment twin
         if self._overlaps < 0:
@@ -948,8 +968,8 @@ cdef class Segment:
         return have >= size and memcmp(w.at(self._last_at), known, <size_t>size) == 0
 
     def has_its_last_batch(self):
-        """Whether the batch that read_next_offset() found last, when it was first called, still lies there: else the
-        file was cut, and may have grown again. Its checksum is in its header. OSError."""
+        """Whether the batch that read_next_offset() found last, when it was first called, still lies there:
+        else the file was cut, and may have grown again. Its checksum is in its header. OSError."""
         cdef uint8_t[KS_BATCH_OVERHEAD] found
         cdef const uint8_t *known
         cdef File file
@@ -965,8 +985,8 @@ cdef class Segment:
         return done == size and memcmp(found, known, <size_t>size) == 0
 
     def check_last_batch(self):
-        """LogChangedError if it no longer has the batch that read_next_offset() found last; or if it is the last
-        segment of the log, was empty, and is gone. OSError."""
+        """LogChangedError if it no longer has the batch that read_next_offset() found last; or if it is the
+        last segment of the log, was empty, and is gone. OSError."""
         cdef int64_t changed = self._handle.ctime()
         if self.limit() == 0:
             kept = self._handle.inode == 0 or self._handle.is_at(self.path)
@@ -983,10 +1003,10 @@ cdef class Segment:
         return rested != 0 and rested == self._sound and rested == self._handle.ctime()
 
     def check_followed_by(self, Segment after not None, offset):
-        """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone, and this
-        one is not. For who finds no records from `offset` on up to there, as a compaction leaves it too: that sets
-        segments aside in order, but when the one that takes their place is there as .swap. TypeError, ValueError,
-        OSError."""
+        """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone,
+        and this one is not. For who finds no records from `offset` on up to there, as a compaction leaves it
+        too: that sets segments aside in order, but when the one that takes their place is there as .swap.
+        TypeError, ValueError, OSError."""
         cdef int64_t wanted = int64_of("offset", offset)
         if not (self.suffixes or self._was_swap) and not after.is_there() and self.is_file_of_its_name():
             raise self.changed("it was truncated", wanted)
@@ -1018,8 +1038,8 @@ cdef class Segment:
         return found[:done]
 
     def whole_until(self, start, end):
-        """(the last byte up to `end` where a batch ends, where that batch begins), from the batch that begins at
-        `start` on; headers only. Twice `start` where it ends behind `end`."""
+        """(the last byte up to `end` where a batch ends, where that batch begins), from the batch that begins
+        at `start` on; headers only. Twice `start` where it ends behind `end`."""
         cdef ReadWindow w
         cdef ks_batch b
         cdef ks_fault fault
@@ -1057,7 +1077,7 @@ cdef class Segment:
         self.give_back(w)
         return position, last
 
-    # ---- walks ----------------------------------------------------------------------------------------------------
+    # ---- walks ---------------------------------------------------------------------------------------------
 
     cdef ReadWindow fresh(self):
         """A window of its own on the log: a walk reads far more at once than the spare one should keep."""
@@ -1066,7 +1086,8 @@ cdef class Segment:
         return w
 
     def recovery_walk(self, *, bint verify=True):
-        """Walks all batches as recovery would, and returns a RecoveryWalk. verify=False leaves checksums unread."""
+        """Walks all batches as recovery would, and returns a RecoveryWalk. verify=False leaves checksums
+        unread."""
         return walk_all(self.fresh(), self.path, self.base_offset, self.end_offset, self.index_interval_bytes, verify)
 
     cdef bint is_named(self, OffsetIndex index, int64_t slot, ReadWindow w, ks_batch *b) except -1:
@@ -1084,12 +1105,12 @@ cdef class Segment:
         return False
 
     def walk_on(self, until=INT64_MAX):
-        """A RecoveryWalk as `recovery_walk` makes it, which trusts the index files: it reads only what follows their
-        last entries, of offsets below `until`. None if they do not fit the log.
+        """A RecoveryWalk as `recovery_walk` makes it, which trusts the index files: it reads only what
+        follows their last entries, of offsets below `until`. None if they do not fit the log.
 
-        Only before the segment is shared. For a segment that is being written: the writer may be a step ahead in the
-        indexes, or behind, and entries of its past may follow those that count. So the last entry that names a sound
-        batch is looked for, and the walk begins at the one before, of which all is written."""
+        Only before the segment is shared. For a segment that is being written: the writer may be a step ahead
+        in the indexes, or behind, and entries of its past may follow those that count. So the last entry that
+        names a sound batch is looked for, and the walk begins at the one before, of which all is written."""
         cdef OffsetIndex offsets
         cdef TimeIndex times
         cdef ReadWindow w
@@ -1138,8 +1159,8 @@ cdef class Segment:
 
         Columns: position, base_offset, last_offset, base_timestamp, max_timestamp, producer_id, size, crc,
         leader_epoch, last_offset_delta, base_sequence, records_count (-1 for magic 0 and 1), producer_epoch,
-        attributes, magic. Checksums are not computed. CorruptRecordError where a header makes no sense; bytes at the
-        end that hold no whole batch are left out. The GIL is free while it runs.
+        attributes, magic. Checksums are not computed. CorruptRecordError where a header makes no sense; bytes
+        at the end that hold no whole batch are left out. The GIL is free while it runs.
         """
         cdef int64_t at = int64_of("start", start)
         return header_table(self.fresh(), self.path, at, fields)

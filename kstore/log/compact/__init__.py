@@ -1,1 +1,2 @@
-"""Compaction of a log that is written: which segments, in which groups, and how they are replaced (spec 10)."""
+"""Compaction of a log that is written: which segments, in which groups, and how they are replaced (spec
+10)."""

@@ -12,7 +12,8 @@ _base_offset = attrgetter("base_offset")
 
 
 class Cleanable(NamedTuple):
-    """The part that is not compacted yet and may be, from `first_dirty` up to `first_uncleanable`; bytes before and in it.
+    """The part that is not compacted yet and may be, from `first_dirty` up to `first_uncleanable`; bytes
+    before and in it.
 
     `delay_ms`: since when a record of it has been due by max.compaction.lag.ms, 0 if none is.
     """
@@ -62,7 +63,8 @@ def cleanable(
     config: LogConfig,
     now_ms: int,
 ) -> Cleanable:
-    """What there is to compact in these segments, the last of which is the active one. OSError, CorruptFileError."""
+    """What there is to compact in these segments, the last of which is the active one. OSError,
+    CorruptFileError."""
     active = segments[-1].base_offset if segments else log_end_offset
     first_dirty = log_start_offset if checkpoint is None else checkpoint
     if not log_start_offset <= first_dirty <= log_end_offset:
@@ -97,7 +99,8 @@ def _delay(dirty: Sequence[Segment], config: LogConfig, now_ms: int) -> int:
 
 
 def legacy_horizon(segments: Sequence[Segment], first_dirty: int, delete_retention_ms: int) -> int:
-    """Records of old formats without a value go if the file was last written at this time or before (spec 10.6)."""
+    """Records of old formats without a value go if the file was last written at this time or before (spec
+    10.6)."""
     clean = [segment for segment in segments if segment.base_offset < first_dirty]
     return clean[-1].mtime_ms() - delete_retention_ms if clean else 0
 

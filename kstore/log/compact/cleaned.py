@@ -29,8 +29,8 @@ def path_of(directory: str, base_offset: int) -> str:
 
 
 def new_log(directory: str, base_offset: int, old: str) -> File:
-    """Its .log file, empty; what there was of an earlier one is removed. `old`: the .log of which it is made, whose mode and
-    owner it gets, and its indexes too. OSError."""
+    """Its .log file, empty; what there was of an earlier one is removed. `old`: the .log of which it is made,
+    whose mode and owner it gets, and its indexes too. OSError."""
     path = path_of(directory, base_offset)
     remove(path)
     return new_draft(f"{path}.log{CLEANED}", old)
@@ -63,8 +63,9 @@ def complete(
 
 
 def give_up(directory: str, *base_offsets: int) -> None:
-    """Removes what there is of new segments that an exception has ended. Once files have begun to be called .swap, those that
-    are still called .cleaned stay: by them an opening knows that it must pass over the others."""
+    """Removes what there is of new segments that an exception has ended. Once files have begun to be called
+    .swap, those that are still called .cleaned stay: by them an opening knows that it must pass over the
+    others."""
     paths = [path_of(directory, base_offset) for base_offset in base_offsets]
     with contextlib.suppress(OSError):  # an opening does it too
         if not any(os.path.exists(f"{path}.log{SWAP}") for path in paths):  # noqa: PTH110

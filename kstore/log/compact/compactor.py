@@ -1,4 +1,5 @@
-"""One compaction: passes over the log until all that may be compacted is, each in groups of segments (spec 10.4 to 10.6)."""
+"""One compaction: passes over the log until all that may be compacted is, each in groups of segments (spec
+10.4 to 10.6)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -69,8 +70,8 @@ class Compacted(Protocol):
         """LogClosedError, LogFailedError if the log was closed, or can no longer be written."""
 
     def _replace_segments(self, old: Sequence[Segment], new: Sequence[Cleaned]) -> None:
-        """Puts segments whose files are complete and on the disk in the place of others. LogChangedError if they are
-        not in the log any more."""
+        """Puts segments whose files are complete and on the disk in the place of others. LogChangedError if
+        they are not in the log any more."""
 
     def _compacted_to(self, offset: int) -> None:
         """Stores where the compacted part ends."""
@@ -88,8 +89,8 @@ def changes_met_by(call: str) -> Iterator[None]:
 
 @changes_met_by("compact()")
 def compact(log: Compacted, *, dry_run: bool, progress: ProgressCallback | None = None) -> Compaction:
-    """Compacts what may be compacted now. PolicyViolationError. CorruptFileError if a segment is damaged: it is left as it is,
-    and so are those behind it."""
+    """Compacts what may be compacted now. PolicyViolationError. CorruptFileError if a segment is damaged: it
+    is left as it is, and so are those behind it."""
     state = log._compaction_state()
     _check_policy(state.config)
     found = _look(state)
@@ -210,7 +211,8 @@ class _Pass:
         slots = min(config.log_cleaner_dedupe_buffer_size, MAX32) // SLOT_BYTES  # no more, as in Kafka
         offsets = OffsetMap(slots, config.log_cleaner_io_buffer_load_factor, most_keys=end - start)
         dirty = between(state.segments, start, end)
-        # Transactions that ended before are over. Kafka's cleaner can take what their producers sent then for aborted.
+        # Transactions that ended before are over. Kafka's cleaner can take what their producers sent then for
+        # aborted.
         transactions = CleanedTransactions(max(state.log_start_offset, start))
         transactions.add(
             txn for txn in (self._aborted(dirty[0], end) if dirty else ()) if txn.last_offset >= start
@@ -240,7 +242,7 @@ class _Pass:
             self._throttle.passed(sum(done))
             self._meter.passed(done[0])
 
-    # ---- a group ---------------------------------------------------------------------------------------------------
+    # ---- a group -------------------------------------------------------------------------------------------
 
     def _clean(self, group: list[Segment], horizon: int) -> None:
         base = group[0].base_offset

@@ -38,7 +38,8 @@ class Erased(Compacted, Protocol):
         """Begins a new segment."""
 
     def _remove_old_files(self) -> None:
-        """Removes the files of segments that others have replaced, durably, and of deleted ones: they wait no longer."""
+        """Removes the files of segments that others have replaced, durably, and of deleted ones: they wait no
+        longer."""
 
 
 def matching(keys: Iterable[bytes] | None, where: Match | None, what: str, reason: str) -> Match:
@@ -79,8 +80,10 @@ def erase(
     dry_run: bool,
     progress: ProgressCallback | None = None,
 ) -> Erasure:
-    """Erases the records that match. CorruptFileError if one of the segments is damaged: nothing is changed then."""
-    # No generators around what calls `match` or `progress`: they would make a RuntimeError of a StopIteration.
+    """Erases the records that match. CorruptFileError if one of the segments is damaged: nothing is changed
+    then."""
+    # No generators around what calls `match` or `progress`: they would make a RuntimeError of a
+    # StopIteration.
     meter = Meter(progress)
     state = log._compaction_state(forgets=False)
     try:

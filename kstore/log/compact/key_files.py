@@ -1,4 +1,5 @@
-"""Making the .keys files of sealed segments: a file beside each that tells where the last record of every key is."""
+"""Making the .keys files of sealed segments: a file beside each that tells where the last record of every key
+is."""
 
 import atexit
 import contextlib
@@ -27,9 +28,9 @@ _TICK_NS = 20_000_000  # two changes of a file that lie so far apart have differ
 class KeyFileReport(NamedTuple):
     """What make_key_files() did for one segment, the one at `base_offset`.
 
-    `keys` is how many keys its .keys file has, `size` the bytes of that file. If it has none, `keys` is -1 and `reason` says
-    why: its keys are too many for log_cleaner_dedupe_buffer_size, or a batch of it is damaged, say. `made` says whether the
-    file was made now.
+    `keys` is how many keys its .keys file has, `size` the bytes of that file. If it has none, `keys` is -1
+    and `reason` says why: its keys are too many for log_cleaner_dedupe_buffer_size, or a batch of it is
+    damaged, say. `made` says whether the file was made now.
     """
 
     base_offset: int
@@ -54,14 +55,15 @@ class Keyed(Protocol):
 
 
 def make_key_files(log: Keyed) -> list[KeyFileReport]:
-    """Makes those that are missing. What is made of a segment must not outlive bytes that are not on the disk yet, so these
-    are brought there first. OSError, LogClosedError."""
+    """Makes those that are missing. What is made of a segment must not outlive bytes that are not on the disk
+    yet, so these are brought there first. OSError, LogClosedError."""
     return list(filter(None, (_made(log, segment, log._check_compacting) for segment in _ready(log))))
 
 
 def make_missing(log: Keyed, check: Callable[[], None]) -> None:
-    """The same for a background that does it again and again: a file that fits counts, though nobody has read all of it, and
-    what could not get one is not read once more. `check` is called now and then, and raises what ends it."""
+    """The same for a background that does it again and again: a file that fits counts, though nobody has read
+    all of it, and what could not get one is not read once more. `check` is called now and then, and raises
+    what ends it."""
     check()
     for segment in _ready(log):
         index = index_of(segment)

@@ -6,9 +6,10 @@ from typing import NamedTuple
 class CompactedSegment(NamedTuple):
     """What compaction made of one segment, the one at `base_offset`: it is part of the segment at `into` now.
 
-    `bytes_after` and `records_after` are what is left of it there. The other numbers say why records went: `superseded`,
-    a later record has their key; `deleted`, they had no value and delete_retention_ms was over; `keyless`, they had no
-    key; `aborted`, their transaction was; `markers`, these ended transactions of which nothing is left.
+    `bytes_after` and `records_after` are what is left of it there. The other numbers say why records went:
+    `superseded`, a later record has their key; `deleted`, they had no value and delete_retention_ms was over;
+    `keyless`, they had no key; `aborted`, their transaction was; `markers`, these ended transactions of which
+    nothing is left.
     """
 
     base_offset: int
@@ -39,12 +40,14 @@ class CompactedSegment(NamedTuple):
 class Compaction(NamedTuple):
     """What log.compact() did, or would do with dry_run=True.
 
-    `segments` has a CompactedSegment for each segment that was gone through, oldest first, and none if nothing was to be
-    done; `reason` says why in a sentence. If log_cleaner_dedupe_buffer_size has not room for all keys, there are several
-    passes, and a segment is in there for each pass that went through it. With dry_run=True there is one pass.
+    `segments` has a CompactedSegment for each segment that was gone through, oldest first, and none if
+    nothing was to be done; `reason` says why in a sentence. If log_cleaner_dedupe_buffer_size has not room
+    for all keys, there are several passes, and a segment is in there for each pass that went through it. With
+    dry_run=True there is one pass.
 
-    Records from `first_dirty_offset` up to `first_uncleanable_offset` were not compacted before and could be now;
-    `end_offset` is where the compacted part ends afterwards. `dirty_ratio` is the share of bytes that were not compacted.
+    Records from `first_dirty_offset` up to `first_uncleanable_offset` were not compacted before and could be
+    now; `end_offset` is where the compacted part ends afterwards. `dirty_ratio` is the share of bytes that
+    were not compacted.
     """
 
     first_dirty_offset: int
@@ -67,8 +70,8 @@ class Compaction(NamedTuple):
 
 
 class ErasedSegment(NamedTuple):
-    """A segment that log.erase() rewrote: its .log file, the offsets of the erased records, and the SHA-256 of the
-    file before and after, as hex digits; after a dry run `sha256_after` is empty."""
+    """A segment that log.erase() rewrote: its .log file, the offsets of the erased records, and the SHA-256
+    of the file before and after, as hex digits; after a dry run `sha256_after` is empty."""
 
     path: str
     base_offset: int
@@ -80,8 +83,9 @@ class ErasedSegment(NamedTuple):
 
 
 class Erasure(NamedTuple):
-    """What log.erase() did, or would do with dry_run=True: segments, .cut files that it removed, why, and when in ms
-    since 1970. `cut_files_left` are .cut files beside the log that it left: nobody has looked whether they hold such records."""
+    """What log.erase() did, or would do with dry_run=True: segments, .cut files that it removed, why, and
+    when in ms since 1970. `cut_files_left` are .cut files beside the log that it left: nobody has looked
+    whether they hold such records."""
 
     segments: tuple[ErasedSegment, ...]
     cut_files: tuple[str, ...]

@@ -1,4 +1,5 @@
-"""A segment whose offsets span more than an index can name, as Kafka before 2.0 could make it, in parts that do not."""
+"""A segment whose offsets span more than an index can name, as Kafka before 2.0 could make it, in parts that
+do not."""
 
 from collections.abc import Sequence
 
@@ -20,7 +21,8 @@ class OverflowedError(Exception):
 
 
 def parts_of(segment: Segment) -> list[Segment]:
-    """Segments over parts of its file. The first has its base offset; that of another is that of its first batch.
+    """Segments over parts of its file. The first has its base offset; that of another is that of its first
+    batch.
 
     One part only: splitting does not help. CorruptRecordError, OSError."""
     headers = segment.read_headers()

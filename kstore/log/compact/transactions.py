@@ -12,8 +12,8 @@ from kstore.log.producers.states import ABORT, COMMIT
 class CleanedTransactions:
     """Takes in batches in order. `index` gets the aborted transactions whose markers stay.
 
-    Of a transaction that ended below `log_start_offset` it is not known whether it was aborted: it counts as committed, as
-    in Kafka, and its marker goes though records of it may stay.
+    Of a transaction that ended below `log_start_offset` it is not known whether it was aborted: it counts as
+    committed, as in Kafka, and its marker goes though records of it may stay.
     """
 
     def __init__(self, log_start_offset: int = 0) -> None:
@@ -37,11 +37,12 @@ class CleanedTransactions:
             heapq.heappush(self._waiting, (txn.first_offset, self._count, txn))
 
     def can_discard(self, batch: RecordBatch) -> bool:
-        """Takes in a batch of a transaction, or a control batch. True if its records may go: the transaction was aborted,
-        or it is a marker of which no batch was met.
+        """Takes in a batch of a transaction, or a control batch. True if its records may go: the transaction
+        was aborted, or it is a marker of which no batch was met.
 
-        CorruptRecordError for a marker that cannot be read. CorruptIndexError if the transaction index says otherwise than
-        the marker: it has no checksum, and what is removed by its word would be gone for good."""
+        CorruptRecordError for a marker that cannot be read. CorruptIndexError if the transaction index says
+        otherwise than the marker: it has no checksum, and what is removed by its word would be gone for
+        good."""
         while self._waiting and self._waiting[0][0] <= batch.last_offset:
             txn = heapq.heappop(self._waiting)[2]
             self._aborted.setdefault(txn.producer_id, txn)

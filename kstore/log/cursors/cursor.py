@@ -1,6 +1,7 @@
 """A cursor: the durable position of a reader in one partition.
 
-The file is long because every way of reading moves the same position, and every way of committing must know how far it has come.
+The file is long because every way of reading moves the same position, and every way of committing must know
+how far it has come.
 """
 
 import re
@@ -48,7 +49,8 @@ from kstore.typed import Column
 
 _GROUP = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _NAMES = ("earliest", "latest")
-# s: how long a commit relies on that the partition is still there and on where the log ended, and a turn on the latter
+# s: how long a commit relies on that the partition is still there and on where the log ended, and a turn on
+# the latter
 _FRESH = 0.05
 _TURNS = 32  # records that one asyncio task takes before the others have a turn
 
@@ -164,11 +166,13 @@ def offset_of(view: View, place: str | int | datetime, isolation: str) -> int:
 class Cursor(OffsetCommitter, Closing, Iterated):
     """The position of a group of readers in a log, kept on disk. log.cursor() makes one.
 
-    Iterating gives the records from the committed position on, and goes on from there when it is iterated again.
-    `commit()` writes the position down, so that the next cursor of the group begins there. A group has one cursor a
-    partition at a time: close it, or use it in a `with` statement. Closing it commits nothing. `async for` works too.
+    Iterating gives the records from the committed position on, and goes on from there when it is iterated
+    again. `commit()` writes the position down, so that the next cursor of the group begins there. A group has
+    one cursor a partition at a time: close it, or use it in a `with` statement. Closing it commits nothing.
+    `async for` works too.
 
-    One thread or task at a time may iterate it; any may call `commit` and `close`. In a forked child it refuses to commit.
+    One thread or task at a time may iterate it; any may call `commit` and `close`. In a forked child it
+    refuses to commit.
     """
 
     _view: View
@@ -203,8 +207,9 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self._follow = follow
         self._view = view
         self._home = Home.of(view.path)
-        # Where a controller assigns leader epochs, a truncation by kstore begins none. Then the time of a commit tells which
-        # truncations were before it, so each commit looks for truncations after its time was taken.
+        # Where a controller assigns leader epochs, a truncation by kstore begins none. Then the time of a
+        # commit tells which truncations were before it, so each commit looks for truncations after its time
+        # was taken.
         self._is_led = is_led(Path(self._home.partition))
         self._fresh = 0.0 if self._is_led else _FRESH  # s
         self._lock = lock or once_free(lambda: lock_for(self._home, group), wait)
@@ -232,7 +237,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             self._given_before = 0  # up to here at most, when the view was looked at last
             self._found_in = view._loaded  # where the position was found to be as it was read, or sought
             self._left: OffsetAndMetadata | None = None  # what was committed when a seek led away from it
-            # of the last look: what the view showed, up to where it is read, and when (s) it is time for another look
+            # of the last look: what the view showed, up to where it is read, and when (s) it is time for
+            # another look
             self._looked: tuple[object, int, float] = None, -1, 0.0
             self._batch: _OpenBatch | None = None  # whose block has not been left
             self._goes_on = False  # whether it is read on with the look that it was read with before the others had their turn
@@ -246,8 +252,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
                 self._place = self._committed.offset
             # of the batch before a position: what comes later is compared with it
             self._mark = self._place, self._mark_sought(self._place)
-            # the leader epochs and the end of the view that the position was read from; None if a follower went on, with
-            # batches of these epochs
+            # the leader epochs and the end of the view that the position was read from; None if a follower
+            # went on, with batches of these epochs
             self._shown: tuple[tuple[tuple[int, int], ...], int] | None = self._showing()
             self._followed_epochs: tuple[tuple[int, int], ...] = ()
             self._floor = -1 if self._committed is None else self._place
@@ -257,7 +263,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             raise
         self._closed = False
 
-    # ---- where it is ----------------------------------------------------------------------------------------------
+    # ---- where it is ---------------------------------------------------------------------------------------
 
     @property
     def position(self) -> int:
@@ -288,7 +294,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         return None if isinstance(self._view, LogAppender) else mark_sought(self._view, offset)
 
     def _mark_at(self, offset: int) -> Mark | None:
-        """Of the batch before this position, as it was read, or as it was when the position was sought; None if nobody knows."""
+        """Of the batch before this position, as it was read, or as it was when the position was sought; None
+        if nobody knows."""
         reader, follower = self._reader, self._follower
         place, mark = self._mark
         if place == offset and mark is not None:  # a look has found it there since it was read
@@ -328,7 +335,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
 
     @property
     def skipped(self) -> list[Skipped]:
-        """What on_error="skip" has left out so far: of each damage the file, the byte, how many bytes, and the error."""
+        """What on_error="skip" has left out so far: of each damage the file, the byte, how many bytes, and
+        the error."""
         for source in (self._reader, self._follower):
             if source is not None:
                 self._left_out.note(source.skipped)
@@ -349,10 +357,10 @@ class Cursor(OffsetCommitter, Closing, Iterated):
     def seek(self, place: str | int | datetime) -> int:
         """Goes to another position, forwards or backwards, and returns it.
 
-        place: "earliest", "latest" (with isolation="read_committed" the last stable offset), an offset, or a datetime: the
-            first record with this timestamp or a later one.
-        Nothing is written before the next commit(), which may go back to this position. OffsetOutOfRangeError for an
-        offset outside the log, RuntimeError in the block of a batch().
+        place: "earliest", "latest" (with isolation="read_committed" the last stable offset), an offset, or a
+        datetime: the first record with this timestamp or a later one. Nothing is written before the next
+        commit(), which may go back to this position. OffsetOutOfRangeError for an offset outside the log,
+        RuntimeError in the block of a batch().
         """
         place = checked_place("place", place)
         self._check_open()
@@ -360,7 +368,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         return self._go_to(*self._found(place))
 
     def _found(self, place: str | int | datetime) -> tuple[int, int]:
-        """Which offset a place is, and from which offset on records were cut off since that was told; -1 if none were."""
+        """Which offset a place is, and from which offset on records were cut off since that was told; -1 if
+        none were."""
         told = self._cut
         self._refresh()
         cut = self._cut
@@ -392,7 +401,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             self._trace = trace
 
     def _check_range(self) -> None:
-        """OffsetOutOfRangeError if the position was deleted, or cut off and written anew in a later leader epoch."""
+        """OffsetOutOfRangeError if the position was deleted, or cut off and written anew in a later leader
+        epoch."""
         self._check_place()  # after the view has read it
         view, position = self._view, self._position
         first, end = view.log_start_offset, view.log_end_offset
@@ -402,14 +412,15 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             raise self._told(OffsetOutOfRangeError(position, first, end))
 
     def _check_cut(self, position: int) -> None:
-        """OffsetOutOfRangeError if records below a position were cut off after they had been read, as far as that is known."""
+        """OffsetOutOfRangeError if records below a position were cut off after they had been read, as far as
+        that is known."""
         cut = self._known_cut(position)
         if 0 <= cut < position:
             raise self._cut_off(position, cut)
 
     def _known_cut(self, position: int) -> int:
-        """From which offset on records were cut off after they had been read; -1 if none are known. Of a position that a
-        cursor before this one has committed, its leader epoch tells."""
+        """From which offset on records were cut off after they had been read; -1 if none are known. Of a
+        position that a cursor before this one has committed, its leader epoch tells."""
         cut, committed = self._cut, self._committed
         if committed is not None and committed.offset == position and committed is not self._left:
             is_over = False  # its epoch, as after each truncation by kstore
@@ -427,8 +438,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         return cut
 
     def _end_of_epoch(self, epoch: int, position: int) -> int:
-        """Where the records of a leader epoch end now, and those of others may begin; -1 if that is not known. The record
-        before the position had this epoch."""
+        """Where the records of a leader epoch end now, and those of others may begin; -1 if that is not
+        known. The record before the position had this epoch."""
         view = self._view
         epochs = view.leader_epochs
         if epochs and epoch < epochs[0][0]:
@@ -446,8 +457,9 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         return self._view.leader_epochs, self._view.log_end_offset
 
     def _beginning(self) -> tuple[int, int]:
-        """The log start offset, and the leader epoch for a position there: of the record before, which is deleted, nobody
-        knows it. The first one that there is, or any before it, tells just as well whether the log is cut off below."""
+        """The log start offset, and the leader epoch for a position there: of the record before, which is
+        deleted, nobody knows it. The first one that there is, or any before it, tells just as well whether
+        the log is cut off below."""
         view = self._view
         epochs, start, end = view.leader_epochs, view.log_start_offset, view.log_end_offset
         if epochs:
@@ -455,8 +467,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         return start, 0 if start == end else -1  # records without an epoch: it may only be unknown yet
 
     def _refresh(self) -> None:
-        """Lets the view show the log as it is now, and finds out whether records that were read have been cut off. That is
-        known until a seek leads away."""
+        """Lets the view show the log as it is now, and finds out whether records that were read have been cut
+        off. That is known until a seek leads away."""
         view = self._view
         for _ in range(MOST_LOOKS):
             view.refresh()
@@ -477,7 +489,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self._noted = self._truncations_seen = seen
 
     def _cut_since(self, position: int) -> int:
-        """From which offset on, below the position, records were cut off since that was found out last; -1 if none were."""
+        """From which offset on, below the position, records were cut off since that was found out last; -1 if
+        none were."""
         view, before = self._view, self._found_in
         cut = view._truncations.since(self._seen_truncations(), self._isolation)
         if cut < 0:
@@ -486,8 +499,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             return cut
         given, is_copy = position, self._home.trace() != self._trace
         if self._shown is None and not is_copy:
-            # What a follower has given since may be what was written after a truncation: it tells if not. Of a copy that was
-            # put in place of what it read it tells nothing.
+            # What a follower has given since may be what was written after a truncation: it tells if not. Of
+            # a copy that was put in place of what it read it tells nothing.
             given = min(position, self._given_before)
         cut = -1
         epochs, end = self._shown or (self._followed_epochs, position)
@@ -499,7 +512,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             cut = view.log_end_offset
         if cut >= 0 and not is_copy:  # of a copy that has grown, neither tells where it differs
             return cut
-        # who writes the log is told by its cuts; and if they are noted, the note tells more than files that were written over
+        # who writes the log is told by its cuts; and if they are noted, the note tells more than files that
+        # were written over
         is_told = isinstance(view, LogAppender) or (view._truncations.number > self._noted and not is_copy)
         if view._loaded is not before and not is_told:
             segments = view._loaded.segments
@@ -526,7 +540,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             return int(self._follower._truncations_seen)
         return self._truncations_seen
 
-    # ---- reading --------------------------------------------------------------------------------------------------
+    # ---- reading -------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Record]:
         self._check_open()
@@ -595,7 +609,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         return self._refreshed_end()
 
     def _pass_to(self, stop: int, last: Mark | None = None) -> None:
-        """Up to there are only markers of transactions, of which this is the last, and what compaction has left."""
+        """Up to there are only markers of transactions, of which this is the last, and what compaction has
+        left."""
         if self._position < stop:
             self._passed, self._position = (self._behind_given, stop), stop
             if last is not None and last[0] >= stop - 1:
@@ -608,10 +623,11 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
     ) -> CursorColumns:
-        """The records from the position on as columns: `for batch in jobs.scan(["offset", "value"]): …; jobs.commit()`.
+        """The records from the position on as columns: `for batch in jobs.scan(["offset", "value"]): …;
+        jobs.commit()`.
 
-        Each batch that is given moves the position behind it. `async for` works too. With follow=True it waits for more at
-        the end, as iterating the cursor does.
+        Each batch that is given moves the position behind it. `async for` works too. With follow=True it
+        waits for more at the end, as iterating the cursor does.
 
         columns, batch_rows, batch_bytes: as in PartitionLog.scan.
         """
@@ -627,7 +643,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
                 await asyncio.sleep(0)
 
     def _look_anew(self) -> None:
-        """What a follower has read ahead may have been cut off or deleted since: then another one begins at the position."""
+        """What a follower has read ahead may have been cut off or deleted since: then another one begins at
+        the position."""
         follower, view = self._follower, self._view
         if follower is None:
             return
@@ -703,7 +720,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             raise self._lost(e) from None
 
     def _lost(self, error: OffsetOutOfRangeError | LogNotFoundError) -> Exception:
-        """What to say of a follower that has met something else than what it had read: so is what commits are asked for."""
+        """What to say of a follower that has met something else than what it had read: so is what commits are
+        asked for."""
         self._end_follower()
         if not self._closed:
             self._refresh()  # the leader epochs tell it better
@@ -787,19 +805,20 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             follower.close()
 
     def batch(self, count: int, timeout: float = 0.0) -> "CursorBatch":
-        """Gives up to `count` records as a list, and commits the offset after them when the `with` block ends without an
-        exception: `with jobs.batch(100, timeout=1) as records:`. `async with` works too.
+        """Gives up to `count` records as a list, and commits the offset after them when the `with` block ends
+        without an exception: `with jobs.batch(100, timeout=1) as records:`. `async with` works too.
 
-        It gives what is there. If that is nothing, it waits up to `timeout` seconds for the first record; then the list may
-        be empty. After an exception the cursor stands where it was before the batch, or behind what was committed in the
-        block. A cursor has one batch at a time: RuntimeError for another one in its block.
+        It gives what is there. If that is nothing, it waits up to `timeout` seconds for the first record;
+        then the list may be empty. After an exception the cursor stands where it was before the batch, or
+        behind what was committed in the block. A cursor has one batch at a time: RuntimeError for another one
+        in its block.
         """
         count = integer("count", count, 1)
         timeout = number("timeout", timeout, 0)
         self._check_open()
         return CursorBatch(self, count, timeout)
 
-    # ---- committing -----------------------------------------------------------------------------------------------
+    # ---- committing ----------------------------------------------------------------------------------------
 
     def _commit(self, record: Record | int | None, durable: bool, metadata: str) -> None:
         check_commit(durable, metadata)
@@ -823,15 +842,16 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         _find_out(self._file, [(self, commit)])
 
     async def commit_async(self, record: Record | int | None = None, *, metadata: str = "") -> None:
-        """Commits durably, as commit() does, in another thread: the event loop goes on meanwhile. A task that is cancelled
-        ends when the commit is done, or has not begun.
+        """Commits durably, as commit() does, in another thread: the event loop goes on meanwhile. A task that
+        is cancelled ends when the commit is done, or has not begun.
         """
         if record is None:  # as it is now
             record = self._position - 1 if self._position else None
         await in_thread(partial(self.commit, record, metadata=metadata))
 
     def forget(self) -> None:
-        """Removes the committed position, durably, with a tombstone. The cursor stays where it is. OSError."""
+        """Removes the committed position, durably, with a tombstone. The cursor stays where it is.
+        OSError."""
         self._check_open()
 
         def decide(entries: Mapping[TopicPartition, Entry], is_whole: bool) -> Changes | None:
@@ -851,7 +871,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self._file.write(decide, done, True)
 
     def _check_reached(self, offset: int) -> None:
-        """OffsetOutOfRangeError for a position behind the end of the log. It names the record before: that was to be done."""
+        """OffsetOutOfRangeError for a position behind the end of the log. It names the record before: that
+        was to be done."""
         self._check_open()
         view, committed = self._view, self._committed
         if (
@@ -896,7 +917,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         )
 
     def _check(self, entries: Mapping[TopicPartition, Entry]) -> None:
-        """CursorLockedError unless nobody else has committed, or may, since this cursor took the partition."""
+        """CursorLockedError unless nobody else has committed, or may, since this cursor took the
+        partition."""
         self._check_open()
         self._lock.check()
         self._check_place()
@@ -906,12 +928,12 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self._look, self._fresh_until = self._file.look, time.monotonic() + self._fresh
 
     def _is_fresh(self) -> bool:
-        """Whether _check() would find what it found last: nobody has taken a lock or committed since, and that the partition
-        was not deleted was seen a moment ago."""
+        """Whether _check() would find what it found last: nobody has taken a lock or committed since, and
+        that the partition was not deleted was seen a moment ago."""
         self._check_open()
         return self._look is self._file.look and time.monotonic() < self._fresh_until
 
-    # ---- closing --------------------------------------------------------------------------------------------------
+    # ---- closing -------------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
         if self._closed:
@@ -919,11 +941,13 @@ class Cursor(OffsetCommitter, Closing, Iterated):
 
     @property
     def is_closed(self) -> bool:
-        """Whether the cursor was closed. False if close() was interrupted, and has the partition still: call it again."""
+        """Whether the cursor was closed. False if close() was interrupted, and has the partition still: call
+        it again."""
         return self._has_left
 
     def _is_at(self, offset: int) -> bool:
-        """Whether a scan goes on from there: nobody has closed the cursor, or moved it. -1: it has just begun."""
+        """Whether a scan goes on from there: nobody has closed the cursor, or moved it. -1: it has just
+        begun."""
         if self._reader is not None:
             self._let_go()
         return not self._closed and offset in (-1, self._place)
@@ -933,8 +957,9 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self._position = self._position
 
     def close(self) -> None:
-        """Gives the partition up for the next cursor of the group. Nothing is committed; what was committed with
-        durable=False is brought to the disk. OSError. From another thread it also ends an iteration that waits.
+        """Gives the partition up for the next cursor of the group. Nothing is committed; what was committed
+        with durable=False is brought to the disk. OSError. From another thread it also ends an iteration that
+        waits.
         """
         self._closed = True
         reader, follower = self._reader, self._follower
@@ -975,7 +1000,8 @@ class _OpenBatch(NamedTuple):
 
 
 class CursorBatch:
-    """Some records of a cursor, which are committed when the `with` block ends well. cursor.batch() makes one."""
+    """Some records of a cursor, which are committed when the `with` block ends well. cursor.batch() makes
+    one."""
 
     _open: _OpenBatch | None = None
 
@@ -1083,7 +1109,8 @@ def commit_all(cursors: Iterable[tuple[Cursor, int]], durable: bool, metadata: s
 def _news(
     commits: Sequence[tuple[Cursor, Commit]], entries: Mapping[TopicPartition, Entry], is_whole: bool
 ) -> Changes | None:
-    """Those that are not in the file yet. None if that takes a look at the system. What Cursor.commit raises."""
+    """Those that are not in the file yet. None if that takes a look at the system. What Cursor.commit
+    raises."""
     changes = {}
     for cursor, commit in commits:
         if is_whole:
@@ -1106,7 +1133,8 @@ def _done(commits: Sequence[tuple[Cursor, Commit]]) -> None:
 
 
 def _find_out(file: GroupFile, commits: Sequence[tuple[Cursor, Commit]]) -> None:
-    """A commit was broken off: what was written nevertheless is committed, or the next one might go back behind it."""
+    """A commit was broken off: what was written nevertheless is committed, or the next one might go back
+    behind it."""
     with suppress(Exception):  # what broke it off is told
         entries = file.read()
         for cursor, commit in commits:

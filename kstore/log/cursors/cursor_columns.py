@@ -37,8 +37,8 @@ class Wanted:
         failed: Callable[[Exception], object] | None = None,
         most: int = 1 << 62,
     ) -> Iterator[CursorBatches]:
-        """What `make` makes of the batches up to the end of the log as it is now, or of `most` rows or a few more. Each moves
-        the cursor behind it when it is given. `failed` is told what fails."""
+        """What `make` makes of the batches up to the end of the log as it is now, or of `most` rows or a few
+        more. Each moves the cursor behind it when it is given. `failed` is told what fails."""
         view = cursor._view
         stop = cursor._refreshed_end()
         cursor._let_go()

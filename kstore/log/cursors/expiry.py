@@ -20,11 +20,11 @@ from kstore.log.files.layout import TopicPartition
 def expire(
     directory: str, group: str, retention_ms: int, now: int, *, dry_run: bool = False
 ) -> list[TopicPartition]:
-    """Removes, durably, the positions of a group in a directory if for so long nobody has read for it there, and returns of
-    which partitions they are. None, if somebody reads for it now. CorruptRecordError, OSError.
+    """Removes, durably, the positions of a group in a directory if for so long nobody has read for it there,
+    and returns of which partitions they are. None, if somebody reads for it now. CorruptRecordError, OSError.
 
-    Kafka counts from when the last member has left. So does this: a member that leaves changes the time of the file. When
-    one was killed nobody knows: it has left when this is called first after it.
+    Kafka counts from when the last member has left. So does this: a member that leaves changes the time of
+    the file. When one was killed nobody knows: it has left when this is called first after it.
     """
     path = path_of(directory, group)
     entries = read_positions(directory, group)

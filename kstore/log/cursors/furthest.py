@@ -1,5 +1,5 @@
-"""How far any group has read, and in which leader epoch, for who opens a partition for writing: one that ends before that is
-an older copy."""
+"""How far any group has read, and in which leader epoch, for who opens a partition for writing: one that ends
+before that is an older copy."""
 
 import os
 from contextlib import suppress
@@ -27,11 +27,11 @@ _known: dict[str, _Directory] = {}
 
 
 def furthest_position(directory: str, tp: TopicPartition, partition_id: bytes) -> tuple[int, int]:
-    """The greatest offset that a group has committed for the partition with this id, and the greatest leader epoch; -1 if
-    none has. What a file that is damaged, or cannot be read, has to say is not known.
+    """The greatest offset that a group has committed for the partition with this id, and the greatest leader
+    epoch; -1 if none has. What a file that is damaged, or cannot be read, has to say is not known.
 
-    All partitions of a store ask when it is opened: it is read once, as long as the directory and the files stay as they are.
-    OSError.
+    All partitions of a store ask when it is opened: it is read once, as long as the directory and the files
+    stay as they are. OSError.
     """
     known, itself = _known.get(directory), _state_of(directory)
     groups = known.files if known is not None and known.itself == itself else groups_in(directory)

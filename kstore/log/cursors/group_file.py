@@ -1,12 +1,12 @@
 """The file in which a group's positions are kept: batches of Kafka's own records, one for each commit.
 
-It lies beside the partitions as a plain file, which a broker passes over. Members of the group, in any process, write it
-in turn. When it has grown, it is written anew with what counts. Where a crash has torn the end, that is cut off; all other
-damage is an error.
+It lies beside the partitions as a plain file, which a broker passes over. Members of the group, in any
+process, write it in turn. When it has grown, it is written anew with what counts. Where a crash has torn the
+end, that is cut off; all other damage is an error.
 
-A power cut may keep a later commit and lose one before it: then there is a hole. Each batch says up to which byte the file was
-on the disk when it was written (its base sequence is that number and one more, and 0 says nothing): no hole of a power cut is
-before that.
+A power cut may keep a later commit and lose one before it: then there is a hole. Each batch says up to which
+byte the file was on the disk when it was written (its base sequence is that number and one more, and 0 says
+nothing): no hole of a power cut is before that.
 """
 
 import fcntl
@@ -61,13 +61,14 @@ def path_of(directory: str, group: str) -> str:
 
 
 def note_life(path: str, now: int, *, reads: bool) -> None:
-    """The time of a file says until when somebody read for the group: a whole number of ms if the last one has left then; any
-    other, as each commit makes it, if somebody read on. OSError."""
+    """The time of a file says until when somebody read for the group: a whole number of ms if the last one
+    has left then; any other, as each commit makes it, if somebody read on. OSError."""
     set_mtime_ms(path, now, 1 if reads else 0)
 
 
 def has_left(path: str) -> bool:
-    """Whether the last sign of life is that a member has left. Else one reads, or was killed, nobody knows when. OSError."""
+    """Whether the last sign of life is that a member has left. Else one reads, or was killed, nobody knows
+    when. OSError."""
     return os.stat(path).st_mtime_ns % 1_000_000 == 0  # noqa: PTH116
 
 
@@ -92,8 +93,8 @@ def read_positions(directory: str, group: str) -> dict[TopicPartition, Entry]:
 
 
 def read_durable_positions(directory: str, group: str) -> dict[TopicPartition, Entry]:
-    """The same, brought to the disk first: for who deletes what lies before a position. A power cut must not bring back an
-    older one. CorruptRecordError, OSError."""
+    """The same, brought to the disk first: for who deletes what lies before a position. A power cut must not
+    bring back an older one. CorruptRecordError, OSError."""
     entries = read_positions(directory, group)
     if entries:
         with suppress(
@@ -182,7 +183,8 @@ class _Content(CommitContent):
 
 
 class GroupFile(CommitFile):
-    """A group's file, as the members in this process read and write it, each of whom has a MemberLock in the directory."""
+    """A group's file, as the members in this process read and write it, each of whom has a MemberLock in the
+    directory."""
 
     _content: _Content
 
@@ -216,7 +218,8 @@ class GroupFile(CommitFile):
         return known
 
     def forget(self) -> None:
-        """In a forked child: the lock that its parent may have on the file must not outlive the parent here."""
+        """In a forked child: the lock that its parent may have on the file must not outlive the parent
+        here."""
         file, self._file = self._file, None
         if file is not None:  # and perhaps a thread has it that there is no more
             with suppress(OSError), open(os.devnull, "rb") as nothing:  # noqa: PTH123
@@ -230,10 +233,11 @@ class GroupFile(CommitFile):
         return entries
 
     def write(self, decide: Decide, done: Callable[[], None], durable: bool) -> None:
-        """Writes a commit of members, all of it or nothing: what `decide` says when it is told what is there. Then it calls
-        `done`. Meanwhile nobody else writes. One sync serves all threads that wait for it.
+        """Writes a commit of members, all of it or nothing: what `decide` says when it is told what is there.
+        Then it calls `done`. Meanwhile nobody else writes. One sync serves all threads that wait for it.
 
-        If it is not durable, `decide` is first asked what it can say without a look at the system, and may say None.
+        If it is not durable, `decide` is first asked what it can say without a look at the system, and may
+        say None.
 
         OSError: it may be there or not, and nothing else has changed.
         """
@@ -314,7 +318,8 @@ class GroupFile(CommitFile):
         return True
 
     def _enter(self) -> None:
-        """From here on no other process writes the file, until the mutex is left. Takes in what others have written."""
+        """From here on no other process writes the file, until the mutex is left. Takes in what others have
+        written."""
         lock = self.lock_file
         lock.mutex.later(lock.unlocker(self._byte))  # which happens however it is left
         lock.lock(self._byte, wait=True)
@@ -328,14 +333,15 @@ class GroupFile(CommitFile):
         self._catch_up()
 
     def _lock(self, file: File) -> None:
-        """Keeps those out who append without a look, until the mutex is left: they lock the file only. It is the one at the
-        path as long as the byte is locked, because only who has that byte puts another there. OSError."""
+        """Keeps those out who append without a look, until the mutex is left: they lock the file only. It is
+        the one at the path as long as the byte is locked, because only who has that byte puts another there.
+        OSError."""
         self.lock_file.mutex.later(partial(fcntl.flock, file, fcntl.LOCK_UN))
         fcntl.flock(file, fcntl.LOCK_EX)
 
     def _claim(self) -> None:
-        """Lets the others look which file is there: before it is another one, so that nobody who dies in between has kept it
-        from them. OSError."""
+        """Lets the others look which file is there: before it is another one, so that nobody who dies in
+        between has kept it from them. OSError."""
         if self.lock_file.claim() == self._claims:
             self._claims += 1  # nobody else has changed anything
 
@@ -459,7 +465,8 @@ class GroupFile(CommitFile):
             self._synced = file, end
 
     def _replace_doubtful(self) -> None:
-        """Other processes do not know that a sync has failed, and theirs would say that all is well. OSError."""
+        """Other processes do not know that a sync has failed, and theirs would say that all is well.
+        OSError."""
         with self.lock_file.mutex:
             self._enter()
             if self._file is self._doubtful:

@@ -23,10 +23,11 @@ _EPOCH = "kstore-cursors.epoch"
 
 
 class Home(NamedTuple):
-    """The directory with the positions of a partition: the one around it, if it has a partition's name, else itself.
+    """The directory with the positions of a partition: the one around it, if it has a partition's name, else
+    itself.
 
-    Other than the place of the checkpoints it does not depend on what else is there. A link in a log directory is a partition
-    there, any other stands for what it leads to.
+    Other than the place of the checkpoints it does not depend on what else is there. A link in a log
+    directory is a partition there, any other stands for what it leads to.
     """
 
     partition: str
@@ -44,8 +45,8 @@ class Home(NamedTuple):
         return cls(real, parent if layout.is_partition_name(name) else real, name_of(Path(real)))
 
     def known_id(self) -> bytes | None:
-        """The id by which commits know the directory: another one of the same name has none of its positions. None if it
-        has no id yet. CorruptCheckpointError, OSError."""
+        """The id by which commits know the directory: another one of the same name has none of its positions.
+        None if it has no id yet. CorruptCheckpointError, OSError."""
         path = f"{self.partition}/{_ID}"
         try:
             text = read_whole(path)
@@ -68,8 +69,8 @@ class Home(NamedTuple):
         return self.trace() != (0, 0)
 
     def least_epoch(self) -> int | None:
-        """The leader epoch that records appended from now on have at least; 0 if nothing is known, None if the file is
-        damaged. OSError."""
+        """The leader epoch that records appended from now on have at least; 0 if nothing is known, None if
+        the file is damaged. OSError."""
         try:
             text = read_whole(f"{self.partition}/{_EPOCH}")
         except FileNotFoundError:
@@ -84,7 +85,8 @@ class Home(NamedTuple):
         write_whole(f"{self.partition}/{_EPOCH}", _epoch_text(epoch))
 
     def furthest_position(self) -> tuple[int, int]:
-        """The greatest offset, and the greatest leader epoch, that a group has committed; -1 if none is known."""
+        """The greatest offset, and the greatest leader epoch, that a group has committed; -1 if none is
+        known."""
         try:
             known = self.known_id()
             return (-1, -1) if known is None else furthest_position(self.directory, self.tp, known)

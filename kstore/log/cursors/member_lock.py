@@ -1,10 +1,11 @@
 """Who reads for a group: kernel locks on bytes of one file, which go with the process that holds them.
 
-They are fcntl locks, so the system names the holder, and a forked child has none. The system drops them all when the process
-opens and closes the file once more, to copy it for instance: so who has a byte also has a lock of the kind that stays, on the
-byte that lies _KEPT behind it. Which byte stands for what is a hash, so thousands of partitions take one descriptor. The file holds nothing and stays: to remove it would make two of it. It grows by
-one byte, which takes no room, whenever somebody takes a lock in it, or puts a new file of positions in the place of one: who
-finds it as long as before has lost none, and knows the file.
+They are fcntl locks, so the system names the holder, and a forked child has none. The system drops them all
+when the process opens and closes the file once more, to copy it for instance: so who has a byte also has a
+lock of the kind that stays, on the byte that lies _KEPT behind it. Which byte stands for what is a hash, so
+thousands of partitions take one descriptor. The file holds nothing and stays: to remove it would make two of
+it. It grows by one byte, which takes no room, whenever somebody takes a lock in it, or puts a new file of
+positions in the place of one: who finds it as long as before has lost none, and knows the file.
 """
 
 import errno
@@ -48,8 +49,8 @@ def explain_refusal(error: OSError) -> None:
 
 
 class LockFile(CommitLocks):
-    """The lock file of one directory. A process opens it once, because the system drops the locks of a process when any
-    descriptor of the file is closed. It is closed when its last user has left."""
+    """The lock file of one directory. A process opens it once, because the system drops the locks of a
+    process when any descriptor of the file is closed. It is closed when its last user has left."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -100,7 +101,8 @@ class LockFile(CommitLocks):
 
     @property
     def fd(self) -> int:
-        """The descriptor. LogClosedError in a forked child, because the locks are its parent's, and if the file is closed."""
+        """The descriptor. LogClosedError in a forked child, because the locks are its parent's, and if the
+        file is closed."""
         if os.getpid() != self.pid:
             raise LogClosedError(
                 f"{self.path} is used by a cursor of process {self.pid}, the parent of this one"
@@ -114,8 +116,8 @@ class LockFile(CommitLocks):
         return self.claims() >= 0
 
     def claims(self) -> int:
-        """How often somebody has taken a lock in it: the same number as before means that nobody has since; -1 if the path
-        does not lead to this file any more."""
+        """How often somebody has taken a lock in it: the same number as before means that nobody has since;
+        -1 if the path does not lead to this file any more."""
         try:
             mine = os.fstat(self.fd)
             return mine.st_size if os.path.samestat(os.stat(self.path), mine) else -1  # noqa: PTH116 - commits ask
@@ -123,8 +125,8 @@ class LockFile(CommitLocks):
             return -1
 
     def claim(self) -> int:
-        """Lets all who use the file look at what they know: a lock is taken, or a file of positions gives way to another. The
-        mutex is held. How many claims there were before. OSError."""
+        """Lets all who use the file look at what they know: a lock is taken, or a file of positions gives way
+        to another. The mutex is held. How many claims there were before. OSError."""
         self.mutex.later(self.unlocker(_CLAIMS))
         self.lock(_CLAIMS, wait=True)
         assert self.file is not None
@@ -167,7 +169,8 @@ class LockFile(CommitLocks):
         return sorted(found)
 
     def share(self, byte: int) -> None:
-        """Locks a byte that others may lock as well: this process is one of those that do what it stands for. OSError."""
+        """Locks a byte that others may lock as well: this process is one of those that do what it stands for.
+        OSError."""
         keep_byte(self.fd, byte + _KEPT, shared=True)
 
     def share_no_more(self, byte: int) -> None:
@@ -232,7 +235,8 @@ class MemberLock:
         return self.file.pid == os.getpid()
 
     def release(self) -> None:
-        """Gives it up, at once or when this thread is through with what it does in the file. May be called again."""
+        """Gives it up, at once or when this thread is through with what it does in the file. May be called
+        again."""
         self.file.mutex.later(partial(_drop, self.file, self._byte, self._token))
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:

@@ -1,4 +1,5 @@
-"""Committed positions as the records that Kafka keeps in __consumer_offsets (spec 11): OffsetCommitKey, OffsetCommitValue."""
+"""Committed positions as the records that Kafka keeps in __consumer_offsets (spec 11): OffsetCommitKey,
+OffsetCommitValue."""
 
 import struct
 from typing import NamedTuple
@@ -18,8 +19,9 @@ _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
 class OffsetAndMetadata(NamedTuple):
     """A committed position of a cursor.
 
-    `offset` is that of the next record to read. `leader_epoch` is that of the record before it, -1 if it is not known.
-    `metadata` is the text given to commit(), `timestamp` the time of the commit in milliseconds since 1970.
+    `offset` is that of the next record to read. `leader_epoch` is that of the record before it, -1 if it is
+    not known. `metadata` is the text given to commit(), `timestamp` the time of the commit in milliseconds
+    since 1970.
     """
 
     offset: int

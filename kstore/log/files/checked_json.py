@@ -1,4 +1,5 @@
-"""JSON files of kstore's own: the first line holds a checksum of what follows. Who edits such a file takes that line away."""
+"""JSON files of kstore's own: the first line holds a checksum of what follows. Who edits such a file takes
+that line away."""
 
 import json
 import re
@@ -20,7 +21,8 @@ def encode(content: Mapping[str, object]) -> bytes:
 
 
 def decode(path: Path, data: bytes, what: str) -> Any:
-    """What a file says. CorruptCheckpointError, ValueError; RecursionError if who asks has used up the stack."""
+    """What a file says. CorruptCheckpointError, ValueError; RecursionError if who asks has used up the
+    stack."""
     crc = _CRC.match(data)
     if crc is not None and int(crc[1]) != (found := crc32c(data[crc.end() :])):
         raise corrupt(path, what, f"CRC-32C {int(crc[1])}, or no line with one", found)

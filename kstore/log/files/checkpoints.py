@@ -78,8 +78,9 @@ def _parse_offset_entry(words: list[str]) -> tuple[TopicPartition, int]:
     )
 
 
-# What some files said, by path, and their content then. Each partition that is opened asks for the files of its log
-# directory anew, in which there is a line for each partition: to parse them takes long, and to compare them does not.
+# What some files said, by path, and their content then. Each partition that is opened asks for the files of
+# its log directory anew, in which there is a line for each partition: to parse them takes long, and to
+# compare them does not.
 _parsed: dict[str, tuple[bytes, dict[TopicPartition, int], CorruptCheckpointError | None]] = {}
 _MOST_PARSED = 8
 
@@ -118,7 +119,8 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
 
 
 def salvage_offsets(path: Path) -> tuple[dict[TopicPartition, int], CorruptCheckpointError | None]:
-    """What can be read of such a file, line by line, and what is wrong with it; nothing of one that is not there.
+    """What can be read of such a file, line by line, and what is wrong with it; nothing of one that is not
+    there.
 
     OSError.
     """
@@ -127,7 +129,8 @@ def salvage_offsets(path: Path) -> tuple[dict[TopicPartition, int], CorruptCheck
 
 
 def look_into(path: Path | str) -> tuple[Mapping[TopicPartition, int], CorruptCheckpointError | None]:
-    """What salvage_offsets gives, without a copy of it, for who looks for one partition: nobody may change it."""
+    """What salvage_offsets gives, without a copy of it, for who looks for one partition: nobody may change
+    it."""
     try:
         return _known_offsets(str(path))
     except FileNotFoundError:
@@ -147,8 +150,8 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
     return list(known)
 
 
-# What short files said, by their content. An opening reads such a file three times, and most partitions of a store have the
-# same.
+# What short files said, by their content. An opening reads such a file three times, and most partitions of a
+# store have the same.
 _short_epochs: dict[bytes, tuple[tuple[int, int], ...]] = {}
 _SHORT, _MOST_SHORT = 256, 64  # bytes, files
 

@@ -22,8 +22,8 @@ from kstore.log.files.log_dir_state import (
 class DirectoryKeeper:
     """Holds the lock of a log directory from its making to `leave`, whether or not a partition of it is open.
 
-    Meanwhile the checkpoint files are in memory, and the clean marker is away. LogLockedError if another process has the
-    directory, or another store of this one. OSError.
+    Meanwhile the checkpoint files are in memory, and the clean marker is away. LogLockedError if another
+    process has the directory, or another store of this one. OSError.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -58,8 +58,8 @@ class DirectoryKeeper:
         return self._left or os.getpid() != self._pid
 
     def check_place(self) -> None:
-        """LogFailedError if the directory is no longer where it was: another one may be there by now, which nobody has
-        locked, or somebody else."""
+        """LogFailedError if the directory is no longer where it was: another one may be there by now, which
+        nobody has locked, or somebody else."""
         if not (self.has_left or self._lock.is_at(self.directory)):
             raise LogFailedError(
                 f"{self.directory} was renamed or removed while it was open, or its {layout.LOCK} file was: nothing is "
@@ -84,7 +84,8 @@ class DirectoryKeeper:
         return self._lock.has_user(partition)
 
     def forget(self, names: Collection[TopicPartition]) -> None:
-        """Nothing is known of these partitions any more, durably: they are gone, or new. OSError, LogFailedError."""
+        """Nothing is known of these partitions any more, durably: they are gone, or new. OSError,
+        LogFailedError."""
         with self._lock.writing:
             self.check_place()
             self._held.forget(names)
@@ -111,8 +112,9 @@ class DirectoryKeeper:
     def leave(self, *, clean: bool) -> None:
         """Writes the checkpoint files, and the clean marker if all partitions are clean; unlocks.
 
-        If a partition is still open, its closing writes the marker. OSError, LogFailedError: the lock is given up all the
-        same, and the directory is not marked as clean. It may be interrupted, and called again.
+        If a partition is still open, its closing writes the marker. OSError, LogFailedError: the lock is
+        given up all the same, and the directory is not marked as clean. It may be interrupted, and called
+        again.
         """
         if self.has_left:
             return

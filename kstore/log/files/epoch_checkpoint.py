@@ -11,11 +11,11 @@ from kstore.log.files.leader_epochs import LeaderEpochs
 
 
 class LeaderEpochCheckpoint:
-    """The leader epochs of a log, and the file that says the same. `epochs` is never changed, only replaced: a change
-    is made to a copy, which readers see once it is written. OSError.
+    """The leader epochs of a log, and the file that says the same. `epochs` is never changed, only replaced:
+    a change is made to a copy, which readers see once it is written. OSError.
 
-    What the deletion of records changes may wait: a log that is opened finds out about it without the file. On a full
-    disk that must not keep the records from going.
+    What the deletion of records changes may wait: a log that is opened finds out about it without the file.
+    On a full disk that must not keep the records from going.
     """
 
     def __init__(self, directory: str, epochs: LeaderEpochs) -> None:

@@ -40,7 +40,8 @@ _SPECIAL = {
 
 
 class TopicPartition(NamedTuple):
-    """The name of a topic and the number of a partition; str() gives the name of the directory, such as orders-0."""
+    """The name of a topic and the number of a partition; str() gives the name of the directory, such as
+    orders-0."""
 
     topic: str
     partition: int
@@ -79,14 +80,15 @@ def parse_directory(name: str) -> TopicPartition | None:
 
 
 def deleted_name(tp: TopicPartition) -> str:
-    """A new name for the directory of a partition that is to be removed; the topic is cut if it would be too long."""
+    """A new name for the directory of a partition that is to be removed; the topic is cut if it would be too
+    long."""
     rest = f"-{tp.partition}.{uuid.uuid4().hex}-delete"
     return tp.topic[: _MOST_NAME - len(rest)] + rest
 
 
 def partition_named(name: str) -> TopicPartition | None:
-    """The partition in use to whose directory a broker gives this very name: a legal topic, a dash, a number without leading
-    zeros. No two such names stand for the same partition. None if it is no such name."""
+    """The partition in use to whose directory a broker gives this very name: a legal topic, a dash, a number
+    without leading zeros. No two such names stand for the same partition. None if it is no such name."""
     tp = parse_directory(name)
     if tp is None or tp.partition < 0 or str(tp) != name or not is_valid_topic(tp.topic):
         return None
@@ -112,8 +114,8 @@ def parse_offset(name: str) -> int | None:
 def segment_offset(name: str) -> int | None:
     """The base offset of the segment whose .log has this very name, or None.
 
-    Kafka takes the number before the first dot, of any length, but opens the name of 20 digits that it makes of it: a
-    file such as 00.log is never read.
+    Kafka takes the number before the first dot, of any length, but opens the name of 20 digits that it makes
+    of it: a file such as 00.log is never read.
     """
     offset = parse_offset(name)
     return offset if offset is not None and offset >= 0 and name == f"{segment_stem(offset)}.log" else None

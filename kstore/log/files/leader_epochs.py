@@ -20,7 +20,8 @@ class LeaderEpochs:
         return self._entries[-1][0] if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Notes that `epoch` began at `start_offset`; entries that contradict it go. True if anything changed."""
+        """Notes that `epoch` began at `start_offset`; entries that contradict it go. True if anything
+        changed."""
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} and start offset {start_offset} must not be negative")
         if self._entries and epoch == self._entries[-1][0] and start_offset >= self._entries[-1][1]:
@@ -48,7 +49,8 @@ class LeaderEpochs:
         self._entries.clear()
 
     def end_offset_for(self, requested: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch not above `requested`; (-1, -1) where it cannot be told."""
+        """(epoch, end offset) of the largest epoch not above `requested`; (-1, -1) where it cannot be
+        told."""
         if requested < 0 or not self._entries:
             return -1, -1
         if requested == self._entries[-1][0]:

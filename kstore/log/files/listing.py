@@ -1,4 +1,5 @@
-"""What a directory holds, also if every descriptor is in use: then one is closed that is kept open for reading."""
+"""What a directory holds, also if every descriptor is in use: then one is closed that is kept open for
+reading."""
 
 import errno
 import os
@@ -43,8 +44,8 @@ def _asked(ask: Callable[[str], _Found], path: str) -> _Found:
 
 
 def is_there(path: str) -> bool:
-    """Whether a path leads to something. OSError where that cannot be told; Path.exists does the same in three times the
-    time."""
+    """Whether a path leads to something. OSError where that cannot be told; Path.exists does the same in
+    three times the time."""
     try:
         os.stat(path)  # noqa: PTH116
     except ValueError:  # no path at all

@@ -45,8 +45,9 @@ def conflict_in(fd: int, start: int, length: int) -> tuple[int, int, int] | None
 
 
 def keep_byte(fd: int, byte: int, *, shared: bool = False) -> bool:
-    """Locks a byte for the open file, besides the process's own lock on another one: this lock stays if the process opens and
-    closes the file once more, and names no holder. False if another open file has it; True, too, where there are none. OSError.
+    """Locks a byte for the open file, besides the process's own lock on another one: this lock stays if the
+    process opens and closes the file once more, and names no holder. False if another open file has it; True,
+    too, where there are none. OSError.
 
     `shared`: other open files may have it as well."""
     kind = fcntl.F_RDLCK if shared else fcntl.F_WRLCK
@@ -73,12 +74,13 @@ class User:
 
 
 class DirectoryLock:
-    """The lock of one directory, shared by all logs that this process writes in it; the last one to leave unlocks.
+    """The lock of one directory, shared by all logs that this process writes in it; the last one to leave
+    unlocks.
 
-    The system lets a process lock a file again that it has locked, and drops the lock when any descriptor of the file
-    is closed, so the file is opened once a process and this object is handed round; a second lock, of the kind that stays,
-    keeps other processes of kstore out if somebody else in this one opens the file. Every method may be interrupted,
-    and called again.
+    The system lets a process lock a file again that it has locked, and drops the lock when any descriptor of
+    the file is closed, so the file is opened once a process and this object is handed round; a second lock,
+    of the kind that stays, keeps other processes of kstore out if somebody else in this one opens the file.
+    Every method may be interrupted, and called again.
     """
 
     def __init__(self, directory: str) -> None:
@@ -90,7 +92,8 @@ class DirectoryLock:
 
     @classmethod
     def acquire(cls, directory: Path, partition: Path, user: User) -> "DirectoryLock":
-        """Locks `directory` for a log in `partition`. LogLockedError if another process, or that same log, has it."""
+        """Locks `directory` for a log in `partition`. LogLockedError if another process, or that same log,
+        has it."""
         key = os.path.realpath(directory)
         name = _real_path_in(key, directory, partition)
         path = f"{key}/{layout.LOCK}"
@@ -158,7 +161,8 @@ class DirectoryLock:
 
 
 def _real_path_in(real: str, directory: Path, partition: Path) -> str:
-    """The real path of a partition, whose directory has the real path that is given: no need to ask for that once more."""
+    """The real path of a partition, whose directory has the real path that is given: no need to ask for that
+    once more."""
     name = partition.name
     if name in ("", ".", "..") or partition.parent != directory or partition.is_symlink():
         return os.path.realpath(partition)
@@ -166,8 +170,8 @@ def _real_path_in(real: str, directory: Path, partition: Path) -> str:
 
 
 def once_free(make: Callable[[], Made], wait: float, error: type[KstoreError] = LogLockedError) -> Made:
-    """What `make` makes, tried again for so many seconds while somebody else has the lock, or while it raises that error.
-    LogLockedError, or that error."""
+    """What `make` makes, tried again for so many seconds while somebody else has the lock, or while it raises
+    that error. LogLockedError, or that error."""
     until = time.monotonic() + wait
     for pause in pauses():
         try:
@@ -189,7 +193,8 @@ def pauses() -> Iterator[float]:
 
 
 def is_locked(directory: Path) -> bool:
-    """Whether a log in this directory, or whose state it keeps, is open for writing, here or in another process."""
+    """Whether a log in this directory, or whose state it keeps, is open for writing, here or in another
+    process."""
     return holder_in(directory) is not Holder.NOBODY
 
 
@@ -218,11 +223,11 @@ def holder_in(directory: Path) -> Holder:
 
 
 def vouch_for(log: File) -> None:
-    """Tells readers that this process has loaded the log of whose last segment this is the .log, until `vouch_no_more` or
-    its end: what lies there is what the process has seen or written.
+    """Tells readers that this process has loaded the log of whose last segment this is the .log, until
+    `vouch_no_more` or its end: what lies there is what the process has seen or written.
 
-    The lock is on the file, where no broker takes one. A reader that is just looking has it for a moment; where it cannot
-    be had, readers know nothing, and look at every batch.
+    The lock is on the file, where no broker takes one. A reader that is just looking has it for a moment;
+    where it cannot be had, readers know nothing, and look at every batch.
     """
     for attempt in range(_SIGN_TRIES):
         if attempt:
@@ -251,9 +256,11 @@ def is_vouched_for(log: File) -> bool:
 
 
 class PartitionLock:
-    """Keeps a partition directory to one writer by whatever path it is opened, and wherever its state is kept.
+    """Keeps a partition directory to one writer by whatever path it is opened, and wherever its state is
+    kept.
 
-    The lock is on the directory itself, so it needs no file: Kafka knows nothing of it. It goes with this object.
+    The lock is on the directory itself, so it needs no file: Kafka knows nothing of it. It goes with this
+    object.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -324,8 +331,8 @@ def _unlock(file: File) -> None:
 
 
 def _hold(fd: int) -> None:
-    """Keeps other processes of kstore out, also if this process opens and closes the file once more, to copy it for
-    instance: then the system drops an fcntl lock. BlockingIOError."""
+    """Keeps other processes of kstore out, also if this process opens and closes the file once more, to copy
+    it for instance: then the system drops an fcntl lock. BlockingIOError."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as e:

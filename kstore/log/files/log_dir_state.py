@@ -1,7 +1,8 @@
-"""Where a partition's lock, clean marker and checkpoints lie: in its log directory, or in itself (spec 1.4 to 1.8).
+"""Where a partition's lock, clean marker and checkpoints lie: in its log directory, or in itself (spec 1.4 to
+1.8).
 
-A broker keeps them in the directory around the partitions. A partition that lies in no such directory keeps its own, in
-the same form: so programs can write partitions side by side, and Kafka passes the files over.
+A broker keeps them in the directory around the partitions. A partition that lies in no such directory keeps
+its own, in the same form: so programs can write partitions side by side, and Kafka passes the files over.
 """
 
 import contextlib
@@ -45,15 +46,16 @@ class Complaint(NamedTuple):
 def directory_of(path: Path) -> Path:
     """The directory that keeps the state of a partition: the log directory around it, or itself.
 
-    A log directory keeps the state of partitions by topic and number. So a directory whose name a broker would not give
-    to a partition keeps its own, also in there: its name could be another's in the checkpoints, or spoil them.
+    A log directory keeps the state of partitions by topic and number. So a directory whose name a broker
+    would not give to a partition keeps its own, also in there: its name could be another's in the
+    checkpoints, or spoil them.
     """
     return Path(_directory_of(os.path.abspath(path)))  # noqa: PTH100 - resolve() would follow a link to another log directory
 
 
 def located(path: str) -> str:
-    """The place of a partition, absolute: that of a link in a log directory, as a broker sees it; any other link stands for what
-    it leads to."""
+    """The place of a partition, absolute: that of a link in a log directory, as a broker sees it; any other
+    link stands for what it leads to."""
     return _located(os.path.abspath(path))[0]  # noqa: PTH100
 
 
@@ -85,15 +87,16 @@ def _name_of(path: str) -> TopicPartition:
 
 
 def is_led(path: Path) -> bool:
-    """Whether a controller of Kafka assigns the leader epochs of the partition at a path: it lies in a broker's directory, or
-    has the topic id that a controller gave. Clients refuse metadata whose epoch is below one they have read, so nobody else
-    may begin an epoch there."""
+    """Whether a controller of Kafka assigns the leader epochs of the partition at a path: it lies in a
+    broker's directory, or has the topic id that a controller gave. Clients refuse metadata whose epoch is
+    below one they have read, so nobody else may begin an epoch there."""
     directory = _directory_of(os.path.abspath(path))  # noqa: PTH100
     return is_there(f"{path}/{layout.METADATA}") or is_there(f"{directory}/{layout.META_PROPERTIES}")
 
 
 def is_tiered(path: Path) -> bool:
-    """Whether the broker in whose log directory a partition lies has remote storage, where older records of topics may be."""
+    """Whether the broker in whose log directory a partition lies has remote storage, where older records of
+    topics may be."""
     return is_there(f"{_directory_of(os.path.abspath(path))}/{layout.REMOTE_INDEXES}")  # noqa: PTH100
 
 
@@ -105,8 +108,8 @@ class KeptOptions(NamedTuple):
 
 
 def kept_options(path: Path) -> KeptOptions:
-    """The options of the topic, if the partition at a path is in the directory of a store that knows it; else what is kept
-    in the partition. CorruptCheckpointError, OSError."""
+    """The options of the topic, if the partition at a path is in the directory of a store that knows it; else
+    what is kept in the partition. CorruptCheckpointError, OSError."""
     directory = directory_of(path)
     if directory != Path(os.path.abspath(path)):  # noqa: PTH100
         known = read_table(directory).topics.get(name_of(path).topic)
@@ -128,7 +131,8 @@ class State(NamedTuple):
 
 
 def read_state(path: Path) -> State:
-    """Reads the marker and the checkpoints. Of a damaged checkpoint the lines that can be read count. OSError."""
+    """Reads the marker and the checkpoints. Of a damaged checkpoint the lines that can be read count.
+    OSError."""
     whole = os.path.abspath(path)  # noqa: PTH100 - as text: each look at a partition comes by here
     directory, tp = _directory_of(whole), name_of(path)
     if tp.topic == layout.CLUSTER_METADATA:  # loaded by Raft, which asks for no marker
@@ -155,7 +159,8 @@ def _may_tell_of(path: str, tp: TopicPartition) -> bool:
 
 
 def _complain_of_cleaner_offsets(directory: str, complaints: list[Complaint]) -> None:
-    """Retention refuses to delete by age or size while the cleaner's checkpoint is damaged: a finding names the file."""
+    """Retention refuses to delete by age or size while the cleaner's checkpoint is damaged: a finding names
+    the file."""
     _, damage = _look_into_cleaner_offsets(directory)
     if damage is not None:
         file = f"{directory}/{layout.CLEANER_OFFSETS}"
@@ -166,7 +171,8 @@ def _complain_of_cleaner_offsets(directory: str, complaints: list[Complaint]) ->
 def _own_state(path: str, tp: TopicPartition, log_start_offset: int, complaints: list[Complaint]) -> State:
     """What a partition says of itself that was written by itself, and lies in a log directory now.
 
-    It holds until the log directory tells of the partition: whoever writes it there, a broker too, notes a recovery point.
+    It holds until the log directory tells of the partition: whoever writes it there, a broker too, notes a
+    recovery point.
     """
     recovery_point = _offset_of(f"{path}/{layout.RECOVERY_POINTS}", tp, True, complaints)
     clean = is_there(f"{path}/{layout.CLEAN_SHUTDOWN}")
@@ -190,8 +196,8 @@ def _log_start_of(path: str, directory: str, tp: TopicPartition, complaints: lis
 
 
 def read_cleaner_offset(path: Path) -> int | None:
-    """Where the part of a partition ends that was compacted; None if that is not known. Of a damaged file what can be
-    read counts. OSError."""
+    """Where the part of a partition ends that was compacted; None if that is not known. Of a damaged file
+    what can be read counts. OSError."""
     directory = directory_of(path)
     offsets, _ = checkpoints.salvage_offsets(directory / layout.CLEANER_OFFSETS)
     if directory == Path(os.path.abspath(path)) and len(offsets) == 1:  # noqa: PTH100
@@ -200,9 +206,9 @@ def read_cleaner_offset(path: Path) -> int | None:
 
 
 def is_known_compacted(path: Path) -> bool:
-    """Whether a partition, or another of its topic, was compacted, as its log directory tells, or is of a topic of Kafka's own
-    that is. CorruptCheckpointError if the file that tells is damaged, or was, and no sound line names the topic.
-    OSError."""
+    """Whether a partition, or another of its topic, was compacted, as its log directory tells, or is of a
+    topic of Kafka's own that is. CorruptCheckpointError if the file that tells is damaged, or was, and no
+    sound line names the topic. OSError."""
     topic = name_of(path).topic
     if topic in layout.KAFKAS_COMPACTED or read_cleaner_offset(path) is not None:
         return True
@@ -228,8 +234,8 @@ def is_known_compacted(path: Path) -> bool:
 def _look_into_cleaner_offsets(
     directory: str,
 ) -> tuple[Mapping[TopicPartition, int], CorruptCheckpointError | None]:
-    """What the cleaner's checkpoint of a directory says, and what is wrong with it. A broker creates an empty one, and fills it
-    at the first compaction; kstore never creates an empty one. OSError."""
+    """What the cleaner's checkpoint of a directory says, and what is wrong with it. A broker creates an empty
+    one, and fills it at the first compaction; kstore never creates an empty one. OSError."""
     path = f"{directory}/{layout.CLEANER_OFFSETS}"
     offsets, damage = checkpoints.look_into(path)
     if not offsets and _is_empty(path) and not is_there(f"{directory}/{layout.META_PROPERTIES}"):
@@ -270,8 +276,8 @@ _EMPTIED = "it was emptied: no offset is in it"
 
 
 def _is_emptied(path: str) -> bool:
-    """Whether a checkpoint file has lost its content. A broker makes an empty one, and fills it before it leaves the directory;
-    kstore never makes one."""
+    """Whether a checkpoint file has lost its content. A broker makes an empty one, and fills it before it
+    leaves the directory; kstore never makes one."""
     directory = os.path.dirname(path)  # noqa: PTH120
     return _is_empty(path) and (
         is_there(f"{directory}/{layout.CLEAN_SHUTDOWN}")
@@ -289,8 +295,8 @@ def _is_empty(path: str) -> bool:
 class HeldCheckpoints:
     """The checkpoint files of a log directory, in memory while one program keeps all of it.
 
-    A recovery point that is too low costs time at the next opening and nothing else, so one that rises is written by
-    `store`, later and with all others. Whatever must not be lost is written at once.
+    A recovery point that is too low costs time at the next opening and nothing else, so one that rises is
+    written by `store`, later and with all others. Whatever must not be lost is written at once.
     """
 
     FILES = (layout.RECOVERY_POINTS, layout.LOG_STARTS, layout.HIGH_WATERMARKS)
@@ -388,8 +394,9 @@ class HeldCheckpoints:
 def keep_damaged(directory: Path) -> list[str]:
     """Copies damaged checkpoints whose content is nowhere else to .cut files, before a write replaces them.
 
-    The lost lines may be of partitions that are not open. Returns a sentence if log start offsets are lost. The directory must
-    be locked, and the clean marker still be there: by it, an empty file of a broker is known to be damaged. OSError.
+    The lost lines may be of partitions that are not open. Returns a sentence if log start offsets are lost.
+    The directory must be locked, and the clean marker still be there: by it, an empty file of a broker is
+    known to be damaged. OSError.
     """
     losses = []
     for name in layout.IRREPLACEABLE:
@@ -433,7 +440,8 @@ def is_kept_checkpoint(name: str) -> bool:
 
 
 def remove_drafts(directory: Path) -> None:
-    """Removes what a crash has left of checkpoints that were being written. With the directory locked. OSError."""
+    """Removes what a crash has left of checkpoints that were being written. With the directory locked.
+    OSError."""
     for name in (*layout.CHECKPOINTS, topic_file.NAME):
         draft = directory / (name + layout.DRAFT)
         if draft.is_file():
@@ -521,7 +529,8 @@ class LogDirState:
             return state if state.by_itself else state._replace(clean=clean)
 
     def _take_over(self, state: State) -> None:
-        """What a partition said of itself is said by the log directory from here on, durably, before it is forgotten."""
+        """What a partition said of itself is said by the log directory from here on, durably, before it is
+        forgotten."""
         if state.by_itself:
             self._store(layout.RECOVERY_POINTS, state.recovery_point)
             session = SESSIONS[self.directory]
@@ -529,8 +538,8 @@ class LogDirState:
                 session.checkpoints.store()
 
     def _forget_own_state(self) -> None:
-        """A partition that kept its own state before it was put into a log directory is no longer clean by what it says: a
-        copy of it alone would be believed to be."""
+        """A partition that kept its own state before it was put into a log directory is no longer clean by
+        what it says: a copy of it alone would be believed to be."""
         if self._alone:
             return
         for name in (layout.CLEAN_SHUTDOWN, layout.RECOVERY_POINTS):
@@ -540,7 +549,8 @@ class LogDirState:
                 sync_directory(str(self.path))
 
     def _refuse_deleted(self) -> None:
-        """LogNotFoundError if a store has decided to delete the topic: what is appended now would go with it."""
+        """LogNotFoundError if a store has decided to delete the topic: what is appended now would go with
+        it."""
         if self._alone:
             return
         with contextlib.suppress(CorruptCheckpointError):  # who opens the store is told
@@ -550,7 +560,8 @@ class LogDirState:
                 )
 
     def store(self, recovery_point: int, log_start_offset: int | None) -> None:
-        """Writes both checkpoints, durably: the recovery point, and the log start offset where it is not None. OSError."""
+        """Writes both checkpoints, durably: the recovery point, and the log start offset where it is not
+        None. OSError."""
         with self._writing:
             self._store(layout.RECOVERY_POINTS, recovery_point)
             if log_start_offset is not None or not self.keeps_log_start:
@@ -600,7 +611,8 @@ class LogDirState:
             checkpoints.write_offsets(path, offsets)
 
     def leave(self, *, clean: bool) -> None:
-        """Unlocks. After a clean close the marker is written, if every partition around is clean with this one.
+        """Unlocks. After a clean close the marker is written, if every partition around is clean with this
+        one.
 
         OSError if the marker could not be written: the lock is given up all the same.
         """

@@ -1,4 +1,5 @@
-"""What is kept of the configuration of a log that is in no store: a file in its directory, which a broker passes over."""
+"""What is kept of the configuration of a log that is in no store: a file in its directory, which a broker
+passes over."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +17,8 @@ _WHAT = "configuration of a log"
 
 
 def read_options(path: Path) -> dict[str, str]:
-    """The options that are kept in a partition directory, in Kafka's notation. CorruptCheckpointError, OSError."""
+    """The options that are kept in a partition directory, in Kafka's notation. CorruptCheckpointError,
+    OSError."""
     file = path / NAME
     try:
         data = read_whole(str(file))

@@ -1,8 +1,9 @@
-"""The file in which a store keeps what its directories do not tell: the topics' configuration, and a change in progress.
+"""The file in which a store keeps what its directories do not tell: the topics' configuration, and a change
+in progress.
 
-Every log directory has a copy, which a broker passes over, as it does with every plain file there. The newest copy
-counts. A change of topics is written here first, in one step, and carried out then: so whoever opens the store after a
-crash finds it done, or carries it out.
+Every log directory has a copy, which a broker passes over, as it does with every plain file there. The newest
+copy counts. A change of topics is written here first, in one step, and carried out then: so whoever opens the
+store after a crash finds it done, or carries it out.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -33,8 +34,8 @@ class KnownTopic:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a topic's directories that was decided: partitions to make, by log directory, or all to be deleted, which lie
-    there."""
+    """A change of a topic's directories that was decided: partitions to make, by log directory, or all to be
+    deleted, which lie there."""
 
     topic: str
     delete: bool
@@ -61,7 +62,8 @@ class TopicTable:
         return TopicTable(self.number + 1, {**self.topics, name: topic}, change)
 
     def without_topic(self, name: str, places: Mapping[int, str]) -> "TopicTable":
-        """The table in which the deletion of a topic is decided, whose partitions lie in these log directories."""
+        """The table in which the deletion of a topic is decided, whose partitions lie in these log
+        directories."""
         topics = {known: topic for known, topic in self.topics.items() if known != name}
         return TopicTable(self.number + 1, topics, Change(name, delete=True, make=places))
 
@@ -70,8 +72,8 @@ class TopicTable:
         return replace(self, change=None)
 
     def before(self) -> "TopicTable":
-        """The table without a change that is not finished: no partitions that are to be made. A topic that is to be deleted
-        is not in it."""
+        """The table without a change that is not finished: no partitions that are to be made. A topic that is
+        to be deleted is not in it."""
         change = self.change
         if change is None or change.delete:
             return self.finished()
@@ -96,7 +98,8 @@ class TopicTable:
 
 
 def read_table(directory: Path) -> TopicTable:
-    """The table in a log directory; an empty one if there is no such file. CorruptCheckpointError, OSError."""
+    """The table in a log directory; an empty one if there is no such file. CorruptCheckpointError,
+    OSError."""
     path = directory / NAME
     try:
         data = read_whole(str(path))
@@ -127,7 +130,8 @@ def _table_in(path: Path, data: bytes) -> TopicTable:
 
 
 def topic_being_deleted(directory: Path) -> str | None:
-    """The topic whose deletion was decided and is not finished, if there is one. CorruptCheckpointError, OSError."""
+    """The topic whose deletion was decided and is not finished, if there is one. CorruptCheckpointError,
+    OSError."""
     try:
         file = File(str(directory / NAME))
     except FileNotFoundError:
@@ -151,7 +155,8 @@ def newest(tables: Iterable[TopicTable]) -> TopicTable:
 
 
 def merged(tables: Sequence[TopicTable], topics: Container[str]) -> TopicTable:
-    """The newest, with what others know of `topics` that it does not know: a directory of another store was added."""
+    """The newest, with what others know of `topics` that it does not know: a directory of another store was
+    added."""
     table = newest(tables)
     deleted = table.change.topic if table.change is not None else None
     more: dict[str, KnownTopic] = {}

@@ -1,8 +1,9 @@
-"""Where a log was truncated: who has read beyond such an offset is told by it that others may have these offsets now.
+"""Where a log was truncated: who has read beyond such an offset is told by it that others may have these
+offsets now.
 
-A leader epoch tells it in Kafka, but a log that nobody leads has only one. The file is written before anything is cut off, and
-once more when that is done: so who reads the file behind the log never sees new records whose truncation it does not know.
-A broker passes over it.
+A leader epoch tells it in Kafka, but a log that nobody leads has only one. The file is written before
+anything is cut off, and once more when that is done: so who reads the file behind the log never sees new
+records whose truncation it does not know. A broker passes over it.
 """
 
 import errno
@@ -33,14 +34,15 @@ _NO_FILE = (
 
 
 class Truncations:
-    """A value: `number` is that of the last one, 0 if there is none. A later one has a greater number, also if the file was
-    lost meanwhile, or an older one was put in its place: it is the time, in nanoseconds since 1970.
+    """A value: `number` is that of the last one, 0 if there is none. A later one has a greater number, also
+    if the file was lost meanwhile, or an older one was put in its place: it is the time, in nanoseconds since
+    1970.
 
-    entries: (number, offset, stable offset) of those that tell something: numbers rise, and so do offsets, since a later one at a
-        lower offset makes others needless once it was carried out. The offset is that of the first record that was removed.
-        The stable offset is lower if an open transaction begins there: readers of committed records may have passed it by as
-        one that was aborted, if that was removed too.
-    end: the offset that the next record got after the last one. It is larger if that was inside a batch.
+    entries: (number, offset, stable offset) of those that tell something: numbers rise, and so do offsets,
+    since a later one at a lower offset makes others needless once it was carried out. The offset is that of
+    the first record that was removed. The stable offset is lower if an open transaction begins there: readers
+    of committed records may have passed it by as one that was aborted, if that was removed too. end: the
+    offset that the next record got after the last one. It is larger if that was inside a batch.
     """
 
     def __init__(
@@ -52,7 +54,8 @@ class Truncations:
         self.number = entries[-1][0] if entries else 0
 
     def since(self, number: int, isolation: str) -> int:
-        """From which offset on records were cut off after the one of this number, or may be read again; -1 if none were.
+        """From which offset on records were cut off after the one of this number, or may be read again; -1 if
+        none were.
 
         One that is pending tells nothing: before it was carried out, nobody appends."""
         at = 2 if isolation == "read_committed" else 1
@@ -64,11 +67,13 @@ class Truncations:
         return self.since(timestamp * 1_000_000, isolation)
 
     def commit_time(self) -> int:
-        """The time of a commit made now, in milliseconds since 1970: later than each of these, and earlier than the next."""
+        """The time of a commit made now, in milliseconds since 1970: later than each of these, and earlier
+        than the next."""
         return max(time.time_ns() // 1_000_000, self.number // 1_000_000 + 1)
 
     def shown_by(self, log_end_offset: int, isolation: str) -> int:
-        """The same of the pending one alone, once a log that ends there shows that it was carried out; -1 before."""
+        """The same of the pending one alone, once a log that ends there shows that it was carried out; -1
+        before."""
         if not self.is_pending or log_end_offset != self._entries[-1][1]:
             return -1
         return self._entries[-1][2 if isolation == "read_committed" else 1]
@@ -84,7 +89,8 @@ class Truncations:
         return self._and_one(kept, offset, min(offset, last_stable_offset), self.end, is_pending=False)
 
     def without_pending(self) -> "Truncations":
-        """These, without one that may not have been carried out; but a later one gets a greater number than that."""
+        """These, without one that may not have been carried out; but a later one gets a greater number than
+        that."""
         if not self.is_pending:
             return self
         settled = Truncations(self._entries[:-1], self.end)

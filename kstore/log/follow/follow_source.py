@@ -1,4 +1,5 @@
-"""Where a follower gets new batches from: a log written by this process, or a directory written by another."""
+"""Where a follower gets new batches from: a log written by this process, or a directory written by
+another."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -87,7 +88,8 @@ def directory_at(path: str) -> tuple[int, int]:
 
 
 def check_directory(path: str, known: tuple[int, int]) -> None:
-    """LogNotFoundError where the partition that was followed is another one of that name now: its offsets are others."""
+    """LogNotFoundError where the partition that was followed is another one of that name now: its offsets are
+    others."""
     if directory_at(path) != known:
         raise LogNotFoundError(f"{path} was deleted, or made anew, since it was followed")
 
@@ -118,8 +120,9 @@ class Reached:
     def compare(
         self, position: int, before: Sequence[Segment], end: int, now: "Loaded", mark: Mark | None
     ) -> bool:
-        """What was read with what is there now: nobody tells of an older copy, or of what a broker has done. False if the log was
-        truncated meanwhile: then it says nothing, and the log has to be looked at again. OSError."""
+        """What was read with what is there now: nobody tells of an older copy, or of what a broker has done.
+        False if the log was truncated meanwhile: then it says nothing, and the log has to be looked at again.
+        OSError."""
         if self._kept >= 0:
             return True
         cut = self._log._truncations.shown_by(now.log_end_offset, self._isolation)
@@ -143,7 +146,8 @@ class Reached:
         return self._kept >= 0
 
     def check(self, position: int, now: "Loaded") -> None:
-        """OffsetOutOfRangeError if the position was deleted or truncated away, or if what lies before it was replaced."""
+        """OffsetOutOfRangeError if the position was deleted or truncated away, or if what lies before it was
+        replaced."""
         first, end = now.log_start_offset, now.log_end_offset
         kept = max(self._kept, first) if self._kept >= 0 else -1
         is_replaced = 0 <= kept < min(position, end)
@@ -174,7 +178,8 @@ def _found(
     *,
     is_in_doubt: bool,
 ) -> Found | None:
-    """What a view of a log has from an offset on for this isolation. Who skips what is damaged has to know what came before."""
+    """What a view of a log has from an offset on for this isolation. Who skips what is damaged has to know
+    what came before."""
     is_behind = mark is not None and mark[0] == offset - 1
     begin = offset
     # from the batch before on: else one whose last offset is wrong would not be looked at
@@ -209,7 +214,8 @@ class FollowSource(Protocol):
 
     @property
     def told(self) -> bool:
-        """Whether the event or the watch tells of every change; where not, it must be asked again and again."""
+        """Whether the event or the watch tells of every change; where not, it must be asked again and
+        again."""
 
     @property
     def ended(self) -> bool:
@@ -229,14 +235,15 @@ class FollowSource(Protocol):
         """Something may have changed of which nobody told."""
 
     def is_truncated(self) -> bool:
-        """Whether the log was truncated since `read` gave a reader: what it reads from a file now may be what came instead.
-        OSError."""
+        """Whether the log was truncated since `read` gave a reader: what it reads from a file now may be what
+        came instead. OSError."""
 
     def read(
         self, offset: int, on_error: str = "raise", mark: Mark | None = None, *, is_in_doubt: bool = False
     ) -> Found | None:
-        """What there is from an offset on that was reached, behind the batch that the mark tells, if one was read; None for
-        nothing. If that is in doubt, because of an error, from the batch before it on. OffsetOutOfRangeError."""
+        """What there is from an offset on that was reached, behind the batch that the mark tells, if one was
+        read; None for nothing. If that is in doubt, because of an error, from the batch before it on.
+        OffsetOutOfRangeError."""
 
     def mark_sought(self, offset: int) -> Mark | None:
         """Of the batch before the offset at which a follower begins; None if nobody asks for it."""
@@ -302,8 +309,8 @@ class WriterSource:
 class DirectorySource:
     """A directory that any process may write. inotify says what has changed.
 
-    Where it is only that the last segment has grown, the new bytes alone are looked at; everything else makes the log
-    refresh its view. So do transactions where only what is committed is read.
+    Where it is only that the last segment has grown, the new bytes alone are looked at; everything else makes
+    the log refresh its view. So do transactions where only what is committed is read.
     """
 
     def __init__(self, log: Followed, isolation: str, path: "Path") -> None:

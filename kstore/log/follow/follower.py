@@ -32,13 +32,14 @@ _TURNS = 32  # items that one asyncio task takes before the others have a turn
 
 
 class Follower(Closing, Generic[Item]):
-    """An iterator of the records (or batches) from an offset on, which waits for more at the end. log.follow() makes
-    one.
+    """An iterator of the records (or batches) from an offset on, which waits for more at the end.
+    log.follow() makes one.
 
-    `for` and `async for` both work. It ends if nothing was appended for `timeout` seconds, when it is closed, and when
-    it follows a writer of this process that is closed and has been read to its end. If the offset is deleted or
-    truncated before it gets there, it raises OffsetOutOfRangeError: `first` and `end` of the error say what the log
-    holds, `offset` of the follower says where it was. One thread or task at a time may iterate; any may call `close`.
+    `for` and `async for` both work. It ends if nothing was appended for `timeout` seconds, when it is closed,
+    and when it follows a writer of this process that is closed and has been read to its end. If the offset is
+    deleted or truncated before it gets there, it raises OffsetOutOfRangeError: `first` and `end` of the error
+    say what the log holds, `offset` of the follower says where it was. One thread or task at a time may
+    iterate; any may call `close`.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Follower(Closing, Generic[Item]):
         self._event = EventFd()
         self._descriptors = [self._event.fileno(), *([feed.watch.fileno()] if feed.watch is not None else [])]
 
-    # ---- taking what is there -------------------------------------------------------------------------------------
+    # ---- taking what is there ------------------------------------------------------------------------------
 
     def take(self) -> Item | None:
         """The next record (or batch) if there is one, else None, without waiting.
@@ -178,8 +179,8 @@ class Follower(Closing, Generic[Item]):
                 return batch
             self._reader = None
             if self._fresh:
-                # All of it was compacted away, or aborted? Or truncated away? Then another look tells, but not before
-                # who truncates is done.
+                # All of it was compacted away, or aborted? Or truncated away? Then another look tells, but
+                # not before who truncates is done.
                 if is_cut(self._segments):
                     if not self._doubt(change_of_cut(self._segments, self._reached)):
                         return None
@@ -192,8 +193,8 @@ class Follower(Closing, Generic[Item]):
         return None
 
     def _overlap(self, batch: RecordBatch) -> CorruptRecordError | None:
-        """What is wrong if a message of an old format holds offsets of the batch that was given last: of a compressed one, the
-        header does not tell where it begins."""
+        """What is wrong if a message of an old format holds offsets of the batch that was given last: of a
+        compressed one, the header does not tell where it begins."""
         if self._mark is None or self._mark[0] + 1 != self._reached:
             return None
         first = batch._first_offset()
@@ -209,10 +210,11 @@ class Follower(Closing, Generic[Item]):
         )
 
     def _doubt(self, error: Exception) -> bool:
-        """Whether to look again at once, after an error. Raises it where nothing has changed since it was met before.
+        """Whether to look again at once, after an error. Raises it where nothing has changed since it was met
+        before.
 
-        Deleted before it was opened, or truncated and written anew under the reader? Then another look finds something
-        else there, but not before who truncates is done: one who waits is told when that is."""
+        Deleted before it was opened, or truncated and written anew under the reader? Then another look finds
+        something else there, but not before who truncates is done: one who waits is told when that is."""
         if isinstance(error, LogNotFoundError):
             raise error
         # if nobody writes the log, nobody is truncating it
@@ -230,7 +232,7 @@ class Follower(Closing, Generic[Item]):
             sleep(_POLLS[0])
         return True
 
-    # ---- waiting --------------------------------------------------------------------------------------------------
+    # ---- waiting -------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Self:
         return self
@@ -279,11 +281,13 @@ class Follower(Closing, Generic[Item]):
             self._busy = 0
 
     def _look(self, wait: "_Wait") -> Item | None:
-        """The next one; None where `wait.pause` says how long to sleep before the next look, or that there is none."""
+        """The next one; None where `wait.pause` says how long to sleep before the next look, or that there is
+        none."""
         ended = self._source.ended
         item = self._take()
         if item is None and not self._closed and not ended:
-            # Armed first and looked at then, or what comes between the look and the arming would be slept through.
+            # Armed first and looked at then, or what comes between the look and the arming would be slept
+            # through.
             ended = self._source.ended
             self._source.arm(self._event)
             self._source.look()
@@ -298,7 +302,7 @@ class Follower(Closing, Generic[Item]):
         elif not self._source.told or wait.beat():
             self._source.doubt()
 
-    # ---- closing --------------------------------------------------------------------------------------------------
+    # ---- closing -------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Ends the iteration, also in a thread that is waiting in it."""

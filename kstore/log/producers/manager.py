@@ -1,4 +1,5 @@
-"""The producers of a log that is written: what is checked before an append and entered after it (spec 6.6 to 6.8, 8.5)."""
+"""The producers of a log that is written: what is checked before an append and entered after it (spec 6.6 to
+6.8, 8.5)."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,7 +16,8 @@ EXPIRATION_CHECK_INTERVAL_MS = 600_000
 
 
 class ProducerStateManager:
-    """Producers, the snapshots of them, and how far readers of committed data may go while a batch is entered.
+    """Producers, the snapshots of them, and how far readers of committed data may go while a batch is
+    entered.
 
     Only who writes calls its methods; `transactions` and `last_stable_offset` are for all.
     """
@@ -28,7 +30,8 @@ class ProducerStateManager:
         self._stable_meanwhile: int | None = None
 
     def open(self, loaded: Loaded, now_ms: int) -> dict[int, TransactionIndex]:
-        """Begins with a log as it was opened; the transaction index of every recovered segment, by its base offset."""
+        """Begins with a log as it was opened; the transaction index of every recovered segment, by its base
+        offset."""
         self._next_expiry_ms = now_ms + EXPIRATION_CHECK_INTERVAL_MS
         self.producers, indexes = rebuild(self.snapshots, loaded, self._expiry(now_ms))
         return indexes
@@ -49,8 +52,8 @@ class ProducerStateManager:
         return stable if held is None else min(held, stable)
 
     def hold(self, stable: int) -> None:
-        """Readers of committed data stay where they are: from the writing of a batch until its producer is entered, and
-        a transaction that it ends is in the index of the aborted."""
+        """Readers of committed data stay where they are: from the writing of a batch until its producer is
+        entered, and a transaction that it ends is in the index of the aborted."""
         self._stable_meanwhile = stable
 
     def let_go(self) -> None:
@@ -60,7 +63,8 @@ class ProducerStateManager:
     def analyze(
         self, batches: Sequence[RecordBatch], origin: str, transaction_version: int, now_ms: int
     ) -> dict[int, Appended]:
-        """Checks batches that are about to be appended. Which of them are retries of what is there, by their places."""
+        """Checks batches that are about to be appended. Which of them are retries of what is there, by their
+        places."""
         if now_ms >= self._next_expiry_ms:
             self.forget(now_ms)
         return self.producers.analyze(batches, origin, transaction_version)
@@ -68,7 +72,8 @@ class ProducerStateManager:
     def enter(
         self, batches: Sequence[RecordBatch], append_aborted: Callable[[AbortedTxn], None], end_offset: int
     ) -> None:
-        """Takes batches into account that were written. OSError from append_aborted, which takes what they abort."""
+        """Takes batches into account that were written. OSError from append_aborted, which takes what they
+        abort."""
         for batch in batches:
             if batch.producer_id >= 0:
                 aborted = self.producers.apply(batch)
@@ -86,8 +91,8 @@ class ProducerStateManager:
         return now_ms >= self._next_expiry_ms and bool(self.producers.states)
 
     def forget(self, now_ms: int) -> None:
-        """Producers whose time is over. Kafka does it by its scheduler; here appends of producers, retain() and a
-        store's background do."""
+        """Producers whose time is over. Kafka does it by its scheduler; here appends of producers, retain()
+        and a store's background do."""
         self.producers.forget(self._expiry(now_ms))
         self._next_expiry_ms = now_ms + EXPIRATION_CHECK_INTERVAL_MS
 

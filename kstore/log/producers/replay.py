@@ -1,7 +1,8 @@
-"""The producers of a log, made again from its snapshots and batches when it is opened or truncated (spec 8.4, 8.5).
+"""The producers of a log, made again from its snapshots and batches when it is opened or truncated (spec 8.4,
+8.5).
 
-A writer gives the snapshots of its directory, in which this removes and writes files as Kafka does. A reader gives
-snapshots in memory: so both come to the same answer.
+A writer gives the snapshots of its directory, in which this removes and writes files as Kafka does. A reader
+gives snapshots in memory: so both come to the same answer.
 """
 
 from bisect import bisect_right
@@ -27,13 +28,14 @@ def rebuild(
     truncated: bool = False,
     strict: bool = False,
 ) -> tuple[ProducerStates, dict[int, TransactionIndex]]:
-    """The producers at the end of a log that is opened for writing, or was `truncated`, with the snapshots that Kafka
-    then leaves (spec 8.4, 8.5); and the transaction index of every recovered segment, and of every one whose own is damaged,
-    by its base offset. ProducerStates of a snapshot whose time is over are left out, as Kafka does; those of the batches
-    after it are not (spec 6.7).
+    """The producers at the end of a log that is opened for writing, or was `truncated`, with the snapshots
+    that Kafka then leaves (spec 8.4, 8.5); and the transaction index of every recovered segment, and of every
+    one whose own is damaged, by its base offset. ProducerStates of a snapshot whose time is over are left
+    out, as Kafka does; those of the batches after it are not (spec 6.7).
 
-    strict: CorruptRecordError if batches are damaged or contradict each other; see batches_of_producers. For a reader: a
-    writer beside it may have written a marker, and not yet its entry in the transaction index, so that is added."""
+    strict: CorruptRecordError if batches are damaged or contradict each other; see batches_of_producers. For
+    a reader: a writer beside it may have written a marker, and not yet its entry in the transaction index, so
+    that is added."""
     if truncated:  # which producers recovery saw tells nothing of those that wrote since
         loaded = replace(loaded, recovered_producers=True)
     segments = loaded.segments
@@ -64,8 +66,8 @@ def rebuild(
     if strict and loaded.recovered_producers:
         _complete_indexes(told)
     if none:
-        # Kafka then looks at no batch and writes empty snapshots, also at the start of the log. Here the batches tell:
-        # an open transaction whose snapshot was lost must not pass for committed.
+        # Kafka then looks at no batch and writes empty snapshots, also at the start of the log. Here the
+        # batches tell: an open transaction whose snapshot was lost must not pass for committed.
         for offset in sorted(wanted):
             if offset > 0 and offset not in snapshots:
                 snapshots.write(offset, ())
@@ -84,10 +86,10 @@ def _replay(
     *,
     durable: bool = False,
 ) -> ProducerStates:
-    """The producers at an offset where a segment or the log ends, from the newest sound snapshot on; snapshots are
-    written at the `wanted` offsets that it passes, and there. `recovered`: the base offsets of segments that recovery
-    has walked. `aborted` gets the aborted transactions of the batches that it passes. `durable`: the last snapshot is on the
-    disk when this returns."""
+    """The producers at an offset where a segment or the log ends, from the newest sound snapshot on;
+    snapshots are written at the `wanted` offsets that it passes, and there. `recovered`: the base offsets of
+    segments that recovery has walked. `aborted` gets the aborted transactions of the batches that it passes.
+    `durable`: the last snapshot is on the disk when this returns."""
     producers = ProducerStates()
     snapshots.remove_outside(loaded.log_start_offset, to_offset)
     newest = snapshots.read_newest(to_offset)

@@ -106,7 +106,8 @@ class SnapshotFiles:
         return read_snapshot(read_whole(self._paths[offset], or_deleted=True), self._paths[offset])
 
     def read_newest(self, most: int) -> tuple[int, list[ProducerState]] | None:
-        """The newest sound one at or below `most`, with its offset; broken ones on the way are removed, as by Kafka."""
+        """The newest sound one at or below `most`, with its offset; broken ones on the way are removed, as by
+        Kafka."""
         for offset in reversed(self._order):
             if offset <= most and offset in self._paths:
                 try:
@@ -117,7 +118,8 @@ class SnapshotFiles:
 
 
 class SnapshotsInMemory(SnapshotFiles):
-    """The same for who only reads: what is written is kept in memory, and what is removed only left out of account."""
+    """The same for who only reads: what is written is kept in memory, and what is removed only left out of
+    account."""
 
     def __init__(self, directory: str) -> None:
         super().__init__(directory)

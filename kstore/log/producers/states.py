@@ -1,4 +1,5 @@
-"""Producer state: who wrote last, which transactions are open, which were aborted (spec 3.5, 6.6 to 6.8, 8.5)."""
+"""Producer state: who wrote last, which transactions are open, which were aborted (spec 3.5, 6.6 to 6.8,
+8.5)."""
 
 import struct
 from collections import deque
@@ -76,7 +77,8 @@ class ProducerState:
 
 
 class Expiry(NamedTuple):
-    """Which producers are forgotten: those that wrote nothing for so long and have no open transaction (spec 6.7)."""
+    """Which producers are forgotten: those that wrote nothing for so long and have no open transaction (spec
+    6.7)."""
 
     expiration_ms: int
     now_ms: int
@@ -238,9 +240,11 @@ def _marker_of(batch: RecordBatch) -> tuple[int, Record] | None:
 
 
 class OpenTransactions:
-    """The first offsets of open transactions, with their producers. Finding the lowest takes no longer if there are many.
+    """The first offsets of open transactions, with their producers. Finding the lowest takes no longer if
+    there are many.
 
-    One thread changes them; `first()` is for all. It may still give the lowest one for a moment after that was removed."""
+    One thread changes them; `first()` is for all. It may still give the lowest one for a moment after that
+    was removed."""
 
     def __init__(self, producers: Iterable[tuple[int, int]] = ()) -> None:
         self._producers = dict(producers)
@@ -329,8 +333,9 @@ class ProducerStates:
     def analyze(
         self, batches: Sequence[RecordBatch], origin: str, transaction_version: int = -1
     ) -> dict[int, Appended]:
-        """Checks batches that are about to be appended (spec 6.6). Which of them are retries of what is there, or of one before
-        them, by their places: Kafka takes one batch of a client at a time, and would answer all as the first retry.
+        """Checks batches that are about to be appended (spec 6.6). Which of them are retries of what is
+        there, or of one before them, by their places: Kafka takes one batch of a client at a time, and would
+        answer all as the first retry.
 
         origin "replication" is checked as a follower does: hardly. Nothing is changed.
         """
@@ -432,8 +437,8 @@ def batches_of_producers(
 ) -> Iterable[RecordBatch]:
     """The batches of a segment, from start_offset on, that have a producer id: headers find them.
 
-    strict: CorruptRecordError where offsets contradict each other, bytes are left between the batches and the next
-    segment, or one of these batches is damaged. Otherwise they count as they are, as for Kafka.
+    strict: CorruptRecordError where offsets contradict each other, bytes are left between the batches and the
+    next segment, or one of these batches is damaged. Otherwise they count as they are, as for Kafka.
     """
     headers = segment.read_headers()
     if strict:

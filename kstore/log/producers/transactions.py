@@ -31,7 +31,8 @@ class Transactions:
         )
 
     def aborted(self, segments: tuple[Segment, ...], from_offset: int, upper_bound: int) -> list[AbortedTxn]:
-        """The aborted transactions of these segments that overlap the offsets, until one tells that no more will."""
+        """The aborted transactions of these segments that overlap the offsets, until one tells that no more
+        will."""
         found: list[AbortedTxn] = []
         for segment in segments:
             here, complete = segment.transaction_index.collect(from_offset, upper_bound)

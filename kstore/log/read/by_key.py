@@ -46,8 +46,9 @@ def last_record(
     aborted: Aborted | None,
     scan: Callable[[Loaded, bytes, bool, int, int], Scan],
 ) -> tuple[Record | None, int]:
-    """The last record of a key below `end`, and its offset; -1 if there is none. The record is None if it was not read yet.
-    `aborted`: who reads what is committed. `end` is at most the last stable offset then, of a moment before `now`."""
+    """The last record of a key below `end`, and its offset; -1 if there is none. The record is None if it was
+    not read yet. `aborted`: who reads what is committed. `end` is at most the last stable offset then, of a
+    moment before `now`."""
     segments, start = now.segments, now.log_start_offset
     at = len(segments)
     newest = segments[-1] if segments else None
@@ -88,7 +89,8 @@ def last_record(
 
 
 def record_at(log: Readable, offset: int, key: bytes) -> Record:
-    """The record of a key at an offset where there is one. If the offsets of its batch do not rise, another may be found first."""
+    """The record of a key at an offset where there is one. If the offsets of its batch do not rise, another
+    may be found first."""
     record = log.get(offset)
     if record.offset == offset and record.key == key:
         return record

@@ -23,14 +23,15 @@ class Cuttable(Protocol):
 
 
 def cut_since(view: Cuttable) -> Callable[[], bool]:
-    """A function that tells whether the log was truncated since the view was as it is now: what is read from a file then may be
-    what came instead. OSError."""
+    """A function that tells whether the log was truncated since the view was as it is now: what is read from
+    a file then may be what came instead. OSError."""
     number = view._truncations.number
     return lambda: view._truncations_now().number != number
 
 
 def cut_before(view: Cuttable) -> Callable[[int], bool]:
-    """A function that tells whether the log was cut off before an offset since the view was as it is now. OSError."""
+    """A function that tells whether the log was cut off before an offset since the view was as it is now.
+    OSError."""
     number = view._truncations.number
 
     def is_cut_before(offset: int) -> bool:
@@ -43,8 +44,8 @@ def cut_before(view: Cuttable) -> Callable[[int], bool]:
 
 
 def is_being_cut(view: Cuttable) -> bool:
-    """Whether the log was truncated since the view was as it is now, or is just now: what is there is no ground to tell anything
-    then. Waits a moment if so. OSError."""
+    """Whether the log was truncated since the view was as it is now, or is just now: what is there is no
+    ground to tell anything then. Waits a moment if so. OSError."""
     if not view._truncations.is_pending and not cut_since(view)():
         return False
     sleep(0.001)

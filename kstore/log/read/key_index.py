@@ -49,8 +49,9 @@ def key_file_of(segment: Segment) -> KeyFile | None:
 
 
 class KeyIndex(KeyLookup):
-    """Of one segment. The first lookup that finds no .keys file has to read the segment; the second one makes a map in
-    memory, if there is room among the maps of all segments. Threads may share it: while one makes the map, others read.
+    """Of one segment. The first lookup that finds no .keys file has to read the segment; the second one makes
+    a map in memory, if there is room among the maps of all segments. Threads may share it: while one makes
+    the map, others read.
     """
 
     def __init__(self) -> None:
@@ -81,15 +82,16 @@ class KeyIndex(KeyLookup):
         return self.file is not None
 
     def go_on_with(self, grown: Segment) -> None:
-        """Tells of the same segment after it has grown, too; unless it was cut off meanwhile, and written anew. OSError."""
+        """Tells of the same segment after it has grown, too; unless it was cut off meanwhile, and written
+        anew. OSError."""
         position, crc = self._last
         if self.map is not None and self.covered and grown.batch_at(position).crc != crc:
             return
         grown._keys = self
 
     def find(self, segment: Segment, key: bytes, is_sealed: bool) -> Record | int:
-        """The last record with this key; or the offset of that, or of a record whose key looks the same: ask it whose it is.
-        ABSENT or UNKNOWN. CorruptRecordError, OSError."""
+        """The last record with this key; or the offset of that, or of a record whose key looks the same: ask
+        it whose it is. ABSENT or UNKNOWN. CorruptRecordError, OSError."""
         file = self.file
         if file is not None:
             found = file.find(segment, key)

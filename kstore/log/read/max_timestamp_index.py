@@ -7,8 +7,8 @@ from kstore.engine.segment.segment import Segment
 
 
 class MaxTimestampIndex:
-    """The largest timestamp of the segments up to each of some, asked of the segments only as far as needed, and once
-    unless two calls ask at a time."""
+    """The largest timestamp of the segments up to each of some, asked of the segments only as far as needed,
+    and once unless two calls ask at a time."""
 
     def __init__(self, segments: tuple[Segment, ...], known: list[int] | None = None) -> None:
         self.segments = segments
@@ -16,7 +16,8 @@ class MaxTimestampIndex:
         self._asking = Lock()
 
     def first(self, timestamp: int) -> int:
-        """The index of the first segment whose largest timestamp is at least this; as many as there are for none."""
+        """The index of the first segment whose largest timestamp is at least this; as many as there are for
+        none."""
         known = self._known
         at = bisect_left(known, timestamp)
         if at < len(known):
@@ -41,7 +42,8 @@ class MaxTimestampIndex:
     def moved_to(self, segments: tuple[Segment, ...]) -> "MaxTimestampIndex":
         """The same for other segments, keeping what is known of the first ones that are the same objects.
 
-        A log changes at its ends only: two views of it have the same segments up to some place, and none behind it."""
+        A log changes at its ends only: two views of it have the same segments up to some place, and none
+        behind it."""
         low, high = 0, min(len(self._known), len(segments))
         while low < high:
             middle = (low + high) // 2

@@ -69,7 +69,8 @@ class Seen(Protocol):
 
 
 def raise_told(now: Seen, error: CorruptFileError, offset: int = -1) -> NoReturn:
-    """Raises an error that a lookup from an offset on met in a view; LogChangedError where the log has changed since."""
+    """Raises an error that a lookup from an offset on met in a view; LogChangedError where the log has
+    changed since."""
     for segment in now.segments:
         if error.file.startswith(f"{segment.directory}/{segment.stem}."):
             change = change_of(segment, offset, now.log_end_offset)
@@ -79,7 +80,8 @@ def raise_told(now: Seen, error: CorruptFileError, offset: int = -1) -> NoReturn
 
 
 def check_inside(now: Loaded, segment: Segment, offset: int) -> None:
-    """CorruptRecordError for an offset that was found behind the end of the segment, or of the log: its batch is damaged."""
+    """CorruptRecordError for an offset that was found behind the end of the segment, or of the log: its batch
+    is damaged."""
     end = min(segment.end_offset, now.log_end_offset)
     if offset >= end:
         what = "the end of the log" if end == now.log_end_offset else "where the next segment begins"
@@ -93,8 +95,8 @@ def check_inside(now: Loaded, segment: Segment, offset: int) -> None:
 
 
 def check_complete(now: Loaded) -> None:
-    """CorruptRecordError where the last segment ends before the log does because of damage. For lookups that have found
-    nothing."""
+    """CorruptRecordError where the last segment ends before the log does because of damage. For lookups that
+    have found nothing."""
     if not now.segments:
         return
     last = now.segments[-1]
@@ -114,12 +116,13 @@ def check_complete(now: Loaded) -> None:
 
 
 def find_time(now: Loaded, reached: MaxTimestampIndex, timestamp: int) -> OffsetAndTimestamp | None:
-    """The first record with at least this timestamp in the segment that Kafka asks for it: the first whose largest
-    timestamp reaches it; of one without records it is the time of its file. None if that has none. `reached` is of the log's
-    segments.
+    """The first record with at least this timestamp in the segment that Kafka asks for it: the first whose
+    largest timestamp reaches it; of one without records it is the time of its file. None if that has none.
+    `reached` is of the log's segments.
 
-    Kafka asks that segment even if all its records were deleted, and finds nothing then. Here segments below the log start do
-    not count, and if the segment that holds it has no such record left, the next one is asked.
+    Kafka asks that segment even if all its records were deleted, and finds nothing then. Here segments below
+    the log start do not count, and if the segment that holds it has no such record left, the next one is
+    asked.
     """
     segments = now.segments
     reaching = reached.first(timestamp)
@@ -131,8 +134,8 @@ def find_time(now: Loaded, reached: MaxTimestampIndex, timestamp: int) -> Offset
         if found is not None:
             check_inside(now, segment, found.offset)
             return found
-        # If the time index is lost, or the segment is only the mark of a truncation, the file's time stood in for it: that
-        # would make a guess into an answer.
+        # If the time index is lost, or the segment is only the mark of a truncation, the file's time stood in
+        # for it: that would make a guess into an answer.
         is_guess = segment.base_offset in now.lost_time_indexes or (not segment.size and is_mark(segment))
         if segment.base_offset >= now.log_start_offset and not is_guess:
             break

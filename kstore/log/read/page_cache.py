@@ -38,11 +38,11 @@ def _cached_of(file: File, position: int, size: int) -> int:
 
 
 class PageCache:
-    """Goes with one reader through segments: asks the system for what comes next where it is not cached, and, with
-    `drop`, gives back behind the reader what was not cached before.
+    """Goes with one reader through segments: asks the system for what comes next where it is not cached, and,
+    with `drop`, gives back behind the reader what was not cached before.
 
-    A window is looked at while the reader is one window before it: later the system's own read-ahead would have
-    fetched part of it, and it would seem to have been there.
+    A window is looked at while the reader is one window before it: later the system's own read-ahead would
+    have fetched part of it, and it would seem to have been there.
     """
 
     def __init__(self, *, drop: bool) -> None:
@@ -54,7 +54,8 @@ class PageCache:
         self._looked = 0
 
     def enter(self, segment: Segment, position: int, end: int) -> int:
-        """The reader begins at a position of a segment; returns the position from which on it is to `advance`."""
+        """The reader begins at a position of a segment; returns the position from which on it is to
+        `advance`."""
         self.leave()
         self._file = segment.file()
         self._origin = segment.origin

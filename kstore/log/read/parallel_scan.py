@@ -50,9 +50,9 @@ class Share:
 class ParallelScan:
     """The batches of all splits, in order: iterate it once. The thread that asks for batches decodes too.
 
-    Of every `threads` splits the first is left to it. It hands out as it decodes, in memory that stays in its cache; what
-    its helpers decode must wait for its turn. They take that split as well where they have nothing else to do, because
-    more is done with the batches than is done here.
+    Of every `threads` splits the first is left to it. It hands out as it decodes, in memory that stays in its
+    cache; what its helpers decode must wait for its turn. They take that split as well where they have
+    nothing else to do, because more is done with the batches than is done here.
     """
 
     def __init__(
@@ -172,6 +172,7 @@ def _processor() -> int:
 def _keep_off(busy: int) -> None:
     """Keeps this thread off a processor, if it may run elsewhere.
 
-    When it has waited for the GIL, Linux may wake it up where another is busy, and leave both there for many ms."""
+    When it has waited for the GIL, Linux may wake it up where another is busy, and leave both there for many
+    ms."""
     with suppress(OSError, AttributeError):  # no other processor, no right to choose, or no such call
         os.sched_setaffinity(0, os.sched_getaffinity(0) - {busy})

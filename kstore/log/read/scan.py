@@ -36,10 +36,12 @@ class Wanted(NamedTuple):
 
 
 class Scan:
-    """Records as Arrow columns: an iterable of ColumnBatch objects, and an Arrow stream. log.scan() makes one.
+    """Records as Arrow columns: an iterable of ColumnBatch objects, and an Arrow stream. log.scan() makes
+    one.
 
-    pyarrow.table(scan), Polars, DuckDB and pandas take it. Each iteration or export reads the log again, as it was when
-    the scan was made. `skipped` lists what the last iteration left out because of on_error="skip".
+    pyarrow.table(scan), Polars, DuckDB and pandas take it. Each iteration or export reads the log again, as
+    it was when the scan was made. `skipped` lists what the last iteration left out because of
+    on_error="skip".
     """
 
     def __init__(
@@ -105,7 +107,8 @@ class Scan:
         return self._schema
 
     def __iter__(self) -> Iterator[ColumnBatch]:
-        # markers change what later batches mean, and damage moves the place to go on from: one thread for those
+        # markers change what later batches mean, and damage moves the place to go on from: one thread for
+        # those
         if self._threads > 1 and not self._aborted and self._wanted.on_error == "raise":
             w = self._wanted
             splits = divide(self._segments, self._start, self._stop, w.since, w.batch_rows)
@@ -118,14 +121,16 @@ class Scan:
         return self._scanner
 
     def _check_uncut(self, split: ScanSplit) -> None:
-        """LogChangedError if the log was truncated before the segment of a split: as in one that a reader comes to."""
+        """LogChangedError if the log was truncated before the segment of a split: as in one that a reader
+        comes to."""
         if split.segment_at and self._is_cut_before is not None:
             segment = self._segments[split.segment_at]
             if self._is_cut_before(segment.base_offset):
                 raise segment._truncated(segment.base_offset)
 
     def _until_cut(self, batches: Iterable[ColumnBatch]) -> Iterator[ColumnBatch]:
-        """These, and LogChangedError behind them if the log was truncated meanwhile: no split knows what others have missed."""
+        """These, and LogChangedError behind them if the log was truncated meanwhile: no split knows what
+        others have missed."""
         yield from batches
         end = min(self._stop, self._log_end_offset)
         if self._start < end and self._is_cut_before is not None and self._is_cut_before(end):
@@ -143,8 +148,8 @@ class Scan:
 
     @property
     def bytes_passed(self) -> int:
-        """How many bytes of those segments the last iteration has read or passed by. For a progress bar; with threads=1
-        only.
+        """How many bytes of those segments the last iteration has read or passed by. For a progress bar; with
+        threads=1 only.
         """
         if self._scanner is None:
             return 0
@@ -152,7 +157,7 @@ class Scan:
         at = max(at, 0)
         return sum(segment.size for segment in self._segments[:at]) + position
 
-    # ---- Arrow ----------------------------------------------------------------------------------------------------
+    # ---- Arrow ---------------------------------------------------------------------------------------------
 
     def __arrow_c_schema__(self) -> object:
         return schema_capsule(self._schema)

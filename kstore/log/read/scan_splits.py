@@ -11,7 +11,8 @@ _LATEST = (1 << 63) - 1  # a timestamp
 
 
 class ScanSplit(NamedTuple):
-    """Bytes of one segment, from a batch to a batch as far as the index is right; end -1 is the end of the log."""
+    """Bytes of one segment, from a batch to a batch as far as the index is right; end -1 is the end of the
+    log."""
 
     segment_at: int
     position: int
@@ -19,7 +20,8 @@ class ScanSplit(NamedTuple):
 
 
 def _ends_early(segment: Segment, first: int, stop: int) -> bool:
-    """Whether bytes that are no batch are left at the end of a log, though offsets that are wanted should be there."""
+    """Whether bytes that are no batch are left at the end of a log, though offsets that are wanted should be
+    there."""
     return max(segment.read_next_offset(), first) < stop and segment.tail_bytes > 0
 
 
@@ -36,9 +38,9 @@ def _check_gap(before: Segment, after: Segment, start: int, stop: int) -> None:
 def divide(
     segments: tuple[Segment, ...], start: int, stop: int, since: int | None, rows: int
 ) -> Iterator[ScanSplit]:
-    """A log in splits that begin where an index says that batches begin. Whether they do shows when the split before has
-    been read: it must end there. A split has a multiple of `rows` records, or a few less, so that no small batch of
-    columns is left over."""
+    """A log in splits that begin where an index says that batches begin. Whether they do shows when the split
+    before has been read: it must end there. A split has a multiple of `rows` records, or a few less, so that
+    no small batch of columns is left over."""
     since = -1 if since is None else min(max(since, -1), _LATEST)
     for at, segment in enumerate(segments):
         if at:

@@ -16,11 +16,11 @@ _Reader = TypeVar("_Reader", BatchReader, RecordReader)
 class Slice:
     """Stored bytes of one segment: `size` bytes at `position`, from the batch that holds `offset` on.
 
-    log.read() makes one. bytes(slice) copies them, `send` sends them without a copy, iterating gives the records from
-    `offset` on. A slice begins at a batch, and may end inside one because of the max_bytes that was asked for;
-    iterating ignores such a part. Transaction markers are left out of what iterating gives, and for
-    isolation="read_committed" records of aborted transactions. The slice can be read as long as it exists, even if the
-    file is deleted.
+    log.read() makes one. bytes(slice) copies them, `send` sends them without a copy, iterating gives the
+    records from `offset` on. A slice begins at a batch, and may end inside one because of the max_bytes that
+    was asked for; iterating ignores such a part. Transaction markers are left out of what iterating gives,
+    and for isolation="read_committed" records of aborted transactions. The slice can be read as long as it
+    exists, even if the file is deleted.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class Slice:
 
     @property
     def aborted(self) -> list[tuple[int, int]] | None:
-        """(producer id, first offset) of the aborted transactions that the bytes may hold, as a broker tells a consumer; None
-        unless isolation="read_committed" was asked for."""
+        """(producer id, first offset) of the aborted transactions that the bytes may hold, as a broker tells
+        a consumer; None unless isolation="read_committed" was asked for."""
         return None if self._aborted is None else [(producer, first) for producer, first, _ in self._aborted]
 
     @property
@@ -72,8 +72,8 @@ class Slice:
         return self._read_by(RecordReader)
 
     def batches(self) -> BatchReader:
-        """An iterator of its whole batches, control batches included. Its `.skipped` lists what on_error="skip" left
-        out.
+        """An iterator of its whole batches, control batches included. Its `.skipped` lists what
+        on_error="skip" left out.
 
         CorruptRecordError if the log was truncated since the slice was made.
         """
@@ -92,19 +92,20 @@ class Slice:
             on_error=self._on_error,
         )
 
-    # ---- sending --------------------------------------------------------------------------------------------------
+    # ---- sending -------------------------------------------------------------------------------------------
 
     def send(self, sock: Outlet, position: int = 0) -> Sent:
-        """Sends its bytes to a socket, from byte `position` of the slice on, without copying them if possible.
+        """Sends its bytes to a socket, from byte `position` of the slice on, without copying them if
+        possible.
 
-        A blocking socket takes all. A socket with a timeout takes what it can in that time (TimeoutError if that is
-        nothing), a non-blocking one what it can at once, perhaps nothing. In the result, `size` is the number of bytes
-        sent, to go on from, and `path` is "sendfile", or "copy" for TLS sockets and others for which sendfile does not
-        work. OSError.
+        A blocking socket takes all. A socket with a timeout takes what it can in that time (TimeoutError if
+        that is nothing), a non-blocking one what it can at once, perhaps nothing. In the result, `size` is
+        the number of bytes sent, to go on from, and `path` is "sendfile", or "copy" for TLS sockets and
+        others for which sendfile does not work. OSError.
 
-        CorruptRecordError if the log was truncated since the slice was made: half a batch may have been sent then, so
-        close the connection. The kernel sends some bytes after this has returned; if another process overwrites them in
-        that time, nobody notices.
+        CorruptRecordError if the log was truncated since the slice was made: half a batch may have been sent
+        then, so close the connection. The kernel sends some bytes after this has returned; if another process
+        overwrites them in that time, nobody notices.
         """
         return send_parts([self], sock, position)
 

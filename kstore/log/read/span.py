@@ -8,7 +8,8 @@ from kstore.log.send.sending import Outlet, Sent, send_parts
 
 
 class Span:
-    """Stored bytes of consecutive segments, as slices of the same moment: `size` bytes in all. log.span() makes one.
+    """Stored bytes of consecutive segments, as slices of the same moment: `size` bytes in all. log.span()
+    makes one.
 
     bytes(span) copies them, `send` sends them without a copy, iterating gives the records.
     """
@@ -21,8 +22,8 @@ class Span:
         return self.size > 0
 
     def send(self, sock: Outlet, position: int = 0) -> Sent:
-        """Sends its bytes to a socket, from byte `position` of the span on, without copying them if possible. See
-        Slice.send.
+        """Sends its bytes to a socket, from byte `position` of the span on, without copying them if possible.
+        See Slice.send.
         """
         return send_parts(self.slices, sock, position)
 

@@ -1,5 +1,5 @@
-"""Whether a log that was looked at anew goes on from what it was: somebody may have put an older copy in its place, which
-has grown since."""
+"""Whether a log that was looked at anew goes on from what it was: somebody may have put an older copy in its
+place, which has grown since."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -39,11 +39,11 @@ class Shown(Protocol):
 def kept_until(
     before: Sequence[Segment], end: int, position: int, now: Sequence[Segment], mark: Mark | None = None
 ) -> int:
-    """Up to which offset, `position` or `end` at the most, the records that segments had up to `end` are those that the
-    segments of now have; what is not known counts as kept. OSError.
+    """Up to which offset, `position` or `end` at the most, the records that segments had up to `end` are
+    those that the segments of now have; what is not known counts as kept. OSError.
 
-    mark: tells the batch that holds the record before the position, if it was read. A compaction or an erasure leaves records
-    out, or values, and is no other log."""
+    mark: tells the batch that holds the record before the position, if it was read. A compaction or an
+    erasure leaves records out, or values, and is no other log."""
     position = whole = min(position, end)
     if mark is not None and mark[0] < position - 1:
         mark = None
@@ -71,8 +71,8 @@ def kept_until(
 
 
 def kept_before(position: int, before: Sequence[Segment], end: int, now: Shown, mark: Mark | None) -> int:
-    """Up to which offset a log is what segments had up to `end`, if it is not up to a position that was read up to; -1 if it is.
-    OSError.
+    """Up to which offset a log is what segments had up to `end`, if it is not up to a position that was read
+    up to; -1 if it is. OSError.
 
     mark: of the batch before the position, as it was read."""
     most = min(position, end)
@@ -85,14 +85,15 @@ def kept_before(position: int, before: Sequence[Segment], end: int, now: Shown, 
 
 
 def mark_before(segments: Sequence[Segment], position: int) -> Mark | None:
-    """What tells the batch that holds the record before a position; None if there is none, or it cannot be read."""
+    """What tells the batch that holds the record before a position; None if there is none, or it cannot be
+    read."""
     at = _holding(segments, position)
     return _mark_of(segments[at], position) if at >= 0 else None
 
 
 def mark_as_compacted(mark: Mark, before: Sequence[Segment], now: Sequence[Segment], position: int) -> Mark:
-    """The same of a log whose records up to the position are what they were, though a compaction may have put another file in
-    the place of theirs."""
+    """The same of a log whose records up to the position are what they were, though a compaction may have put
+    another file in the place of theirs."""
     at = _holding(now, position)
     if at < 0 or at == len(now) - 1 or any(segment is now[at] for segment in before):
         return mark
@@ -178,8 +179,9 @@ def _kept_in(
 
 
 def _is_as_shown(old: Segment, above: Segment | None) -> bool | None:
-    """Whether a file has what its segment showed: its last batch; or it was written last before the one of the segment above it
-    was, which is not so of a file that was cut, and written over. None if nobody knows."""
+    """Whether a file has what its segment showed: its last batch; or it was written last before the one of
+    the segment above it was, which is not so of a file that was cut, and written over. None if nobody
+    knows."""
     try:
         if old._last_header is not None:
             return old.has_its_last_batch()
@@ -192,8 +194,8 @@ def _is_as_shown(old: Segment, above: Segment | None) -> bool | None:
 
 
 def _was_cut(old: Segment, at_end: bool, position: int) -> bool:
-    """Whether the file that a segment showed, be it still there under its name or not, has lost what it had up to a position.
-    False also if nobody knows."""
+    """Whether the file that a segment showed, be it still there under its name or not, has lost what it had
+    up to a position. False also if nobody knows."""
     try:
         if at_end and old._last_header is not None:
             return not old.has_its_last_batch()
@@ -215,7 +217,8 @@ def _batch_before(segment: Segment, position: int) -> RecordBatch | None:
 
 
 def _last_is_same(old: Segment, now: Sequence[Segment], position: int) -> bool | None:
-    """Whether the last of the records before a position that both have is the same; None if they have none."""
+    """Whether the last of the records before a position that both have is the same; None if they have
+    none."""
     start, step = position, _FEW
     while start > old.base_offset:
         stop, start = start, max(start - step, old.base_offset)

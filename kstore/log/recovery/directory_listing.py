@@ -1,4 +1,5 @@
-"""The names in a partition directory, and what an interrupted deletion or compaction makes of them (spec 8.2)."""
+"""The names in a partition directory, and what an interrupted deletion or compaction makes of them (spec
+8.2)."""
 
 from bisect import bisect_left
 from collections.abc import Callable
@@ -18,8 +19,8 @@ _LOG = BITS[".log"]
 class DirectoryListing:
     """What the directory holds, and what that is after passes 1 to 3, which become steps of the recovery.
 
-    Most names are a base offset in 20 digits and one of KINDS: `files` has, for each such offset in order, the BITS of the
-    kinds that are there. `others` are all other names.
+    Most names are a base offset in 20 digits and one of KINDS: `files` has, for each such offset in order,
+    the BITS of the kinds that are there. `others` are all other names.
     """
 
     def __init__(self, directory: str, recovery: Recovery) -> None:
@@ -37,18 +38,21 @@ class DirectoryListing:
         return bool(self.files.get(offset, 0) & BITS[kind])
 
     def file_of(self, segment: Segment) -> tuple[int, int]:
-        """The device and inode of a segment's .log when the directory was listed; (0, 0) if that is not known."""
+        """The device and inode of a segment's .log when the directory was listed; (0, 0) if that is not
+        known."""
         if segment.suffixes or segment.origin:
             return 0, 0
         return self._device, self._inodes.get(segment.base_offset, 0)
 
     def changed_from(self) -> int | None:
-        """The first offset of a segment that came or went since the directory was listed; None if none did."""
+        """The first offset of a segment that came or went since the directory was listed; None if none
+        did."""
         before, now = ({offset for offset, _ in logs} for logs in (_logs(*self._listed), self._logs_now()))
         return min(before ^ now, default=None)
 
     def is_as_it_was(self) -> bool:
-        """Whether the directory has the same logs, under the same names, up to the last that was there when it was listed."""
+        """Whether the directory has the same logs, under the same names, up to the last that was there when
+        it was listed."""
         if digest(self.directory) == self._digest:  # nearly always
             return True
         before = _logs(*self._listed)
@@ -196,7 +200,8 @@ def _named(name: str) -> tuple[int, int] | None:
 
 
 def _logs(files: dict[int, int], others: list[str], inodes: dict[int, int]) -> set[tuple[int, int]]:
-    """The offsets of segments that have their .log, with its inode, or 0 if that is not known; -1 if it is a .swap file."""
+    """The offsets of segments that have their .log, with its inode, or 0 if that is not known; -1 if it is a
+    .swap file."""
     logs = {(offset, inodes.get(offset, 0)) for offset, bits in files.items() if bits & _LOG}
     for name in others:
         if (

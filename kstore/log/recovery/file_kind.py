@@ -49,7 +49,8 @@ def kind_of(path: str) -> str:
 
 
 def _is_redpandas(head: bytes) -> bool:
-    """Whether the header of a batch of Redpanda comes first: the fields are those of Kafka, the bytes in the other order."""
+    """Whether the header of a batch of Redpanda comes first: the fields are those of Kafka, the bytes in the
+    other order."""
     if len(head) < _REDPANDA:
         return False
     return crc32c(head[4:_REDPANDA]) == int.from_bytes(head[:4], "little")

@@ -1,9 +1,9 @@
 """Offsets that lie between two segments, or in both, and whether that is as it should be.
 
-Segments follow each other without a gap, but for compaction, which takes records away, and whole segments with them, and
-for truncation inside a batch, which takes all of the batch. So a gap is a loss if an index still names offsets in it, or
-if it is large and the log looks like neither. A segment without records may be the mark of a truncation, and has a
-transaction index then; or nothing of it has reached the disk.
+Segments follow each other without a gap, but for compaction, which takes records away, and whole segments
+with them, and for truncation inside a batch, which takes all of the batch. So a gap is a loss if an index
+still names offsets in it, or if it is large and the log looks like neither. A segment without records may be
+the mark of a truncation, and has a transaction index then; or nothing of it has reached the disk.
 """
 
 import contextlib
@@ -40,7 +40,8 @@ class Gap(NamedTuple):
 
 
 def offset_named(segment: Segment) -> int:
-    """The largest offset of the segment that its index files name, -1 for none. Files that make no sense name none."""
+    """The largest offset of the segment that its index files name, -1 for none. Files that make no sense name
+    none."""
     named = -1
     for kind, width in ((".index", 8), (".timeindex", 12)):
         try:
@@ -56,7 +57,8 @@ def offset_named(segment: Segment) -> int:
 
 
 def mark(path: str) -> None:
-    """Makes a segment without records, whose .txnindex has this path, the mark of a truncation. Kafka takes no notice. OSError."""
+    """Makes a segment without records, whose .txnindex has this path, the mark of a truncation. Kafka takes
+    no notice. OSError."""
     File(path, "a")
 
 
@@ -66,8 +68,8 @@ def is_mark(segment: Segment) -> bool:
 
 
 def is_compacted(path: Path) -> bool:
-    """Whether a log is known to be compacted: by its options, by the cleaner's checkpoint, or by Kafka's own use of its topic.
-    Offsets that are missing between its segments say nothing then."""
+    """Whether a log is known to be compacted: by its options, by the cleaner's checkpoint, or by Kafka's own
+    use of its topic. Offsets that are missing between its segments say nothing then."""
     if "compact" in _policy_of(path):
         return True
     with contextlib.suppress(CorruptFileError, OSError):
@@ -76,7 +78,8 @@ def is_compacted(path: Path) -> bool:
 
 
 def is_said_to_delete(path: Path) -> bool:
-    """Whether the options that are kept of a log say that old segments are deleted. Asked only if it is not compacted, too."""
+    """Whether the options that are kept of a log say that old segments are deleted. Asked only if it is not
+    compacted, too."""
     return "delete" in _policy_of(path)
 
 
@@ -90,8 +93,8 @@ def _policy_of(path: Path) -> str:
 class Gaps:
     """The gaps of a log that are not as they should be, each with the segment before it.
 
-    `orphans` are the offsets of indexes without a log. `recovered` segments are asked themselves; of others only headers
-    behind the last index entry are read, and no file stays open.
+    `orphans` are the offsets of indexes without a log. `recovered` segments are asked themselves; of others
+    only headers behind the last index entry are read, and no file stays open.
     """
 
     def __init__(
@@ -147,7 +150,8 @@ class Gaps:
             for at, (first, end) in doubtful:
                 if end - first >= self._largest_batch(at):  # else it was truncated inside a batch, perhaps
                     held = first - self._segments[at].base_offset
-                    # As much as a segment may hold. A follower may have left out a few, in all segments if they are small.
+                    # As much as a segment may hold. A follower may have left out a few, in all segments if
+                    # they are small.
                     is_sure = end - first >= max(_FEWEST_OFFSETS, held // 2) and (
                         is_known or held >= _UNBROKEN
                     )
@@ -166,7 +170,8 @@ class Gaps:
         return is_compacted(self._path) or self._has_gaps_inside(at)
 
     def _largest_batch(self, at: int) -> int:
-        """How many offsets a batch beside the gap takes at most. Truncation inside a batch leaves a gap of fewer."""
+        """How many offsets a batch beside the gap takes at most. Truncation inside a batch leaves a gap of
+        fewer."""
         largest = 1
         for segment in self._segments[at : at + 2]:
             with contextlib.suppress(CorruptFileError, OSError):
@@ -176,7 +181,8 @@ class Gaps:
         return largest
 
     def _has_gaps_inside(self, at: int) -> bool:
-        """Whether records are missing within segments too: those beside the gap, and others if they are small."""
+        """Whether records are missing within segments too: those beside the gap, and others if they are
+        small."""
         beside = self._segments[at : at + 2]
         budget = _MOST_LOOKED_THROUGH
         for segment in [*beside, *(s for s in self._segments if s not in beside)]:

@@ -17,7 +17,8 @@ class LastBatch(NamedTuple):
 
 
 def last_batch_of(segment: Segment) -> LastBatch | None:
-    """The batch that `segment.read_next_offset()` found last; None if there is none, or it has an older format."""
+    """The batch that `segment.read_next_offset()` found last; None if there is none, or it has an older
+    format."""
     header = segment._last_header
     if header is None or len(header) < _V2.size:
         return None

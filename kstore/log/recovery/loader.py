@@ -1,9 +1,10 @@
 """What a partition directory holds once Kafka has loaded it (spec 8).
 
-Kafka finishes interrupted work when it loads a log: it deletes, renames, cuts torn tails off, rebuilds indexes. Here the
-same decisions are made over a listing, and nothing is written. Their outcome is a tuple of segments that show what would
-be left (some of them named `.swap` on disk, some with a part that does not count, some with indexes made in memory), and
-a plan: the steps in `Loaded.recovery`, which a writer runs (`carried_out`).
+Kafka finishes interrupted work when it loads a log: it deletes, renames, cuts torn tails off, rebuilds
+indexes. Here the same decisions are made over a listing, and nothing is written. Their outcome is a tuple of
+segments that show what would be left (some of them named `.swap` on disk, some with a part that does not
+count, some with indexes made in memory), and a plan: the steps in `Loaded.recovery`, which a writer runs
+(`carried_out`).
 
 The file is long because all decisions share one listing and one plan.
 """
@@ -146,8 +147,8 @@ class _Loader:
         return self.recovery.clean or offset < max(self.recovery.recovery_point, self.told.recovery_point)
 
     def _is_followed(self, segment: Segment, parts: Sequence[Segment] = ()) -> bool:
-        """Whether sound batches lie in later segments, or in these: then it was no torn end that was damaged in a segment,
-        and somebody may miss it."""
+        """Whether sound batches lie in later segments, or in these: then it was no torn end that was damaged
+        in a segment, and somebody may miss it."""
         if segment.end_offset <= self.log_start_offset:
             return False  # it was deleted
         if any(has_sound_batch(part) for part in parts):
@@ -186,8 +187,9 @@ class _Loader:
         if self.recover and not self.recovery.clean:
             segments = self._recover(segments)
         elif self.recover and self.writing and segments and self._has_tail(segments[-1]):
-            # Kafka trusts the clean shutdown, and appends behind these bytes: then what was damaged is completed by
-            # the new batch, and nothing behind it can be read. A reader sees them as Kafka's does.
+            # Kafka trusts the clean shutdown, and appends behind these bytes: then what was damaged is
+            # completed by the new batch, and nothing behind it can be read. A reader sees them as Kafka's
+            # does.
             segments[-1:] = self._recovered(segments[-1])[0]
         if self.epochs_damaged:
             self._gather_epochs(segments)
@@ -195,8 +197,8 @@ class _Loader:
         point = max(self.recovery.recovery_point, self.told.recovery_point)
         told = bool(self.recovery.clean and self.recovery.losses)
         if self.recovery.clean and segments and log_end_offset < point:
-            # Kafka and kstore store the end when they close a log. Kafka's end lies behind the last batch if it has
-            # truncated the log inside a batch; then no index names anything there.
+            # Kafka and kstore store the end when they close a log. Kafka's end lies behind the last batch if
+            # it has truncated the log inside a batch; then no index names anything there.
             self.note(Code.ENDS_EARLY, segments[-1], offsets=(log_end_offset, point))
             told = told or (self.by_broker and not self._names_beyond(segments[-1], log_end_offset))
         elif self.recovery.clean and segments and 0 < point < log_end_offset:
@@ -224,7 +226,8 @@ class _Loader:
             self.recovery.losses.append(lost.text(done=True))
             if not self.recovery.clean:
                 self.recovery.steps.append(lost)
-        # an epoch in which nothing is appended yet: a writer that lives is in it, while Kafka's loading drops it
+        # an epoch in which nothing is appended yet: a writer that lives is in it, while Kafka's loading drops
+        # it
         is_begun = self.epochs.latest is not None and self.epochs.entries[-1][1] == log_end_offset
         is_live = is_begun and not (self.writing or self.dry) and is_locked(directory_of(self.path))
         self.epochs.truncate_from_end(log_end_offset + is_live)
@@ -241,16 +244,17 @@ class _Loader:
         )
 
     def _is_start_sound(self, log_end_offset: int) -> bool:
-        """Whether the log start can be beyond the end: the program that opens the log says so, or a truncation was to go on there
-        and a crash left older segments. delete_records() flushes what it deletes before it writes the start."""
+        """Whether the log start can be beyond the end: the program that opens the log says so, or a
+        truncation was to go on there and a crash left older segments. delete_records() flushes what it
+        deletes before it writes the start."""
         if self.log_start_offset != self.told.log_start_offset:
             return True
         known = read_truncations(self.path)
         return known.is_pending or log_end_offset < self.log_start_offset <= known.end
 
     def _ends_as_closed(self, segments: list[Segment]) -> bool:
-        """Whether a log ends where its closing said. A log that was written by itself, and then put into a log directory, keeps
-        its clean marker when a broker appends to it there."""
+        """Whether a log ends where its closing said. A log that was written by itself, and then put into a
+        log directory, keeps its clean marker when a broker appends to it there."""
         if not segments:
             return True
         try:
@@ -259,7 +263,8 @@ class _Loader:
             return False
 
     def _has_tail(self, last: Segment) -> bool:
-        """Whether bytes follow the last whole batch, or that cannot be told, or an appended batch would not follow on."""
+        """Whether bytes follow the last whole batch, or that cannot be told, or an appended batch would not
+        follow on."""
         try:
             last.read_next_offset()
             _ = last.max_timestamp_so_far
@@ -271,7 +276,8 @@ class _Loader:
         return last.tail_bytes > 0 or begins_below
 
     def _refuse_overlap(self) -> None:
-        """CorruptRecordError if offsets are in two segments: of what is appended then, readers would not know what counts."""
+        """CorruptRecordError if offsets are in two segments: of what is appended then, readers would not know
+        what counts."""
         for step in self.recovery.steps:
             if step.code is Code.SEGMENTS_OVERLAP:
                 error = CorruptRecordError(
@@ -311,9 +317,9 @@ class _Loader:
     def _gap_before(self, first: Segment) -> Iterator[Gap]:
         """What is missing before the first segment, as far as that can be known.
 
-        An index without its log tells, and so does a checkpoint with an earlier log start. Only a clean stop leaves
-        both as they should be: before, retention may have been under way. The checkpoint of a broker also counts what the topic
-        has in remote storage.
+        An index without its log tells, and so does a checkpoint with an earlier log start. Only a clean stop
+        leaves both as they should be: before, retention may have been under way. The checkpoint of a broker
+        also counts what the topic has in remote storage.
         """
         told_start = self.told.log_start_offset
         # of a topic that is not tiered, the leader epochs begin with the first segment
@@ -447,7 +453,8 @@ class _Loader:
             self.listing.delete(Code.FILE_UNFINISHED, name)
 
     def _is_packed(self, name: str) -> bool:
-        """Whether it may be a segment that somebody has packed, or named otherwise, in a directory that has no segment."""
+        """Whether it may be a segment that somebody has packed, or named otherwise, in a directory that has
+        no segment."""
         file = layout.parse_file(name)
         return (
             file is not None
@@ -522,7 +529,8 @@ class _Loader:
         segment.limit_to(size)
 
     def _adopt(self, segment: Segment, found: RecoveryWalk, parts: Sequence[Segment]) -> None:
-        """Makes a segment what its recovery leaves: cut at the last good batch, with the indexes of the scan."""
+        """Makes a segment what its recovery leaves: cut at the last good batch, with the indexes of the
+        scan."""
         stem = layout.segment_stem(segment.base_offset)
         self._cut(segment, found, parts)
         offset_index, time_index = found.offset_index, found.time_index
@@ -553,8 +561,8 @@ class _Loader:
             if segment not in self.recovered and self._is_vouched_for(segment, segments[-1], until):
                 kept.append(segment)
                 continue
-            # One that was recovered for want of an index is whole now. What follows stays, as in Kafka, though a part
-            # of it was cut off: the gap is told.
+            # One that was recovered for want of an index is whole now. What follows stays, as in Kafka,
+            # though a part of it was cut off: the gap is told.
             done = segment in self.recovered
             before = self.recovery.steps
             self.recovery.steps = []
@@ -583,7 +591,8 @@ class _Loader:
         return vouched_until(self.path, segments[-1], self.recovery.recovery_point)
 
     def _is_vouched_for(self, segment: Segment, last: Segment, until: int) -> bool:
-        """Whether all of a segment that lies below the offset `until` need not be looked at; the rest was, then."""
+        """Whether all of a segment that lies below the offset `until` need not be looked at; the rest was,
+        then."""
         if segment is not last and segment.end_offset <= until:
             self.has_producers = True  # there may be some
             return True
@@ -640,7 +649,8 @@ class _Loader:
         return twin
 
     def _rises(self, segment: Segment) -> bool:
-        """Whether offsets rise from batch to batch: where they do not, an offset far off is damage, not old age."""
+        """Whether offsets rise from batch to batch: where they do not, an offset far off is damage, not old
+        age."""
         headers = segment.read_headers()
         return bool((headers["base_offset"][1:] > headers["last_offset"][:-1]).all())
 
@@ -687,7 +697,8 @@ class _Loader:
 
 
 def _was_batch(last: Segment) -> bool:
-    """Whether what follows the last whole batch was one: it has room for a header, and is not room that was set aside."""
+    """Whether what follows the last whole batch was one: it has room for a header, and is not room that was
+    set aside."""
     tail = last.peek(last.size - last.tail_bytes)
     return len(tail) == _HEADER_SIZE and any(tail)
 
@@ -707,9 +718,9 @@ def load(
 ) -> Loaded:
     """Loads a partition directory, and writes nothing. What is not given comes from the directory around it.
 
-    writing: for somebody who then carries the plan out, and appends. Else LogChangedError if somebody deletes or replaces
-        segments meanwhile.
-    dry: the plan is only shown. It is that of an opening for writing all the same.
+    writing: for somebody who then carries the plan out, and appends. Else LogChangedError if somebody deletes
+    or replaces segments meanwhile. dry: the plan is only shown. It is that of an opening for writing all the
+    same.
     """
     if not path.is_dir():
         raise not_found(path)

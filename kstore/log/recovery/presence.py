@@ -19,10 +19,11 @@ _MOST_NAMED = 5
 
 
 def require_partition(path: Path, *, may_be_empty: bool = True) -> None:
-    """LogNotFoundError for a directory without any file of a partition; it names the partitions below, if there are any.
+    """LogNotFoundError for a directory without any file of a partition; it names the partitions below, if
+    there are any.
 
-    A directory with a partition's name and nothing else in it is a log without records, as in Kafka: whoever makes a partition
-    makes it first, and may die then. What is no directory at all is left to who opens it.
+    A directory with a partition's name and nothing else in it is a log without records, as in Kafka: whoever
+    makes a partition makes it first, and may die then. What is no directory at all is left to who opens it.
     """
     if not path.is_dir():
         return
@@ -69,7 +70,8 @@ def require_free(path: Path) -> None:
 
 
 def doubt_about(path: Path) -> str:
-    """Why the store around it would not use a new partition at a path, in words; "" where there is none, or it would."""
+    """Why the store around it would not use a new partition at a path, in words; "" where there is none, or
+    it would."""
     home, name = path.absolute().parent, path.absolute().name
     try:
         if not (home / topic_file.NAME).exists():
@@ -97,7 +99,8 @@ def doubt_about(path: Path) -> str:
 
 
 def not_found(path: Path) -> LogNotFoundError:
-    """The error for a path that is no directory. It names partitions of that topic, if there are any beside."""
+    """The error for a path that is no directory. It names partitions of that topic, if there are any
+    beside."""
     topic = path.name
     beside = (
         sorted(p.name for p in path.parent.glob(f"{glob.escape(topic)}-*") if p.is_dir()) if topic else []

@@ -37,8 +37,8 @@ _LOOKS_AT_SWAP = 5  # of these, at one where a compaction puts files in the plac
 
 
 def look(path: Path, options: LoadOptions) -> Loaded:
-    """The log now. What another process deletes or truncates meanwhile is looked at again: LogChangedError if it does not
-    come to rest. LogNotFoundError, CorruptFileError, OSError."""
+    """The log now. What another process deletes or truncates meanwhile is looked at again: LogChangedError if
+    it does not come to rest. LogNotFoundError, CorruptFileError, OSError."""
     if path.is_file():
         return load_file(path, options.index_interval_bytes, options.max_decompressed_bytes)
     before = None  # as a look found it damaged; a healthy one pays nothing
@@ -66,7 +66,8 @@ def look(path: Path, options: LoadOptions) -> Loaded:
 def with_truncations(
     path: Path, known: Truncations, load: Callable[[], Loaded]
 ) -> tuple[Loaded, Truncations]:
-    """The log as something loads it, and the truncations up to that moment: those behind it are told by a later look.
+    """The log as something loads it, and the truncations up to that moment: those behind it are told by a
+    later look.
 
     known: those up to any moment before."""
     for _ in range(_LOOKS):
@@ -78,8 +79,8 @@ def with_truncations(
 
 
 def _is_being_replaced(path: Path, loaded: Loaded) -> bool:
-    """Whether files of the log have the suffix .swap, and not since long: a moment later they will have lost it. What a
-    compaction has left that was broken off stays so until somebody writes."""
+    """Whether files of the log have the suffix .swap, and not since long: a moment later they will have lost
+    it. What a compaction has left that was broken off stays so until somebody writes."""
     if not any(segment.suffixes for segment in loaded.segments):
         return False
     return abs(time() - path.stat().st_mtime) < 1
@@ -97,8 +98,8 @@ def _traces(path: Path) -> list[tuple[str, int, int, int]]:
 
 
 def _ends_as_it_did(last: Segment, before: Loaded) -> bool:
-    """Whether the last segment still has the batch with which the log ended: it may have been truncated, and have grown
-    beyond that point since."""
+    """Whether the last segment still has the batch with which the log ended: it may have been truncated, and
+    have grown beyond that point since."""
     try:
         return (
             last.has_its_last_batch()
@@ -111,7 +112,8 @@ def _ends_as_it_did(last: Segment, before: Loaded) -> bool:
 def refreshed(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     """The log now, given what it was: the same object where nothing has changed.
 
-    Segments that are still there are taken as they were, but for the last: it may have grown, and others may follow.
+    Segments that are still there are taken as they were, but for the last: it may have grown, and others may
+    follow.
     """
     try:
         return _grown_from(path, before, options)
@@ -135,7 +137,8 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
         # retention takes the first ones; a compaction also others, or puts new files in their place
         or left[0] is not before.segments[-len(left)]
         or any(segment.is_replaced() for segment in left)
-        # not listed: a directory is not listed at one moment, and a file that is renamed meanwhile may be missed
+        # not listed: a directory is not listed at one moment, and a file that is renamed meanwhile may be
+        # missed
         or any(segment.is_there() for segment in before.segments[: -len(left)])
         or last.origin
         or any(base not in known for base in bases if base < last.base_offset)

@@ -15,7 +15,8 @@ _LEAST_PIECE, _PIECE = 4 << 10, 1 << 20  # bytes that are read at a time: what i
 
 
 class Remains(NamedTuple):
-    """Sound batches behind damage: how many, the offsets of the first and the last, and the byte behind the last."""
+    """Sound batches behind damage: how many, the offsets of the first and the last, and the byte behind the
+    last."""
 
     batch_count: int
     first_offset: int
@@ -36,8 +37,8 @@ def _first_offset(batch: RecordBatch) -> int:
 
 
 def remains_of(segment: Segment, position: int) -> Remains | None:
-    """The sound batches in a segment's file from a byte on, whatever lies between them, and whatever offsets they have: the file
-    may be misnamed. None if there are none. OSError."""
+    """The sound batches in a segment's file from a byte on, whatever lies between them, and whatever offsets
+    they have: the file may be misnamed. None if there are none. OSError."""
     count, first, last, end = 0, -1, -1, 0
     for batch in _batches(segment, position):
         first = _first_offset(batch) if count == 0 else first
@@ -47,7 +48,8 @@ def remains_of(segment: Segment, position: int) -> Remains | None:
 
 
 def is_spare_room(segment: Segment, position: int) -> bool:
-    """Whether a segment's file has zeros only from a byte on. Holes are not read: they may be larger than the disk. OSError."""
+    """Whether a segment's file has zeros only from a byte on. Holes are not read: they may be larger than the
+    disk. OSError."""
     if segment.size <= position:  # a link that leads nowhere is an error of the segment, which names it
         return True
     file, size = File(segment.path), _LEAST_PIECE

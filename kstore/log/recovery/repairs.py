@@ -21,7 +21,8 @@ CUT = layout.CUT
 
 
 def name_for_cut(path: str, position: int) -> str:
-    """The name of a file that is to keep what is cut off from a byte on. What an earlier recovery has kept stays."""
+    """The name of a file that is to keep what is cut off from a byte on. What an earlier recovery has kept
+    stays."""
     name, number = f"{path}.{position}{CUT}", 1
     while os.path.lexists(name):
         number += 1
@@ -77,8 +78,8 @@ class Repairs:
         self.write_index(f"{stem}.timeindex", time_index.to_bytes())
 
     def _keep(self, source: str, position: int) -> None:
-        """Copies what a file holds from a byte on to a file of its own. A hole stays a hole: it may be larger than the
-        disk."""
+        """Copies what a file holds from a byte on to a file of its own. A hole stays a hole: it may be larger
+        than the disk."""
         target = name_for_cut(source, position)
         old, new = File(source), File(target, "x")
         take_mode(new, source)
@@ -112,7 +113,8 @@ class Repairs:
         drop_hint(path + layout.KEYS)
 
     def split(self, segment: Segment, parts: Sequence[Segment]) -> None:
-        """Replaces a segment by several that hold its parts, so that a crash leaves the old or the new (spec 8.7)."""
+        """Replaces a segment by several that hold its parts, so that a crash leaves the old or the new (spec
+        8.7)."""
         mtime = segment.mtime_ms()
         names = []
         for part in parts:
@@ -137,8 +139,8 @@ class Repairs:
             for name in names[-1]:
                 set_mtime_ms(f"{self.directory}/{name}.cleaned", mtime)
         self.sync_names()
-        # Beside a .cleaned file an opening passes over the .swap files from its offset on, and over no other: so each part's
-        # new names are on the disk before those of the one below it.
+        # Beside a .cleaned file an opening passes over the .swap files from its offset on, and over no other:
+        # so each part's new names are on the disk before those of the one below it.
         for part_names in reversed(names):
             for name in part_names:
                 self.rename(name + ".cleaned", name + ".swap")

@@ -10,9 +10,9 @@ from kstore.log.recovery.steps import Code, Finding, Step
 
 
 class DataLossWarning(UserWarning):
-    """Recovery removed records that were undamaged, had been flushed, or lay before undamaged ones. What was removed is kept in
-    .cut files. Or log start offsets are lost, so that records which were deleted may be readable again; the damaged
-    log-start-offset-checkpoint is kept as a .cut file, too.
+    """Recovery removed records that were undamaged, had been flushed, or lay before undamaged ones. What was
+    removed is kept in .cut files. Or log start offsets are lost, so that records which were deleted may be
+    readable again; the damaged log-start-offset-checkpoint is kept as a .cut file, too.
 
     kstore.open can read a .cut file, or the whole log with recover=False.
     """
@@ -20,16 +20,16 @@ class DataLossWarning(UserWarning):
 
 @dataclass
 class Recovery:
-    """What opening a log found, and what was done about it. A log that is opened for reading shows what would be done.
+    """What opening a log found, and what was done about it. A log that is opened for reading shows what would
+    be done.
 
-    `clean`: whether the log was closed cleanly. `findings`: everything that was found. `losses`: what recovery removes
-    (or would) that somebody may miss, as sentences: undamaged batches after damage, damage before them, and records that had been
-    flushed.
-    Opening for writing keeps those bytes in .cut files, and warns with DataLossWarning. `truncated_bytes`: how many
-    bytes recovery cut off. `recovered_segments`: base offsets of the segments that it walked. `written`: whether the
-    files were changed.
-    `missing`: offsets between segments that were there once, as sentences. Of a log that is opened for reading they are
-    looked for when they are first asked for, or records are first read, since that looks at every segment.
+    `clean`: whether the log was closed cleanly. `findings`: everything that was found. `losses`: what
+    recovery removes (or would) that somebody may miss, as sentences: undamaged batches after damage, damage
+    before them, and records that had been flushed. Opening for writing keeps those bytes in .cut files, and
+    warns with DataLossWarning. `truncated_bytes`: how many bytes recovery cut off. `recovered_segments`: base
+    offsets of the segments that it walked. `written`: whether the files were changed. `missing`: offsets
+    between segments that were there once, as sentences. Of a log that is opened for reading they are looked
+    for when they are first asked for, or records are first read, since that looks at every segment.
     """
 
     clean: bool

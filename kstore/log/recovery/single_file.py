@@ -1,4 +1,5 @@
-"""One .log file read by itself: what recovery kept of a log (.cut), or a segment that was copied from somewhere."""
+"""One .log file read by itself: what recovery kept of a log (.cut), or a segment that was copied from
+somewhere."""
 
 from pathlib import Path
 
@@ -19,8 +20,9 @@ from kstore.log.recovery.steps import Code, Step
 def load_file(path: Path, index_interval_bytes: int, max_decompressed_bytes: int) -> Loaded:
     """A log of that file alone, from its first sound batch to its last, with the damage that lies between.
 
-    LogNotFoundError if its name is not that of a .log file, with or without something behind it. CorruptFileError, with what the
-    file is as far as that is known, if it is not empty and has no sound batch.
+    LogNotFoundError if its name is not that of a .log file, with or without something behind it.
+    CorruptFileError, with what the file is as far as that is known, if it is not empty and has no sound
+    batch.
     """
     stem, dot, suffix = path.name.partition(".log")
     offset = layout.parse_offset(path.name)

@@ -1,4 +1,5 @@
-"""The plan of an opening: what is out of order, step by step, and what recovery does about it (spec 8.2 to 8.4, 8.7).
+"""The plan of an opening: what is out of order, step by step, and what recovery does about it (spec 8.2 to
+8.4, 8.7).
 
 Loading makes the steps and decides by their codes. A reader shows them. A writer runs them in order.
 """
@@ -61,7 +62,8 @@ class Code(StrEnum):
     NAMES_SYNCED = "names_synced"  # no finding either
 
 
-# Of every code: the word that a Finding has for it, and the text. {be} is "would be" or "was", {were} the same of bytes.
+# Of every code: the word that a Finding has for it, and the text. {be} is "would be" or "was", {were} the
+# same of bytes.
 _WORDS: dict[Code, tuple[str, str]] = {
     Code.REMOVAL_UNDER_WAY: ("leftover", "{be} deleted: its removal was under way"),
     Code.COMPACTION_UNFINISHED: ("leftover", "{be} deleted: a compaction that was not finished"),
@@ -155,13 +157,13 @@ _WORDS: dict[Code, tuple[str, str]] = {
 class Finding(NamedTuple):
     """Something that is not as a clean shutdown leaves it.
 
-    `kind` is a stable word: "torn_tail", "corrupt_batch", "beyond" (bytes or segments behind the end that recovery
-    would remove), "leftover" (a .deleted, .cleaned or .swap file), "preallocated" (zeros behind the last batch),
-    "orphan" (an index without log, or a name that is no segment's, such as .log.gz), "missing_index", "broken_index",
-    "split", "gap" (offsets, or bytes, that are in no batch between two segments), "remote" (offsets in the remote storage
-    of a tiered topic), "overlap" (offsets that are in two), "checkpoint", "empty" (a directory without any file).
-    `position` and `size` are in bytes, -1
-    if they mean nothing. `code` is a Code, which tells more kinds apart.
+    `kind` is a stable word: "torn_tail", "corrupt_batch", "beyond" (bytes or segments behind the end that
+    recovery would remove), "leftover" (a .deleted, .cleaned or .swap file), "preallocated" (zeros behind the
+    last batch), "orphan" (an index without log, or a name that is no segment's, such as .log.gz),
+    "missing_index", "broken_index", "split", "gap" (offsets, or bytes, that are in no batch between two
+    segments), "remote" (offsets in the remote storage of a tiered topic), "overlap" (offsets that are in
+    two), "checkpoint", "empty" (a directory without any file). `position` and `size` are in bytes, -1 if they
+    mean nothing. `code` is a Code, which tells more kinds apart.
     """
 
     kind: str

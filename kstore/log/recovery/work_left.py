@@ -1,7 +1,8 @@
 """What recovery has to do in a log whose directory was not closed cleanly: often nothing.
 
-A store closes logs that it does not need, and opens them again. If it is killed, most of its logs are as their closing left
-them. To open and close each of them, as a broker does, would take files that are made anew and brought to the disk for nothing.
+A store closes logs that it does not need, and opens them again. If it is killed, most of its logs are as
+their closing left them. To open and close each of them, as a broker does, would take files that are made anew
+and brought to the disk for nothing.
 """
 
 from bisect import bisect_right
@@ -21,9 +22,10 @@ _LEFT_BEHIND = (".deleted", ".cleaned", ".swap", ".tmp")
 
 
 def work_left(path: Path, state: State, index_interval_bytes: int = INDEX_INTERVAL_BYTES) -> int:
-    """How many bytes recovery must read; 0 if it would find nothing to do, and all of the log is on the disk: it ends at its
-    recovery point, with nothing behind. What is below was flushed, and is not looked at, as in a log that was closed
-    cleanly. A log that was written by itself is opened once in any case: then its directory tells of it. OSError."""
+    """How many bytes recovery must read; 0 if it would find nothing to do, and all of the log is on the disk:
+    it ends at its recovery point, with nothing behind. What is below was flushed, and is not looked at, as in
+    a log that was closed cleanly. A log that was written by itself is opened once in any case: then its
+    directory tells of it. OSError."""
     sizes: dict[str, int] = {}
     is_tidy = True
     with scan_directory(str(path)) as entries:

@@ -1,4 +1,5 @@
-"""Bytes of segments to sockets: by sendfile, which copies nothing into the process, or else by copying them."""
+"""Bytes of segments to sockets: by sendfile, which copies nothing into the process, or else by copying
+them."""
 
 import errno
 import select
@@ -53,7 +54,8 @@ def parts_from(parts: Sequence[Sendable], position: int) -> Iterator[tuple[Senda
 
 
 def _is_tls(sock: object) -> bool:
-    # Who has such a socket has imported ssl. While another thread imports it, the module has no such class yet.
+    # Who has such a socket has imported ssl. While another thread imports it, the module has no such class
+    # yet.
     kind = getattr(sys.modules.get("ssl"), "SSLSocket", None)
     return isinstance(kind, type) and isinstance(sock, kind)
 
@@ -85,7 +87,8 @@ class Target:
             raise
 
     def _taken(self, size: object, most: int) -> int:
-        """What a send() gave, if it can be: somebody's own may count otherwise, and what follows would be left out."""
+        """What a send() gave, if it can be: somebody's own may count otherwise, and what follows would be
+        left out."""
         if isinstance(size, bool) or not hasattr(size, "__index__"):
             raise TypeError(f"send() of {self.sock!r} gave {size!r}, and not how many bytes it took")
         if not 1 <= index(size) <= most:

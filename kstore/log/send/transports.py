@@ -1,4 +1,5 @@
-"""Bytes of segments to asyncio's writers, transports and sockets. Imported when first used: asyncio takes its time."""
+"""Bytes of segments to asyncio's writers, transports and sockets. Imported when first used: asyncio takes its
+time."""
 
 import asyncio
 from collections.abc import Sequence

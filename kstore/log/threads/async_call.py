@@ -5,8 +5,8 @@ from typing import Any
 
 
 async def in_thread(work: Callable[[], None]) -> None:
-    """Calls `work` in another thread. If the task is cancelled, it waits for the end nevertheless, unless the call has not
-    begun, which then it never does: so what it does is done or not done when the task goes on.
+    """Calls `work` in another thread. If the task is cancelled, it waits for the end nevertheless, unless the
+    call has not begun, which then it never does: so what it does is done or not done when the task goes on.
     """
     import asyncio
 

@@ -13,8 +13,9 @@ BEGINS = 1.0  # s: what has not begun by then found no memory for it
 
 
 class _Started:
-    """Whether a thread has begun, in place of the Event that every Thread has. Nobody waits for it. So it has no lock, which
-    whoever finds no memory while he waits would leave locked: the thread would stand before it for ever."""
+    """Whether a thread has begun, in place of the Event that every Thread has. Nobody waits for it. So it has
+    no lock, which whoever finds no memory while he waits would leave locked: the thread would stand before it
+    for ever."""
 
     def __init__(self) -> None:
         self._is_set = False
@@ -35,9 +36,10 @@ class _Started:
 class Background(threading.Thread):
     """A daemon thread, unless `daemon` is False.
 
-    A signal handler may raise an exception in whoever starts it, and may wait for its end while the thread that it
-    interrupts waits, too. Thread.start and Thread.join cannot do that: they take locks, and whoever is interrupted with
-    one leaves it locked, or waits for itself. So another thread starts it, where no handler runs.
+    A signal handler may raise an exception in whoever starts it, and may wait for its end while the thread
+    that it interrupts waits, too. Thread.start and Thread.join cannot do that: they take locks, and whoever
+    is interrupted with one leaves it locked, or waits for itself. So another thread starts it, where no
+    handler runs.
     """
 
     outside = False  # inside code of others, such as handlers of logging, which may wait for whoever waits for this thread
@@ -47,7 +49,8 @@ class Background(threading.Thread):
     _runs: dict[str, bool] = {}  # noqa: RUF012 - empty, until the thread begins, or somebody gives it up: one step
 
     def start(self) -> None:
-        """RuntimeError if there can be no more threads; so at the end of the interpreter, when it would never run."""
+        """RuntimeError if there can be no more threads; so at the end of the interpreter, when it would never
+        run."""
         if sys.is_finalizing():
             raise RuntimeError("can't start new thread at interpreter shutdown")
         self._started = _Started()
@@ -73,8 +76,8 @@ class Background(threading.Thread):
         return not self._runs.setdefault("", False)
 
     def has_begun(self) -> bool:
-        """Whether it runs, which takes a moment after start(). If it does not then, it never will: a new thread that finds no
-        memory ends without a word to anybody."""
+        """Whether it runs, which takes a moment after start(). If it does not then, it never will: a new
+        thread that finds no memory ends without a word to anybody."""
         while not self._runs and monotonic() < self._until:
             self._begun.wait(_PATIENCE)
         return not self._give_up()
@@ -93,7 +96,8 @@ class Background(threading.Thread):
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, or will never run: without memory, in a child of fork, and at the end of the interpreter."""
+        """Whether it has ended, or will never run: without memory, in a child of fork, and at the end of the
+        interpreter."""
         return (
             self._is_over
             or not self._runs.get("", True)

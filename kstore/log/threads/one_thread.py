@@ -18,11 +18,12 @@ class Iterated:
 
 
 class OneThread(Generic[_T]):
-    """What a generator gives. RuntimeError while another thread is inside it, or has another iteration of the same that has not
-    ended: both would read on from one position. One that was broken off is garbage, and has.
+    """What a generator gives. RuntimeError while another thread is inside it, or has another iteration of the
+    same that has not ended: both would read on from one position. One that was broken off is garbage, and
+    has.
 
-    It is asked once for many records. Between the look whether somebody is inside and the mark that somebody is, which begins a
-    `try`, CPython neither switches threads nor runs signal handlers.
+    It is asked once for many records. Between the look whether somebody is inside and the mark that somebody
+    is, which begins a `try`, CPython neither switches threads nor runs signal handlers.
     """
 
     def __init__(self, of: Iterated, make: Callable[[], Iterator[_T]]) -> None:

@@ -7,8 +7,9 @@ T = TypeVar("T")
 
 
 class Resumed(Generic[T]):
-    """An async iterator of what `make` gives: whoever asks for one more after an error, or after a cancellation (asyncio.wait_for
-    cancels), gets what comes next. An async generator alone would say that it is at its end, as if nothing more came.
+    """An async iterator of what `make` gives: whoever asks for one more after an error, or after a
+    cancellation (asyncio.wait_for cancels), gets what comes next. An async generator alone would say that it
+    is at its end, as if nothing more came.
 
     `make` makes a generator that goes on from where the one before it was."""
 

@@ -4,8 +4,9 @@ import threading
 
 
 class Wakeup:
-    """Set by any thread, taken by one. `set` waits for nothing, so collecting garbage may do it, which can interrupt
-    every thread everywhere: a threading.Event has a lock, and whoever is interrupted with it would wait for itself."""
+    """Set by any thread, taken by one. `set` waits for nothing, so collecting garbage may do it, which can
+    interrupt every thread everywhere: a threading.Event has a lock, and whoever is interrupted with it would
+    wait for itself."""
 
     def __init__(self) -> None:
         self._unset = threading.Lock()

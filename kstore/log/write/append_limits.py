@@ -9,7 +9,8 @@ from kstore.engine.record.decompress import NAMES as CODECS
 def limits_of(
     config: LogConfig, durability: str, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> AppendLimits:
-    """The limits for this configuration; compaction wants keys, and rolls in time for max.compaction.lag.ms."""
+    """The limits for this configuration; compaction wants keys, and rolls in time for
+    max.compaction.lag.ms."""
     compacts = "compact" in config.cleanup_policy
     segment_ms = config.segment_ms
     if compacts and config.max_compaction_lag_ms > 0:

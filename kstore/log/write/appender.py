@@ -27,10 +27,10 @@ class _Log(Protocol):
 class Appender(RecordAccumulator):
     """Gathers records of many threads and appends them in batches. log.appender() makes one.
 
-    append() returns a Ticket at once; its wait() returns the offset when the record is in the log. A batch is appended
-    when it has `batch_bytes`, or after `linger_ms` by a thread of this object, even if the program has dropped the
-    appender and its log by then. Use it in a `with` statement, or close it: records that still wait are lost if the
-    process dies.
+    append() returns a Ticket at once; its wait() returns the offset when the record is in the log. A batch is
+    appended when it has `batch_bytes`, or after `linger_ms` by a thread of this object, even if the program
+    has dropped the appender and its log by then. Use it in a `with` statement, or close it: records that
+    still wait are lost if the process dies.
     """
 
     def __init__(self, log: Any, *, linger_ms: float = 5.0, batch_bytes: int = 16384) -> None:
@@ -40,8 +40,8 @@ class Appender(RecordAccumulator):
         self._batch = Wakeup()  # a batch is being gathered
         self._stopped = Wakeup()
         self._is_stopped = False
-        # Holds this object from the first record of a batch until the thread has appended it: whoever drops the appender and
-        # its log loses no record. The thread itself holds it weakly, and ends with it.
+        # Holds this object from the first record of a batch until the thread has appended it: whoever drops
+        # the appender and its log loses no record. The thread itself holds it weakly, and ends with it.
         self._held: list[Appender] = []
         self._thread = Background(
             target=_linger,
@@ -62,8 +62,8 @@ class Appender(RecordAccumulator):
     def close(self) -> None:
         """Appends the records that were gathered, and ends. OSError if they cannot be written.
 
-        ReentrantCallError from within the appender: nothing is done; from within its log: it is closed, but what was
-        gathered is not appended.
+        ReentrantCallError from within the appender: nothing is done; from within its log: it is closed, but
+        what was gathered is not appended.
         """
         if self._is_stopped:
             return
@@ -123,7 +123,8 @@ def _linger(
         gathered = own._open_batch
         if stopped.wait(own._linger):
             return
-        # Whoever appends, flushes or waits next meets what went wrong, be it in the log's clock: this thread must not die.
+        # Whoever appends, flushes or waits next meets what went wrong, be it in the log's clock: this thread
+        # must not die.
         with contextlib.suppress(Exception):
             own._flush_batch(gathered)
         del own

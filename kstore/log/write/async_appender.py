@@ -1,4 +1,5 @@
-"""Appending from asyncio: the event loop goes on while a thread appends, and syncs once for all tasks that wait."""
+"""Appending from asyncio: the event loop goes on while a thread appends, and syncs once for all tasks that
+wait."""
 
 import _thread
 import asyncio
@@ -60,7 +61,8 @@ class _Call:
             self._future.set_result(None)
 
     async def outcome(self, withdraw: Callable[[], bool]) -> Any:
-        """The result. If the task is cancelled, it waits nevertheless, unless the call has not begun: it is to know."""
+        """The result. If the task is cancelled, it waits nevertheless, unless the call has not begun: it is
+        to know."""
         cancelled: Any = None
         while not self._is_done:
             self._future = self.loop.create_future()
@@ -101,7 +103,8 @@ def _take(queue: deque[_Call], call: _Call) -> bool:
 
 
 class _Turn:
-    """Calls that were made one after the other, and the logs they appended to: each is synced once for all of them."""
+    """Calls that were made one after the other, and the logs they appended to: each is synced once for all of
+    them."""
 
     def __init__(self) -> None:
         self.calls: list[_Call] = []
@@ -133,7 +136,8 @@ class _Turn:
 
 
 class AsyncAppender:
-    """Makes calls that append to logs, in the order in which they come, on a thread that ends when none is left."""
+    """Makes calls that append to logs, in the order in which they come, on a thread that ends when none is
+    left."""
 
     def __init__(self) -> None:
         self._calls: deque[_Call] = deque()
@@ -146,7 +150,8 @@ class AsyncAppender:
         _appenders.add(self)
 
     async def append(self, name: str, work: Work) -> Any:
-        """The result of a call, when what it appended is as durable as its logs say. `name` is that of what is closed."""
+        """The result of a call, when what it appended is as durable as its logs say. `name` is that of what
+        is closed."""
         call = _Call(work)
         try:
             with self._guard:
@@ -161,7 +166,8 @@ class AsyncAppender:
         return await call.outcome(partial(_take, self._calls, call))
 
     def _begin(self) -> None:
-        """Begins the thread. MemoryError if it found none to begin with, which Python tells nobody; RuntimeError."""
+        """Begins the thread. MemoryError if it found none to begin with, which Python tells nobody;
+        RuntimeError."""
         begun = Wakeup()
         runs: dict[str, bool] = {}
         self._until = time.monotonic() + background.BEGINS
@@ -217,7 +223,8 @@ class AsyncAppender:
 
 
 def _close_all() -> None:
-    """Before the interpreter ends: a thread that it stopped in the middle of a sync would keep every other from it."""
+    """Before the interpreter ends: a thread that it stopped in the middle of a sync would keep every other
+    from it."""
     for appender in list(_appenders):
         appender.close()
 

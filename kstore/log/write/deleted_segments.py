@@ -18,9 +18,9 @@ SUFFIX = ".deleted"
 class DeletedSegments:
     """Files that were given the suffix .deleted, and go when their time has come, oldest first.
 
-    A reader of this process that has a segment finds its .log under the new name. When that goes, the file is kept open
-    for the readers that still have it: not before, because a log may let go of more segments at once than a process may
-    have descriptors.
+    A reader of this process that has a segment finds its .log under the new name. When that goes, the file is
+    kept open for the readers that still have it: not before, because a log may let go of more segments at
+    once than a process may have descriptors.
     """
 
     def __init__(self) -> None:
@@ -67,8 +67,8 @@ class DeletedSegments:
                     self._files.append((due_ms, path + SUFFIX))
 
     def set_rest_aside(self, segment: Segment, snapshot: str | None, due_ms: int) -> None:
-        """Does the same with its other files, and with a snapshot. Those that cannot be renamed keep their names until
-        they go: they count for nothing."""
+        """Does the same with its other files, and with a snapshot. Those that cannot be renamed keep their
+        names until they go: they count for nothing."""
         paths = [segment.path_of(kind) for kind in layout.INDEX_KINDS]
         for path in [*paths, *([snapshot] if snapshot else [])]:
             if os.path.exists(path):  # noqa: PTH110

@@ -29,10 +29,11 @@ _flushers: "weakref.WeakSet[Flusher]" = weakref.WeakSet()
 
 
 class Flusher:
-    """One thread a log, started when there is first something to do. A sync that fails stops the log, not the thread.
+    """One thread a log, started when there is first something to do. A sync that fails stops the log, not the
+    thread.
 
-    Its methods take no lock, so a signal handler may call them at any moment. All but `stop` are called with the
-    mutex of the log held.
+    Its methods take no lock, so a signal handler may call them at any moment. All but `stop` are called with
+    the mutex of the log held.
     """
 
     def __init__(self, log: Flushed, flush_ms: int) -> None:
@@ -80,8 +81,8 @@ class Flusher:
         self._wake.set()
 
     def stop(self, *, wait: bool = True) -> None:
-        """Ends the thread, after what it is doing now. Who is collecting garbage must not wait: it may be anywhere, also
-        inside here."""
+        """Ends the thread, after what it is doing now. Who is collecting garbage must not wait: it may be
+        anywhere, also inside here."""
         self._stopped = True
         self._wake.set()
         if wait and self._thread is not None:
@@ -108,8 +109,8 @@ class Flusher:
             except LogClosedError:
                 pass  # closing syncs everything itself
             except (OSError, KstoreError, MemoryError) as e:
-                # If the log refuses to write from here on, closing it tells. But if it refused already, who caused that
-                # was told; only that an index was lost may be met here first.
+                # If the log refuses to write from here on, closing it tells. But if it refused already, who
+                # caused that was told; only that an index was lost may be met here first.
                 if not isinstance(e, LogFailedError) or log._lost_index is not None:
                     self.failure = e
             reports = log._reports
@@ -118,7 +119,8 @@ class Flusher:
 
 
 def _stop_all() -> None:
-    """Before the interpreter ends: a thread that it stopped in the middle of a sync would keep every other from it."""
+    """Before the interpreter ends: a thread that it stopped in the middle of a sync would keep every other
+    from it."""
     for flusher in list(_flushers):
         flusher.stop()
 

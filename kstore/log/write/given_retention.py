@@ -1,4 +1,5 @@
-"""Nothing is deleted by a configuration that nobody has given: what retention would go by must have been said."""
+"""Nothing is deleted by a configuration that nobody has given: what retention would go by must have been
+said."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +14,9 @@ from kstore.log.write.retention import Decision
 def what_was_not_said(
     path: str, config: LogConfig, decisions: Sequence[Decision]
 ) -> InvalidConfigError | None:
-    """An error if segments of a log would go by Kafka's default of 7 days, or would go by size or age because Kafka's default
-    policy is to delete, though the log is known to be compacted, or the file that says so is damaged. Those below the log start
-    offset may go. OSError."""
+    """An error if segments of a log would go by Kafka's default of 7 days, or would go by size or age because
+    Kafka's default policy is to delete, though the log is known to be compacted, or the file that says so is
+    damaged. Those below the log start offset may go. OSError."""
     given = config.given_options()
     by_time = next((d for d in decisions if d.rule == "time"), None)
     if by_time is not None and "retention_ms" not in given:

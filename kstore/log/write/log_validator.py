@@ -13,8 +13,8 @@ _LEVELS = {"gzip": "compression_gzip_level", "lz4": "compression_lz4_level", "zs
 def validate(encoded: bytes, config: LogConfig, now: int, max_decompressed_bytes: int) -> bytes:
     """The batches as they are to be appended: v2, packed as the topic says, with timestamps put right.
 
-    A batch that is right already is left as it is. InvalidRecordError, InvalidTimestampError, CorruptRecordError,
-    RecordTooLargeError.
+    A batch that is right already is left as it is. InvalidRecordError, InvalidTimestampError,
+    CorruptRecordError, RecordTooLargeError.
     """
     out = []
     at = 0
@@ -61,7 +61,8 @@ def _check(batch: RecordBatch, records: list[Record], config: LogConfig, now: in
 
 
 def _refuse_unreadable(batches: list[RecordBatch], target: str, most: int) -> None:
-    """RecordTooLargeError for batches that are to be compressed here, and which readers would not decompress then."""
+    """RecordTooLargeError for batches that are to be compressed here, and which readers would not decompress
+    then."""
     header = _HEADER_BYTES if batches[0].magic == 2 else 0
     size = sum(len(batch.data) - header for batch in batches if batch.codec == "none")
     if target != "none" and size > most:

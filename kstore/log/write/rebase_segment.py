@@ -1,9 +1,9 @@
-"""A .log file that another log wrote, taken into the directory of this one, with the offsets and the leader epoch that it has
-there.
+"""A .log file that another log wrote, taken into the directory of this one, with the offsets and the leader
+epoch that it has there.
 
-It is moved under a name of its own first, then changed, and gets the name of a segment last. So the file that others know is
-there unchanged, or gone; and whoever finds one that is half changed can go on, for what it becomes does not depend on what
-offsets it has.
+It is moved under a name of its own first, then changed, and gets the name of a segment last. So the file that
+others know is there unchanged, or gone; and whoever finds one that is half changed can go on, for what it
+becomes does not depend on what offsets it has.
 """
 
 import os
@@ -28,11 +28,13 @@ _NAME = re.compile(r"kstore-adopting-(\d{1,19})-(\d{1,10})\.log\.moved")
 
 
 class AdoptedFile:
-    """The file of another log on its way into a partition directory, to be the segment that begins with a base offset."""
+    """The file of another log on its way into a partition directory, to be the segment that begins with a
+    base offset."""
 
     def __init__(self, path: str) -> None:
-        """Looks at it, and changes nothing. Only batches of format v2 without producers, which nobody has to account for, in
-        a file that has no other name. CorruptRecordError, InvalidRecordError, ValueError, OSError."""
+        """Looks at it, and changes nothing. Only batches of format v2 without producers, which nobody has to
+        account for, in a file that has no other name. CorruptRecordError, InvalidRecordError, ValueError,
+        OSError."""
         if _has_links(path):
             raise ValueError(f"{path} has other names (hard links), and what they name would be changed too")
         self.path, self.draft = path, ""
@@ -48,8 +50,8 @@ class AdoptedFile:
     def become(
         self, directory: str, base_offset: int, leader_epoch: int, index_interval_bytes: int
     ) -> RecoveryWalk:
-        """Makes it a segment of the log in this directory, durably, and returns what is in it. If this process dies meanwhile,
-        `finish_adoptions` goes on. OSError."""
+        """Makes it a segment of the log in this directory, durably, and returns what is in it. If this
+        process dies meanwhile, `finish_adoptions` goes on. OSError."""
         self.draft = f"{directory}/kstore-adopting-{base_offset}-{leader_epoch}.log{_MOVED}"
         rename(self.path, self.draft)
         # Whoever finds it under its old name after a power cut must find it as it was.
@@ -63,7 +65,8 @@ class AdoptedFile:
         return _segment(path, base_offset, index_interval_bytes).recovery_walk(verify=False)
 
     def put_back(self) -> bool:
-        """Gives it its offsets and its name back, if it was on its way. Whether it is where it was: else it is a segment. OSError."""
+        """Gives it its offsets and its name back, if it was on its way. Whether it is where it was: else it
+        is a segment. OSError."""
         if is_there(self.draft):
             bases, epochs = (self.headers[name].tolist() for name in ("base_offset", "leader_epoch"))
             _write_places(self.draft, self.headers, bases, epochs)
@@ -72,8 +75,8 @@ class AdoptedFile:
 
 
 def _renumber(path: str, headers: Any, base_offset: int, leader_epoch: int) -> None:
-    """Changes the headers of the batches in place, durably. Done again, also after it was broken off, it gives the same: of
-    `headers` it takes what it does not change. OSError."""
+    """Changes the headers of the batches in place, durably. Done again, also after it was broken off, it
+    gives the same: of `headers` it takes what it does not change. OSError."""
     numpy = library("numpy")  # only for those who ask for this
     nexts = base_offset + numpy.cumsum(headers["last_offset_delta"] + numpy.int64(1))
     bases = nexts - headers["last_offset_delta"] - 1
@@ -81,8 +84,8 @@ def _renumber(path: str, headers: Any, base_offset: int, leader_epoch: int) -> N
 
 
 def finish_adoptions(directory: str) -> Iterator[tuple[str, CorruptFileError | None]]:
-    """Takes the files in that a dead process was moving into this log, whose writer asks. The path of each, and why it was not
-    taken, if it was not. OSError."""
+    """Takes the files in that a dead process was moving into this log, whose writer asks. The path of each,
+    and why it was not taken, if it was not. OSError."""
     for name in sorted(read_directory(directory, (".log",))[1]):
         known = _NAME.fullmatch(name)
         if known is None:

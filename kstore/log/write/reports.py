@@ -1,9 +1,9 @@
-"""What a log reports to Python's logging, under the name kstore.log: rolls, retention, recovery, truncation. A store
-reports under kstore.store.
+"""What a log reports to Python's logging, under the name kstore.log: rolls, retention, recovery, truncation.
+A store reports under kstore.store.
 
-A report is kept while the log is locked, and passed on when it is not: handlers are code of others, which may wait for a
-thread that waits for the log. After a truncation that is at the next roll, retention or close: a handler that appends
-would get offsets that the caller of truncate_to does not expect to be given out already.
+A report is kept while the log is locked, and passed on when it is not: handlers are code of others, which may
+wait for a thread that waits for the log. After a truncation that is at the next roll, retention or close: a
+handler that appends would get offsets that the caller of truncate_to does not expect to be given out already.
 """
 
 import contextlib

@@ -13,8 +13,9 @@ from kstore.log.recovery.continuity import Shown
 class SegmentFacts(NamedTuple):
     """What retention asks of a segment: offsets, bytes, milliseconds since 1970.
 
-    `next_offset` is where the next segment begins; for the last one, the log end offset. `largest_timestamp` is that
-    of its records, or the time its .log file was modified where they have none, and then `timestamp_is_mtime`.
+    `next_offset` is where the next segment begins; for the last one, the log end offset. `largest_timestamp`
+    is that of its records, or the time its .log file was modified where they have none, and then
+    `timestamp_is_mtime`.
     """
 
     base_offset: int
@@ -31,8 +32,8 @@ _DAY_MS = 24 * _HOUR_MS
 class Decision(NamedTuple):
     """What retention does with a segment, the one at `base_offset`: `delete` is True if it is deleted.
 
-    `rule` is why: "start_offset" (it is below the log start offset), "size" or "time"; None if the segment is kept.
-    `reason` is a sentence.
+    `rule` is why: "start_offset" (it is below the log start offset), "size" or "time"; None if the segment is
+    kept. `reason` is a sentence.
     """
 
     base_offset: int
@@ -57,7 +58,8 @@ class Facts(Protocol):
 
 
 class _FactsOf:
-    """The facts of one segment. Of most segments only the offsets are asked for, and no file is looked at. OSError."""
+    """The facts of one segment. Of most segments only the offsets are asked for, and no file is looked at.
+    OSError."""
 
     __slots__ = ("_segment", "next_offset")
 
@@ -101,10 +103,11 @@ def decide(
 ) -> list[Decision]:
     """One decision for each segment, oldest first; those to delete come first (spec 9.1, 9.2).
 
-    Three rules follow one another, each over what the one before left, from the oldest segment on until one must stay:
-    by log start offset, and with a cleanup_policy that has delete, by size and by time. A segment that is not wholly
-    below the high watermark stays, and so does a last segment that is empty; a last one that is not may go. Rules for
-    tiered storage are left out. ValueError for facts that contradict each other.
+    Three rules follow one another, each over what the one before left, from the oldest segment on until one
+    must stay: by log start offset, and with a cleanup_policy that has delete, by size and by time. A segment
+    that is not wholly below the high watermark stays, and so does a last segment that is empty; a last one
+    that is not may go. Rules for tiered storage are left out. ValueError for facts that contradict each
+    other.
     """
     _check(segments, log_end_offset)
     decisions: list[Decision] = []
@@ -120,7 +123,8 @@ def decide(
         elif is_last and segment.size == 0:
             verdict = _kept("it is the last one, and empty")
         else:
-            # One walk does for three: where a rule by offset or by size has stopped, it would not go on later.
+            # One walk does for three: where a rule by offset or by size has stopped, it would not go on
+            # later.
             verdicts = [_by_start_offset(segment, is_last, log_start_offset)]
             if config.deletes:
                 verdicts += [_by_size(segment, left, config), _by_time(segment, now_ms, config)]

@@ -6,8 +6,8 @@ from kstore.engine.segment.segment import Segment
 
 
 class SealedSegments:
-    """Segments in order; nothing changes it. One more costs the same however many there are, as a roll needs it: what
-    comes of that shares a list with this, and knows of one place more."""
+    """Segments in order; nothing changes it. One more costs the same however many there are, as a roll needs
+    it: what comes of that shares a list with this, and knows of one place more."""
 
     __slots__ = ("_all", "_count", "_shown", "origin")
 

@@ -1,4 +1,5 @@
-"""kstore alter: change a topic's own configuration, or give it more partitions; or change what is kept of one log."""
+"""kstore alter: change a topic's own configuration, or give it more partitions; or change what is kept of one
+log."""
 
 import argparse
 from pathlib import Path

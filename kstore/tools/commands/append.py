@@ -115,7 +115,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell(summary: str) -> None:
-    """Prints what was done. OSError that says it as well: who reads only of a full disk would append all once more."""
+    """Prints what was done. OSError that says it as well: who reads only of a full disk would append all once
+    more."""
     try:
         print(visible(summary), flush=True)
     except BrokenPipeError:  # nobody wants to read it
@@ -151,7 +152,8 @@ def _summary(first: int, end: int) -> str:
 
 
 def _append_all(log: LogWriter, rows: Iterator[Row | None], batch_bytes: int, progress: Progress) -> int:
-    """How many of them were in transactions. ValueError, InvalidRecordError, RecordTooLargeError for a line: all lines before it are appended then."""
+    """How many of them were in transactions. ValueError, InvalidRecordError, RecordTooLargeError for a line:
+    all lines before it are appended then."""
     chunk: list[Row] = []
     done = transactional = 0
     wrong: ValueError | None = None
@@ -188,8 +190,8 @@ def _longest_line(args: argparse.Namespace) -> int:
 
 
 def _split(source: BinaryIO, longest: int) -> Iterator[bytes | None]:
-    """Lines as they come; None when no more have come yet: what was read is appended then, not held back. RecordTooLargeError,
-    with the number of the line, as soon as it is longer than `longest`."""
+    """Lines as they come; None when no more have come yet: what was read is appended then, not held back.
+    RecordTooLargeError, with the number of the line, as soon as it is longer than `longest`."""
     number = 1
     rest = bytearray()
     while data := os.read(source.fileno(), READ):
@@ -265,7 +267,8 @@ def _objects(lines: Iterable[bytes | None], is_base64: bool) -> Iterator[Row | N
 
 
 def _names_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON. json alone would keep the last value of a name, without a word about those before."""
+    """An object of JSON. json alone would keep the last value of a name, without a word about those
+    before."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]

@@ -1,5 +1,5 @@
-"""kstore cursors: print how far groups of readers have come and what they lag behind, put a group elsewhere, exchange positions
-with a broker, and remove old ones."""
+"""kstore cursors: print how far groups of readers have come and what they lag behind, put a group elsewhere,
+exchange positions with a broker, and remove old ones."""
 
 import argparse
 import contextlib
@@ -127,8 +127,8 @@ class Unread(list[str]):
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints a line for each position, and for each partition of the same topic of which the group has none yet.
-    1 if something that was named is missing or cannot be read, which is left out and named on stderr."""
+    """Prints a line for each position, and for each partition of the same topic of which the group has none
+    yet. 1 if something that was named is missing or cannot be read, which is left out and named on stderr."""
     if args.group is not None:
         checked_group(args.group)
     actions = {
@@ -178,7 +178,8 @@ def _nothing(args: argparse.Namespace) -> int:
 
 
 def _point_to_broker(args: argparse.Namespace) -> None:
-    """Says on stderr where positions are, if a broker keeps some in one of the directories and kstore has none there."""
+    """Says on stderr where positions are, if a broker keeps some in one of the directories and kstore has
+    none there."""
     for directory in (args.directory, *args.also):
         has_topic = any(path.is_dir() for path in Path(directory).glob(f"{TOPIC}-*"))
         if has_topic and not groups_in(directory):
@@ -262,8 +263,8 @@ def _partitions(args: argparse.Namespace, unread: Unread) -> Iterator[Home]:
 
 
 class Positions:
-    """The positions of groups by directory; each file is read once. A file that cannot be read is left out and added to
-    `unread`."""
+    """The positions of groups by directory; each file is read once. A file that cannot be read is left out
+    and added to `unread`."""
 
     def __init__(self, group: str | None, unread: Unread) -> None:
         self._group = group

@@ -1,4 +1,5 @@
-"""kstore describe: print a topic's configuration and its partitions, with the offsets that they hold; or those of one log."""
+"""kstore describe: print a topic's configuration and its partitions, with the offsets that they hold; or
+those of one log."""
 
 import argparse
 import json

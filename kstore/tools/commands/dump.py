@@ -1,11 +1,12 @@
 """kstore dump: print what kafka-dump-log prints, line for line, from the files alone.
 
-The lines are those of section 11 of docs/spec.md. As that tool does, it stops at the first file that cannot be dumped
-to its end. It differs in this: files may be given without --files, and decoder classes without their package; there is
---json; DefaultDecoder prints text; no file is changed (Kafka's tool cuts index files to whole entries, and creates
-those that are missing); and the exit code is 2 for wrong usage, and 1 also for an unknown file, a wrong checksum, a
-corrupt snapshot and an index that does not match its log, for which Kafka's tool ends with 0. That a batch of a compacted log no longer
-has the record whose timestamp its index names is reported, and is no error.
+The lines are those of section 11 of docs/spec.md. As that tool does, it stops at the first file that cannot
+be dumped to its end. It differs in this: files may be given without --files, and decoder classes without
+their package; there is --json; DefaultDecoder prints text; no file is changed (Kafka's tool cuts index files
+to whole entries, and creates those that are missing); and the exit code is 2 for wrong usage, and 1 also for
+an unknown file, a wrong checksum, a corrupt snapshot and an index that does not match its log, for which
+Kafka's tool ends with 0. That a batch of a compacted log no longer has the record whose timestamp its index
+names is reported, and is no error.
 """
 
 import argparse
@@ -186,7 +187,8 @@ def report_lines(reports: dict[str, FileReport], pairs: dict[str, dict[int, int]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Dumps file after file; 1 if one of them is unknown or damaged. One that breaks off ends it, as in Kafka's tool."""
+    """Dumps file after file; 1 if one of them is unknown or damaged. One that breaks off ends it, as in
+    Kafka's tool."""
     if args.files is None and not args.paths:
         raise ValueError("no file given: name one, or use --files A,B")
     names = [] if args.files is None else split_names(args.files)

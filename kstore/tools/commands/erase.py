@@ -42,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints a line for each file that was changed or removed, and one for all; 1 if there was nothing to do."""
+    """Prints a line for each file that was changed or removed, and one for all; 1 if there was nothing to
+    do."""
     if not args.keys:
         raise ValueError("erase needs --key or --key-base64")
     erased, changed = 0, False

@@ -1,4 +1,5 @@
-"""kstore keys: make a .keys file beside each sealed segment, with which the last record of a key is found at once."""
+"""kstore keys: make a .keys file beside each sealed segment, with which the last record of a key is found at
+once."""
 
 import argparse
 import json

@@ -213,7 +213,8 @@ def _code(log: PartitionLog) -> int:
 
 
 def _format_of(path: str) -> str:
-    """What the name of a file says. ValueError if it says something else than text, and none that there is."""
+    """What the name of a file says. ValueError if it says something else than text, and none that there
+    is."""
     file = Path(path)
     suffix = file.suffix.removeprefix(".").lower()
     if suffix in ENDINGS:
@@ -283,7 +284,8 @@ def _text(data: bytes | None, redact: bool) -> str | None:
 
 
 def as_row(record: Record, redact: bool, raw: bool = False) -> tuple[object, ...]:
-    """A record as the fields of a CSV row, named in COLUMNS; unless `raw`, no cell is a formula to a spreadsheet."""
+    """A record as the fields of a CSV row, named in COLUMNS; unless `raw`, no cell is a formula to a
+    spreadsheet."""
     pairs = [(name, _text(value, redact)) for name, value in record.headers]
     named = dict(pairs)
     headers = (

@@ -22,7 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Opens the log for writing, closes it cleanly, and prints the report; with --dry-run it only makes the plan."""
+    """Opens the log for writing, closes it cleanly, and prints the report; with --dry-run it only makes the
+    plan."""
     if args.dry_run:
         plan = plan_of(args, whole=args.all)
         recovery, start, end = plan.recovery, plan.log_start_offset, plan.log_end_offset

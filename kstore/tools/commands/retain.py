@@ -1,4 +1,5 @@
-"""kstore retain: delete old segments by size and age, as retention.bytes and retention.ms say, or say which."""
+"""kstore retain: delete old segments by size and age, as retention.bytes and retention.ms say, or say
+which."""
 
 import argparse
 import json

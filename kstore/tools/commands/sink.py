@@ -1,4 +1,5 @@
-"""kstore sink: what Spark's writers have under way and in staging beside a log directory, and the ways out."""
+"""kstore sink: what Spark's writers have under way and in staging beside a log directory, and the ways
+out."""
 
 import argparse
 import json

@@ -1,5 +1,5 @@
-"""kstore stat: describe a partition, or all partitions of a log directory, and what looks wrong with them. Records are counted in
-the files: transaction markers and what lies below the log start are among them."""
+"""kstore stat: describe a partition, or all partitions of a log directory, and what looks wrong with them.
+Records are counted in the files: transaction markers and what lies below the log start are among them."""
 
 import argparse
 import contextlib
@@ -81,7 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class SegmentStat(NamedTuple):
-    """Figures of a segment, its first and last leader epoch, and what is wrong: by the byte of the batch, and else."""
+    """Figures of a segment, its first and last leader epoch, and what is wrong: by the byte of the batch, and
+    else."""
 
     fields: dict[str, Any]
     epochs: tuple[int, int] | None
@@ -90,7 +91,8 @@ class SegmentStat(NamedTuple):
 
 
 def segment_stat(segment: Segment, *, verify: bool) -> SegmentStat:
-    """What the headers of a segment say, up to a header that is damaged; with `verify` the checksums are checked."""
+    """What the headers of a segment say, up to a header that is damaged; with `verify` the checksums are
+    checked."""
     damage: dict[int, str] = {}
     wrong = []
     size = segment.size
@@ -169,8 +171,8 @@ def segment_stat(segment: Segment, *, verify: bool) -> SegmentStat:
 
 
 def keys_of(segment: Segment) -> tuple[int | None, str]:
-    """How many keys the .keys file of a segment has, and whether it is used: "fits", "stale" if it was made for another state
-    of the .log, "damaged", or "none"."""
+    """How many keys the .keys file of a segment has, and whether it is used: "fits", "stale" if it was made
+    for another state of the .log, "damaged", or "none"."""
     path = segment.path_of(layout.KEYS)
     if not os.path.lexists(path):
         return None, "none"
@@ -203,7 +205,8 @@ def _epoch_text(before: int, after: int) -> str:
 
 
 def _first_timestamp(segment: Segment, headers: Any) -> int:
-    """The timestamp of the first record, -1 if there is none. Finding the smallest would take reading them all."""
+    """The timestamp of the first record, -1 if there is none. Finding the smallest would take reading them
+    all."""
     for position in headers["position"][headers["records_count"] != 0].tolist():
         for record in segment.batch_at(position).records(verify=False):
             return record.timestamp
@@ -213,9 +216,9 @@ def _first_timestamp(segment: Segment, headers: Any) -> int:
 def gaps_between(segments: list[dict[str, Any]], log: PartitionLog) -> list[str]:
     """Gaps between one segment and the next, in words: a file may be missing.
 
-    Compaction leaves gaps too, also within segments: nothing is reported of a log that is known to be compacted, or that has
-    such and whose options do not exclude it. An empty segment before a gap
-    says that the log was truncated inside a batch.
+    Compaction leaves gaps too, also within segments: nothing is reported of a log that is known to be
+    compacted, or that has such and whose options do not exclude it. An empty segment before a gap says that
+    the log was truncated inside a batch.
     """
     path = Path(log.path)
     if is_compacted(path) or (
@@ -321,7 +324,8 @@ def checkpoints_kept(directory: Path) -> list[str]:
 
 
 def unreadable(log: PartitionLog) -> list[str]:
-    """The batches whose checksums are right, and whose records cannot be read, or are not found by their time."""
+    """The batches whose checksums are right, and whose records cannot be read, or are not found by their
+    time."""
     batches = log.scan(["timestamp", "max_timestamp", "base_offset"], on_error="skip")
     late: dict[int, int] = {}  # the largest timestamp by a header, by base offset
     try:
@@ -417,7 +421,8 @@ def partition_text(stat: dict[str, Any]) -> str:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the figures of a partition, or of all partitions of a log directory; 1 if something looks wrong."""
+    """Prints the figures of a partition, or of all partitions of a log directory; 1 if something looks
+    wrong."""
     path = Path(args.directory)
     if not path.exists():
         raise LogNotFoundError(f"no partition and no log directory at {path}")
@@ -459,8 +464,8 @@ def is_partition(path: Path) -> bool:
 
 
 def _directory_stats(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
-    """The figures of all partitions in log directories, an error in place of those that cannot be read, and sentences about what is
-    in them besides. KstoreError if they hold no partition."""
+    """The figures of all partitions in log directories, an error in place of those that cannot be read, and
+    sentences about what is in them besides. KstoreError if they hold no partition."""
     stats: list[dict[str, Any]] = []
     others: list[str] = []
     for directory in [LogDirectory(Path(path), writing=False) for path in (args.directory, *args.also)]:

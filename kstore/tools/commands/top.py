@@ -1,5 +1,6 @@
-"""kstore top: show the partitions of a log directory that are written most, again and again. BYTES/S is what was appended,
-whatever retention or compaction removes. LAG is how many offsets the group of cursors that is behind most has still to read."""
+"""kstore top: show the partitions of a log directory that are written most, again and again. BYTES/S is what
+was appended, whatever retention or compaction removes. LAG is how many offsets the group of cursors that is
+behind most has still to read."""
 
 import argparse
 import contextlib
@@ -36,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints a table at each look: on a terminal in place of the one before, as much as fits. After --count looks, 1 if
-    something could not be read, which is left out and named."""
+    """Prints a table at each look: on a terminal in place of the one before, as much as fits. After --count
+    looks, 1 if something could not be read, which is left out and named."""
     looks = _Looks(open_reader(args))
     left = args.count
     with contextlib.suppress(KeyboardInterrupt):
@@ -67,8 +68,8 @@ class _Look:
 
 
 def _appended(log: PartitionLog, before: _Look, now: _Look) -> float:
-    """How many bytes of batches were appended between two looks. Those that are deleted already count as much as what is left
-    on average."""
+    """How many bytes of batches were appended between two looks. Those that are deleted already count as much
+    as what is left on average."""
     count = now.end - before.end
     if count <= 0:
         return 0

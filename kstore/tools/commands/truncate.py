@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints what was removed, damaged batches left out of the count. A batch with the offset in its middle is removed as a
-    whole."""
+    """Prints what was removed, damaged batches left out of the count. A batch with the offset in its middle
+    is removed as a whole."""
     with open_dry(args) if args.dry_run else kstore.open(args.directory) as log:
         end = log.log_end_offset
         batches = list(log.batches(args.to, on_error="skip")) if args.to < end else []

@@ -284,7 +284,8 @@ _FIELD: Final = re.compile(
 
 
 class Table:
-    """The messages of a topic: `records` by type, each with the message of its key if the table has one, `messages` by name."""
+    """The messages of a topic: `records` by type, each with the message of its key if the table has one,
+    `messages` by name."""
 
     def __init__(self, text: str) -> None:
         self.messages: dict[str, Message] = {}

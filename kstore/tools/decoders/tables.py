@@ -1,4 +1,5 @@
-"""The records of Kafka's internal topics, as tables of fields: facts of Kafka 4.3.1 (spec 11.1). See schema.py.
+"""The records of Kafka's internal topics, as tables of fields: facts of Kafka 4.3.1 (spec 11.1). See
+schema.py.
 
 One message or struct a line, with its continuation lines indented:
 

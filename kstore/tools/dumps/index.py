@@ -16,8 +16,8 @@ _ABORTED = struct.Struct(">bxqqqq")  # version, producer id, offsets: first, las
 
 @dataclass
 class FileReport:
-    """What is wrong with one file: entries of an index that do not match its log, batches with a wrong checksum; or it
-    could not be dumped at all (`failed`)."""
+    """What is wrong with one file: entries of an index that do not match its log, batches with a wrong
+    checksum; or it could not be dumped at all (`failed`)."""
 
     mismatches: dict[int, int] = field(default_factory=dict)
     timestamps: list[tuple[int, int]] = field(default_factory=list)
@@ -28,7 +28,8 @@ class FileReport:
 
     @property
     def is_bad(self) -> bool:
-        """Whether anything is wrong with it. Of a batch that lost records to compaction, the index may name the timestamp of one."""
+        """Whether anything is wrong with it. Of a batch that lost records to compaction, the index may name
+        the timestamp of one."""
         found = self.mismatches or self.out_of_order or self.not_found
         return bool(found or self.invalid or self.failed)
 
@@ -120,7 +121,8 @@ class LogWalk:
 
 
 def kafka_floor(index: OffsetIndex, target: int) -> int:
-    """The position that Kafka's own search finds, which also counts the empty slots of an open index (spec 3.1)."""
+    """The position that Kafka's own search finds, which also counts the empty slots of an open index (spec
+    3.1)."""
     entries = len(index)
     if entries == 0:
         return 0
@@ -178,7 +180,8 @@ def dump_time_index(path: str, report: FileReport, *, sanity: bool, verify: bool
 
 
 def dump_transaction_index(path: str) -> Iterator[str]:
-    """The lines of a .txnindex file; one that is not there is empty. Of the version Kafka sees the upper byte."""
+    """The lines of a .txnindex file; one that is not there is empty. Of the version Kafka sees the upper
+    byte."""
     base_offset(path)
     try:
         data = content_of(path)

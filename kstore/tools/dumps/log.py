@@ -201,7 +201,8 @@ def dump_log(path: str, dump: LogDump) -> Iterator[str]:
 
 
 def invalid_bytes(path: str, end: int, max_bytes: int) -> str:
-    """The message about the bytes behind the last batch, which ends at a byte; "" if there are none, or if not all was read."""
+    """The message about the bytes behind the last batch, which ends at a byte; "" if there are none, or if
+    not all was read."""
     left = open_file(path).size() - end
     return (
         f"Found {left} invalid bytes at the end of {name_of(path)}" if left > 0 and max_bytes == MAX32 else ""
