@@ -102,7 +102,7 @@ def test_no_with_statement_in_cython() -> None:
         f"{path.name}: {line.strip()}"
         for path in sources
         for line in path.read_text().splitlines()
-        if re.match(r"\s+with (?!nogil|gil)", line)
+        if re.match(r"\s+with (?!nogil|gil).*:$", line)  # one in a docstring has no colon
     ]
     assert sources
     assert found == []

@@ -11,9 +11,9 @@ DURABILITY: Final[tuple[str, str, str]]
 class AppendLimits(NamedTuple):
     """What the configuration of a log says of appends, as plain values.
 
-    `durability` is a place in DURABILITY. `target_codec` is what batches of others are encoded to, -1 for what they
-    come in; `codec` and `level` are those of records that are encoded here. A batch that would unpack to more than
-    `max_decompressed_bytes`, at which readers stop, is refused."""
+    `durability` is a place in DURABILITY. `target_codec` is what batches of others are encoded to, -1 for
+    what they come in; `codec` and `level` are those of records that are encoded here. A batch that would
+    unpack to more than `max_decompressed_bytes`, at which readers stop, is refused."""
 
     segment_bytes: int
     segment_ms: int
@@ -41,9 +41,9 @@ class Held:
 class UnfinishedChange:
     """`with log._unfinished("the roll") as change:` for a change in several steps; the mutex is held.
 
-    An exception of any kind that ends it in the middle leaves a log that refuses to write, unless `change.undone()`
-    was called: nothing else is known of the state then. The log says so from the first step on, so it does not matter
-    where an interrupt or a lack of memory strikes."""
+    An exception of any kind that ends it in the middle leaves a log that refuses to write, unless
+    `change.undone()` was called: nothing else is known of the state then. The log says so from the first step
+    on, so it does not matter where an interrupt or a lack of memory strikes."""
 
     def __enter__(self) -> Self: ...
     def undone(self) -> None:

@@ -10,11 +10,12 @@ NO_KEY: Final[str]
 ROLL_REASONS: Final[tuple[str, ...]]
 
 class Appended(NamedTuple):
-    """The result of `append_batches`: the first and last offset that the batches have now, and the number of batches.
+    """The result of `append_batches`: the first and last offset that the batches have now, and the number of
+    batches.
 
-    `duplicate` is True if nothing was written because producers had sent all of these batches before; the offsets are
-    those that they got then. If they had sent some of them, only the others are appended, and the result tells of
-    these."""
+    `duplicate` is True if nothing was written because producers had sent all of these batches before; the
+    offsets are those that they got then. If they had sent some of them, only the others are appended, and the
+    result tells of these."""
 
     first_offset: int
     last_offset: int
@@ -33,10 +34,9 @@ class RecordAppender(LogAppender):
     ) -> int:
         """Appends one record and returns its offset.
 
-        value, key: bytes-like, or None. In a compacted log a value of None deletes the key.
-        timestamp: milliseconds since 1970, or a datetime with a time zone. None: the time of the append; -1: no
-            timestamp.
-        headers: (str, bytes or None) pairs, or a mapping.
+        value, key: bytes-like, or None. In a compacted log a value of None deletes the key. timestamp:
+        milliseconds since 1970, or a datetime with a time zone. None: the time of the append; -1: no
+        timestamp. headers: (str, bytes or None) pairs, or a mapping.
 
         With durability "group" or "each" the record is on the disk when this returns.
 
@@ -57,17 +57,17 @@ class RecordAppender(LogAppender):
     ) -> range:
         """Appends many records in batches of up to `batch_bytes`, and returns the range of their offsets.
 
-        values and keys: sequences of bytes-like objects or None, numpy arrays (S, V, or two-dimensional uint8), or
-        whatever exports Arrow binary, string or fixed-size binary (PyCapsule interface). Elements of an S array are
-        what numpy gives for them, without the zero bytes at their end: use V (array.view("V8") of an S8) to keep all
-        bytes.
-        timestamps: integers of ms, datetimes with a time zone, numpy datetime64 or int64, Arrow timestamps, or one int
-        or datetime for all; None for now. A null of Arrow is a record without a timestamp (-1). headers: pairs for all
-        records, or one such sequence for each. The GIL is free while records are encoded and written; arrays are read
-        where they lie, so do not change them meanwhile.
+        values and keys: sequences of bytes-like objects or None, numpy arrays (S, V, or two-dimensional
+        uint8), or whatever exports Arrow binary, string or fixed-size binary (PyCapsule interface). Elements
+        of an S array are what numpy gives for them, without the zero bytes at their end: use V
+        (array.view("V8") of an S8) to keep all bytes. timestamps: integers of ms, datetimes with a time zone,
+        numpy datetime64 or int64, Arrow timestamps, or one int or datetime for all; None for now. A null of
+        Arrow is a record without a timestamp (-1). headers: pairs for all records, or one such sequence for
+        each. The GIL is free while records are encoded and written; arrays are read where they lie, so do not
+        change them meanwhile.
 
-        Every batch is atomic. Errors in the arguments are found before anything is written; should the system fail
-        half way, the batches before that stay, as `log_end_offset` tells."""
+        Every batch is atomic. Errors in the arguments are found before anything is written; should the system
+        fail half way, the batches before that stay, as `log_end_offset` tells."""
     def _check_extend(self, values: Any, keys: Any, timestamps: Any) -> None: ...
     def append_batches(
         self,
@@ -80,23 +80,24 @@ class RecordAppender(LogAppender):
     ) -> Appended:
         """Appends batches that a producer or another log has encoded; returns an Appended.
 
-        encoded: bytes-like, whole batches one after another. A last one that is cut short is ignored. Each is checked
-            as a broker checks it (sections 6.3 and 6.5 of docs/spec.md) before the first is written: size, checksum,
-            header, records, timestamps, producer. Then it gets its offset, in a part of the header that the checksum
-            does not cover; the records are not changed. Each batch is appended as a whole or not at all.
-        keep_offsets: True does what a follower does: the batches keep their offsets, which must increase from
-            log_end_offset on, and their leader epochs. Batches of a higher epoch than `leader_epoch` are not appended.
-            Beyond what a follower checks, records must be readable, and none later than the largest timestamp in its
-            batch's header, by which lookups by time go: InvalidRecordError, InvalidTimestampError. The configuration's
-            rules for records are not applied.
-        leader_epoch: the leader epoch to write into the batches. Default: that of the log.
-        origin: "client", or "coordinator", which may also append transaction markers and any sequence number.
+        encoded: bytes-like, whole batches one after another. A last one that is cut short is ignored. Each is
+        checked as a broker checks it (sections 6.3 and 6.5 of docs/spec.md) before the first is written:
+        size, checksum, header, records, timestamps, producer. Then it gets its offset, in a part of the
+        header that the checksum does not cover; the records are not changed. Each batch is appended as a
+        whole or not at all. keep_offsets: True does what a follower does: the batches keep their offsets,
+        which must increase from log_end_offset on, and their leader epochs. Batches of a higher epoch than
+        `leader_epoch` are not appended. Beyond what a follower checks, records must be readable, and none
+        later than the largest timestamp in its batch's header, by which lookups by time go:
+        InvalidRecordError, InvalidTimestampError. The configuration's rules for records are not applied.
+        leader_epoch: the leader epoch to write into the batches. Default: that of the log. origin: "client",
+        or "coordinator", which may also append transaction markers and any sequence number.
         transaction_version: that of the transactions that markers end, 0 to 2.
 
-        CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError, OffsetsOutOfOrderError,
-        UnexpectedAppendOffsetError, the errors about producers and transactions, OSError: the log is as it was then. Of
-        several batches, those before the one at which the system failed may be there, as `log_end_offset` tells.
-        LogFailedError: the log refuses to write until it is opened again."""
+        CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError,
+        OffsetsOutOfOrderError, UnexpectedAppendOffsetError, the errors about producers and transactions,
+        OSError: the log is as it was then. Of several batches, those before the one at which the system
+        failed may be there, as `log_end_offset` tells. LogFailedError: the log refuses to write until it is
+        opened again."""
     def _validate(self, encoded: bytes, now: int, origin: str) -> bytes: ...
     def _analyze(
         self, batches: list[RecordBatch], origin: str, transaction_version: int

@@ -24,7 +24,8 @@ class Field:
 
 @final
 class ArrayData:
-    """One column of a batch. `values` is for fixed widths; `offsets` and `data`, or `views`, for the others."""
+    """One column of a batch. `values` is for fixed widths; `offsets` and `data`, or `views`, for the
+    others."""
 
     @property
     def field(self) -> Field: ...
@@ -49,7 +50,8 @@ class ArrayData:
         """The bytes of all rows, one behind the other."""
     @property
     def views(self) -> NDArray[Any]:
-        """With views=True: (size, first four bytes, buffer, offset in it) a row; the buffers are `buffers[2:-1]`."""
+        """With views=True: (size, first four bytes, buffer, offset in it) a row; the buffers are
+        `buffers[2:-1]`."""
     @property
     def validity(self) -> NDArray[numpy.bool_] | None:
         """Which rows are not null, as an array of bool; None if all are."""
@@ -80,7 +82,8 @@ class ColumnBatch:
     def __len__(self) -> int: ...
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        """(schema, array) capsules of a struct array. `requested_schema` is not looked at, as Arrow permits."""
+        """(schema, array) capsules of a struct array. `requested_schema` is not looked at, as Arrow
+        permits."""
 
 __pyx_capi__: dict[str, object]  # what other extension modules cimport
 
@@ -95,14 +98,16 @@ def array_capsule(values: ArrayData) -> object:
     """A new capsule with an array, for __arrow_c_array__."""
 
 def stream_capsule(field: Field, batches: Iterator[ColumnBatch]) -> object:
-    """A new capsule with a stream of what `batches` gives, for __arrow_c_stream__; what it raises ends the stream."""
+    """A new capsule with a stream of what `batches` gives, for __arrow_c_stream__; what it raises ends the
+    stream."""
 
 def leading_columns(batch: ColumnBatch, count: int) -> ColumnBatch:
     """A batch of the first columns of another one, which they share."""
 
 @final
 class ConstantColumn:
-    """The column `name`, of int32, at place `at` among the columns of `schema`; `with_it` is the schema then."""
+    """The column `name`, of int32, at place `at` among the columns of `schema`; `with_it` is the schema
+    then."""
 
     def __new__(cls, name: str, at: int, schema: Field) -> ConstantColumn: ...
     @property

@@ -20,10 +20,11 @@ REASONS: Final[dict[int, str]]
 class Record:
     """One record: offset, timestamp (ms since 1970; -1 for none), timestamp_type, key, value, headers.
 
-    key and value are bytes or None. headers is a tuple of (name, value) pairs; a value may be None, and bytes of a name
-    that are not UTF-8 become U+FFFD. timestamp_type is "CreateTime", "LogAppendTime", or "NoTimestampType" (the oldest
-    format has no timestamps). A record is a copy, and keeps nothing else in memory. Records can be compared, pickled
-    and made: Record(offset=0, timestamp=1711530458631, value=b"v"). The offset must be given."""
+    key and value are bytes or None. headers is a tuple of (name, value) pairs; a value may be None, and bytes
+    of a name that are not UTF-8 become U+FFFD. timestamp_type is "CreateTime", "LogAppendTime", or
+    "NoTimestampType" (the oldest format has no timestamps). A record is a copy, and keeps nothing else in
+    memory. Records can be compared, pickled and made: Record(offset=0, timestamp=1711530458631, value=b"v").
+    The offset must be given."""
 
     def __init__(
         self,
@@ -55,11 +56,12 @@ class Records:
 
 @final
 class RecordBatch:
-    """One batch as it is stored: a batch of Kafka's current format, or a message of the old formats (magic 0 and 1).
+    """One batch as it is stored: a batch of Kafka's current format, or a message of the old formats (magic 0
+    and 1).
 
-    A compressed message of an old format, which holds others, counts as one batch. `data` holds the bytes. The header
-    can be read even if the batch is damaged; `ensure_valid` checks it, and iterating checks it first. Fields that the
-    old formats do not have are -1."""
+    A compressed message of an old format, which holds others, counts as one batch. `data` holds the bytes.
+    The header can be read even if the batch is damaged; `ensure_valid` checks it, and iterating checks it
+    first. Fields that the old formats do not have are -1."""
 
     def __init__(
         self, data: bytes, *, file: str = "", position: int = 0, max_decompressed_bytes: int = ...
@@ -74,7 +76,8 @@ class RecordBatch:
     def max_decompressed_bytes(self) -> int: ...
     @property
     def base_offset(self) -> int:
-        """Offset of the first record as first written; of a compressed message of magic 0/1 it costs unpacking it."""
+        """Offset of the first record as first written; of a compressed message of magic 0/1 it costs
+        unpacking it."""
     @property
     def last_offset(self) -> int:
         """Offset of the last record as first written; compaction may have removed that record."""
@@ -98,19 +101,23 @@ class RecordBatch:
         """The flags as they are stored, a number of 16 bits (section 2.1 of docs/spec.md)."""
     @property
     def codec(self) -> str:
-        """ "none", "gzip", "snappy", "lz4" or "zstd". UnsupportedCodecError if the number of the codec is unknown."""
+        """ "none", "gzip", "snappy", "lz4" or "zstd". UnsupportedCodecError if the number of the codec is
+        unknown."""
     @property
     def timestamp_type(self) -> str:
         """ "CreateTime", "LogAppendTime" or, for magic 0, "NoTimestampType"."""
     @property
     def base_timestamp(self) -> int:
-        """As it is stored: the timestamp of the first record, or the delete horizon if compaction has set one."""
+        """As it is stored: the timestamp of the first record, or the delete horizon if compaction has set
+        one."""
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp of its records, in ms since 1970, as the header has it; -1 if there is none."""
+        """The largest timestamp of its records, in ms since 1970, as the header has it; -1 if there is
+        none."""
     @property
     def delete_horizon_ms(self) -> int | None:
-        """The time after which compaction may remove the tombstones of this batch; None if it has set none."""
+        """The time after which compaction may remove the tombstones of this batch; None if it has set
+        none."""
     @property
     def is_transactional(self) -> bool:
         """Whether it belongs to a transaction."""
@@ -141,23 +148,26 @@ class RecordBatch:
     def sequence_of(self, record: Record) -> int:
         """The sequence number of one of its records; -1 if the producer is not idempotent."""
     def ensure_valid(self) -> None:
-        """CorruptRecordError unless sizes, magic, checksum and offsets are right. Records are not looked at."""
+        """CorruptRecordError unless sizes, magic, checksum and offsets are right. Records are not looked
+        at."""
     def records(self, *, verify: bool = True) -> list[Record]:
-        """A list of its records, also those of a control batch. verify=False does not check the checksum first.
+        """A list of its records, also those of a control batch. verify=False does not check the checksum
+        first.
 
-        CorruptRecordError if it is damaged; RecordTooLargeError if it unpacks to more than max_decompressed_bytes."""
+        CorruptRecordError if it is damaged; RecordTooLargeError if it unpacks to more than
+        max_decompressed_bytes."""
     def __iter__(self) -> Iterator[Record]: ...
     def _first_offset(self) -> int: ...
     def _readable(self) -> tuple[list[Record], CorruptRecordError | RecordTooLargeError | None]: ...
     def unverified(self) -> Iterator[Record]:
-        """An iterator of its records that does not check the checksum: if it is not compressed, those before damage
-        come first.
+        """An iterator of its records that does not check the checksum: if it is not compressed, those before
+        damage come first.
 
         As in Kafka, the last record is not given if bytes follow it. CorruptRecordError if it is damaged;
         RecordTooLargeError if it unpacks to more than max_decompressed_bytes."""
     def messages(self) -> list[tuple[Record, int, bool]]:
-        """The messages of a batch of an old format (magic 0 or 1): a list of (Record, stored checksum, whether it
-        matches)."""
+        """The messages of a batch of an old format (magic 0 or 1): a list of (Record, stored checksum,
+        whether it matches)."""
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 

@@ -31,14 +31,14 @@ def encode_batch(
 ) -> bytes:
     """Encodes (timestamp, key, value, headers) records as one batch, byte for byte as Kafka's producer does.
 
-    Offsets increase by one from `base_offset`, or are `base_offset` plus `offset_deltas`. `last_offset_delta` may be
-    above the last one, as after compaction. codec is "none", "gzip", "snappy", "lz4" or "zstd"; level None is Kafka's
-    default. `log_append_time` makes a batch with that time for all records. `delete_horizon` is the time after which
-    compaction may remove tombstones. Timestamps are milliseconds since 1970, -1 for none, or datetimes with a time
-    zone.
+    Offsets increase by one from `base_offset`, or are `base_offset` plus `offset_deltas`. `last_offset_delta`
+    may be above the last one, as after compaction. codec is "none", "gzip", "snappy", "lz4" or "zstd"; level
+    None is Kafka's default. `log_append_time` makes a batch with that time for all records. `delete_horizon`
+    is the time after which compaction may remove tombstones. Timestamps are milliseconds since 1970, -1 for
+    none, or datetimes with a time zone.
 
-    TypeError for an argument of a wrong type, ValueError for one that is out of range or does not match the others,
-    OverflowError if it does not fit into a batch."""
+    TypeError for an argument of a wrong type, ValueError for one that is out of range or does not match the
+    others, OverflowError if it does not fit into a batch."""
 
 @final
 class BatchBuilder:

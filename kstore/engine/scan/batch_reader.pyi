@@ -22,11 +22,12 @@ class _Pages(Protocol):
     def leave(self) -> None: ...
 
 class Reader:
-    """Walks the batches of segments, from the first with last offset >= start_offset, while base offset < stop_offset.
+    """Walks the batches of segments, from the first with last offset >= start_offset, while base offset <
+    stop_offset.
 
-    `first_position` and `byte_limit` narrow it to a part of the first segment (a slice). `end_offset` is where the log
-    ends: a batch that reaches it is damaged. `after`: the last offset of the batch before, if it is known to end there.
-    One thread at a time."""
+    `first_position` and `byte_limit` narrow it to a part of the first segment (a slice). `end_offset` is
+    where the log ends: a batch that reaches it is damaged. `after`: the last offset of the batch before, if
+    it is known to end there. One thread at a time."""
 
     def __new__(
         cls,
@@ -68,10 +69,11 @@ class BatchReader(Reader):
 class RecordReader(Reader):
     """An iterator of Record objects. log.records() and slice.records() make one.
 
-    `skipped` lists what on_error="skip" left out: of a batch that is damaged in its middle, the records before are
-    given. One thread at a time.
+    `skipped` lists what on_error="skip" left out: of a batch that is damaged in its middle, the records
+    before are given. One thread at a time.
 
-    `next_offset` is the offset behind the last record that it gave, -1 before the first. After stop() it gives none."""
+    `next_offset` is the offset behind the last record that it gave, -1 before the first. After stop() it
+    gives none."""
 
     @property
     def next_offset(self) -> int: ...
@@ -83,12 +85,12 @@ class RecordReader(Reader):
 
 @final
 class TopicRecords(Generic[_T]):
-    """An iterator of tuples (topic, partition, record) of a subclass of tuple, for `count` records of what an iterator
-    of iterators gives; for so many more, and more, until `least_ns` have passed. An exception goes to `failed`, which
-    raises it; if it does not, this is the end.
+    """An iterator of tuples (topic, partition, record) of a subclass of tuple, for `count` records of what an
+    iterator of iterators gives; for so many more, and more, until `least_ns` have passed. An exception goes
+    to `failed`, which raises it; if it does not, this is the end.
 
-    As zip() does, it uses a tuple again that nobody else has: one of the last two, as a loop holds on to one. The
-    record in it goes before the next is made, which gets its memory."""
+    As zip() does, it uses a tuple again that nobody else has: one of the last two, as a loop holds on to one.
+    The record in it goes before the next is made, which gets its memory."""
 
     def __init__(
         self,
@@ -107,6 +109,6 @@ class TopicRecords(Generic[_T]):
 def change_of(segment: Segment, offset: int, end_offset: int = ...) -> LogChangedError | None:
     """Why an error that was met in a segment is none of its file, as a LogChangedError; None if it is one.
 
-    The log was truncated, or deleted, since the segment was looked at, and perhaps written anew: then its files
-    are not what they were, or what they hold now is sound from `offset` on (-1: not known). end_offset is as in
-    readers."""
+    The log was truncated, or deleted, since the segment was looked at, and perhaps written anew: then its
+    files are not what they were, or what they hold now is sound from `offset` on (-1: not known). end_offset
+    is as in readers."""

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 __pyx_capi__: dict[str, object]  # what other extension modules cimport
 
 class IndexEntries:
-    """Entries whose offsets are relative to `base_offset`. Readers may share them; appending is for one at a time."""
+    """Entries whose offsets are relative to `base_offset`. Readers may share them; appending is for one at a
+    time."""
 
     @property
     def base_offset(self) -> int: ...
@@ -26,7 +27,8 @@ class OffsetPosition(NamedTuple):
     position: int
 
 class TimestampOffset(NamedTuple):
-    """An entry of the time index: a largest timestamp so far, and the last offset of the first batch to have it."""
+    """An entry of the time index: a largest timestamp so far, and the last offset of the first batch to have
+    it."""
 
     timestamp: int
     offset: int
@@ -34,7 +36,8 @@ class TimestampOffset(NamedTuple):
 class AbortedTxn(NamedTuple):
     """An aborted transaction, as the transaction index (a .txnindex file) has it.
 
-    Its producer, its first offset, the offset of its marker (`last_offset`), and the last stable offset after it."""
+    Its producer, its first offset, the offset of its marker (`last_offset`), and the last stable offset after
+    it."""
 
     producer_id: int
     first_offset: int
@@ -58,9 +61,11 @@ class OffsetIndex(IndexEntries):
     def entry(self, slot: int) -> OffsetPosition:
         """The entry in `slot`; ValueError past the last."""
     def lookup(self, target: int, /) -> tuple[int, int]:
-        """(offset, position) of the largest entry with offset <= target; (base_offset, 0) if there is none."""
+        """(offset, position) of the largest entry with offset <= target; (base_offset, 0) if there is
+        none."""
     def locate(self, target: int, /) -> int:
-        """The position alone of `lookup`: where to begin reading for an offset. The quickest of the lookups."""
+        """The position alone of `lookup`: where to begin reading for an offset. The quickest of the
+        lookups."""
     def lookup_many(self, targets: NDArray[numpy.int64], /) -> NDArray[numpy.int64]:
         """The positions of `lookup` for an int64 array of offsets, as an int64 array of the same length."""
     def fetch_upper_bound(self, position: int, size: int) -> OffsetPosition | None:
@@ -72,7 +77,8 @@ class OffsetIndex(IndexEntries):
     def truncate_to(self, offset: int) -> None:
         """Removes the entries with offset >= `offset`."""
     def check(self) -> None:
-        """CorruptIndexError unless offsets and positions rise from entry to entry, and start at base or above."""
+        """CorruptIndexError unless offsets and positions rise from entry to entry, and start at base or
+        above."""
     def sanity_check(self) -> None:
         """Kafka's own, weaker check (spec 3.2): the last offset is not below the base offset."""
     def copy(self) -> OffsetIndex:
@@ -95,15 +101,18 @@ class TimeIndex(IndexEntries):
     def entry(self, slot: int) -> TimestampOffset:
         """The entry in `slot`; ValueError past the last."""
     def lookup(self, timestamp: int, /) -> tuple[int, int]:
-        """(timestamp, offset) of the largest entry with timestamp <= the one asked; (-1, base_offset) for none."""
+        """(timestamp, offset) of the largest entry with timestamp <= the one asked; (-1, base_offset) for
+        none."""
     def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
-        """Adds an entry if `timestamp` is above the last (spec 3.3). ValueError when full or when either falls."""
+        """Adds an entry if `timestamp` is above the last (spec 3.3). ValueError when full or when either
+        falls."""
     def truncate_to(self, offset: int) -> None:
         """Removes the entries with offset >= `offset`."""
     def check(self) -> None:
         """CorruptIndexError unless timestamps rise, offsets do not fall, and both start where they may."""
     def sanity_check(self) -> None:
-        """Kafka's own check (spec 3.3): the last timestamp not below the first, the last offset not below the base."""
+        """Kafka's own check (spec 3.3): the last timestamp not below the first, the last offset not below the
+        base."""
     def copy(self) -> TimeIndex:
         """The same entries, in memory of their own."""
 
@@ -123,11 +132,13 @@ class TransactionIndex:
     def append(self, txn: AbortedTxn, /) -> None:
         """Adds an AbortedTxn. ValueError unless its last offset is above that of the entry before."""
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTxn], bool]:
-        """(transactions overlapping the range, whether later segments need not be asked) as spec 3.4 has it."""
+        """(transactions overlapping the range, whether later segments need not be asked) as spec 3.4 has
+        it."""
     def truncate_to(self, offset: int) -> None:
         """Removes everything from the first entry with last offset >= `offset` on."""
     def sanity_check(self, end_offset: int = ...) -> None:
-        """CorruptIndexError if a marker does not lie in the segment, which ends before `end_offset`, or not behind the
-        one before it, or not behind its transaction's first record. Kafka looks for markers below the segment only."""
+        """CorruptIndexError if a marker does not lie in the segment, which ends before `end_offset`, or not
+        behind the one before it, or not behind its transaction's first record. Kafka looks for markers below
+        the segment only."""
     def to_bytes(self) -> bytes:
         """The entries as a file holds them."""

@@ -38,20 +38,21 @@ def floor_of(segments: tuple[Segment, ...], offset: int, least: int = ...) -> in
     """The index of the last of these segments that begins at `offset` or before it; `least` if none does."""
 
 def start_of(segments: tuple[Segment, ...], offset: int) -> int:
-    """The index of the one of these segments in which to look for an offset: that which floor_of() gives, or 0; or if
-    batches of the one before lie where it begins, that one. Who reads on from there meets what is wrong. OSError."""
+    """The index of the one of these segments in which to look for an offset: that which floor_of() gives, or
+    0; or if batches of the one before lie where it begins, that one. Who reads on from there meets what is
+    wrong. OSError."""
 
 @final
 class Segment:
     """One segment of a log, for reading: a .log file and its index files. log.segments has them.
 
-    base_offset is the number in its name, end_offset the base offset of the next segment (2^63 - 1 for the last one).
-    `size` is the part of the .log file that counts; recovery would cut off what is after it. `damage` is the error that
-    rebuilding the indexes found in the .log file, or None; the indexes end there. Files are opened when they are
-    needed. Threads may share it.
+    base_offset is the number in its name, end_offset the base offset of the next segment (2^63 - 1 for the
+    last one). `size` is the part of the .log file that counts; recovery would cut off what is after it.
+    `damage` is the error that rebuilding the indexes found in the .log file, or None; the indexes end there.
+    Files are opened when they are needed. Threads may share it.
 
-    `suffixes` gives the suffix of files that are named otherwise, such as .swap, by kind. Positions count from
-    `origin`, which is 0 unless one file holds several segments (section 8.7 of docs/spec.md)."""
+    `suffixes` gives the suffix of files that are named otherwise, such as .swap, by kind. Positions count
+    from `origin`, which is 0 unless one file holds several segments (section 8.7 of docs/spec.md)."""
 
     def __new__(
         cls,
@@ -98,17 +99,19 @@ class Segment:
         """Bytes of the log that count. Taken when first asked, and kept: later appends are not seen."""
     @property
     def offset_index(self) -> OffsetIndex:
-        """Its OffsetIndex, rebuilt in memory if the file is missing or damaged. CorruptRecordError, OSError."""
+        """Its OffsetIndex, rebuilt in memory if the file is missing or damaged. CorruptRecordError,
+        OSError."""
     @property
     def time_index(self) -> TimeIndex:
         """Its TimeIndex, rebuilt in memory if the file is missing or damaged. CorruptRecordError, OSError."""
     @property
     def transaction_index(self) -> TransactionIndex:
-        """The aborted transactions whose markers are in this segment. CorruptIndexError if the file is damaged."""
+        """The aborted transactions whose markers are in this segment. CorruptIndexError if the file is
+        damaged."""
     @property
     def max_timestamp_so_far(self) -> TimestampOffset:
-        """The largest timestamp, and the last offset of the first batch that has it; (-1, base_offset) if there is
-        none."""
+        """The largest timestamp, and the last offset of the first batch that has it; (-1, base_offset) if
+        there is none."""
     @property
     def largest_timestamp(self) -> int:
         """The largest timestamp of its records; if no record has one, the time the file was last changed."""
@@ -117,10 +120,11 @@ class Segment:
     def file(self) -> File:
         """The .log as a File, which stays open as long as somebody has it."""
     def mtime_ms(self) -> int:
-        """When the .log file was last changed, in ms since 1970. Kafka uses it if records have no timestamps."""
+        """When the .log file was last changed, in ms since 1970. Kafka uses it if records have no
+        timestamps."""
     def limit_to(self, size: int) -> None:
-        """Lets nothing from byte `size` on count. Only before the segment is shared. TypeError or ValueError unless
-        it is an int from 0 on."""
+        """Lets nothing from byte `size` on count. Only before the segment is shared. TypeError or ValueError
+        unless it is an int from 0 on."""
     def use_indexes(
         self,
         offset_index: OffsetIndex | None,
@@ -129,86 +133,93 @@ class Segment:
     ) -> None:
         """Uses these indexes instead of the files'. Only before the segment is shared."""
     def set_max_timestamp(self, max_timestamp: TimestampOffset) -> None:
-        """Uses this TimestampOffset instead of the last time entry. Only before the segment is shared. TypeError or
-        ValueError unless it is one, of two ints."""
+        """Uses this TimestampOffset instead of the last time entry. Only before the segment is shared.
+        TypeError or ValueError unless it is one, of two ints."""
     def rebuild(self, reason: CorruptFileError) -> None:
         """Replaces both indexes by ones made from the log, and notes why. TypeError unless the reason is a
         CorruptFileError."""
     def translate(self, offset: int) -> Located | None:
-        """Where the batch is that holds `offset`, or the first one after it, as a Located; None after the last batch."""
+        """Where the batch is that holds `offset`, or the first one after it, as a Located; None after the
+        last batch."""
     def batch_at(self, position: int) -> RecordBatch:
-        """The batch that begins at this byte of the .log file. Its `is_valid` says whether it is undamaged."""
+        """The batch that begins at this byte of the .log file. Its `is_valid` says whether it is
+        undamaged."""
     def get(self, offset: int) -> Record | None:
-        """The record at this offset, or the first one after it; None if the segment has none. The checksum is checked."""
+        """The record at this offset, or the first one after it; None if the segment has none. The checksum is
+        checked."""
     def scan_start(self, offset: int, since: int = -1) -> OffsetPosition | None:
-        """Where a scan of the segment begins, as an OffsetPosition: the first offset wanted, and the byte of its batch.
+        """Where a scan of the segment begins, as an OffsetPosition: the first offset wanted, and the byte of
+        its batch.
 
-        None if no record is at `offset` or later and, unless `since` is -1, has that timestamp or a later one.
-        CorruptRecordError."""
+        None if no record is at `offset` or later and, unless `since` is -1, has that timestamp or a later
+        one. CorruptRecordError."""
     def find_timestamp(self, timestamp: int, start_offset: int = 0) -> OffsetAndTimestamp | None:
-        """The first record with this timestamp or a later one, and at least start_offset, as OffsetAndTimestamp; or
-        None.
+        """The first record with this timestamp or a later one, and at least start_offset, as
+        OffsetAndTimestamp; or None.
 
-        The search begins at the batch that the time index names. If that batch is not what the index says, both indexes
-        are rebuilt in memory and the search begins again (section 7.6 of docs/spec.md)."""
+        The search begins at the batch that the time index names. If that batch is not what the index says,
+        both indexes are rebuilt in memory and the search begins again (section 7.6 of docs/spec.md)."""
     def find_max_timestamp(self) -> OffsetAndTimestamp | None:
-        """The first record with the largest timestamp of the segment, as OffsetAndTimestamp; None if no record has one."""
+        """The first record with the largest timestamp of the segment, as OffsetAndTimestamp; None if no
+        record has one."""
     def read_next_offset(self) -> int:
-        """The offset after the last batch, found by walking headers from the last index entry on. Checksums are not
-        checked.
+        """The offset after the last batch, found by walking headers from the last index entry on. Checksums
+        are not checked.
 
-        A batch whose offsets contradict those of its neighbours does not count. `tail_bytes` then is the number of
-        bytes after the last batch that counts."""
+        A batch whose offsets contradict those of its neighbours does not count. `tail_bytes` then is the
+        number of bytes after the last batch that counts."""
     def remember_file(self, device: int = 0, inode: int = 0) -> None:
-        """Sees to it that the .log is known when it gets the suffix .deleted, and another file its name. It is the file
-        of that name, or if an inode is given the one with these numbers. TypeError, ValueError, OSError."""
+        """Sees to it that the .log is known when it gets the suffix .deleted, and another file its name. It
+        is the file of that name, or if an inode is given the one with these numbers. TypeError, ValueError,
+        OSError."""
     def keep_open(self) -> None:
-        """Opens the .log, and keeps it open as long as the segment exists, as its name will go; unless too many
-        descriptors are held already."""
+        """Opens the .log, and keeps it open as long as the segment exists, as its name will go; unless too
+        many descriptors are held already."""
     def _is_untouched(self) -> bool: ...
     def is_there(self) -> bool:
-        """Whether a .log has the segment's name, this one or another. A compaction puts NAME.swap in the place of NAME:
-        so NAME is asked for twice."""
+        """Whether a .log has the segment's name, this one or another. A compaction puts NAME.swap in the
+        place of NAME: so NAME is asked for twice."""
     def is_replaced(self) -> bool:
-        """Whether the .log's name stands for another file now than the one that this segment has opened before: so a
-        compaction leaves it."""
+        """Whether the .log's name stands for another file now than the one that this segment has opened
+        before: so a compaction leaves it."""
     def is_file_of_its_name(self) -> bool:
         """Whether the .log's name still stands for the file that this segment has open."""
     def _keeps_its_name(self) -> bool: ...
     def check_end(self) -> None:
         """CorruptRecordError unless the batches from the last index entry on are sound."""
     def has_its_last_batch(self) -> bool:
-        """Whether the batch that read_next_offset() found last, when it was first called, still lies there: else the
-        file was cut, and may have grown again. Its checksum is in its header. OSError."""
+        """Whether the batch that read_next_offset() found last, when it was first called, still lies there:
+        else the file was cut, and may have grown again. Its checksum is in its header. OSError."""
     def overlaps_next(self) -> bool:
-        """Whether it has batches where the next segment begins: files of several copies of a log are mixed, say. What
-        cannot be read overlaps nothing, nor does a batch that does not follow on from the one before: who reads it is
-        told. OSError."""
+        """Whether it has batches where the next segment begins: files of several copies of a log are mixed,
+        say. What cannot be read overlaps nothing, nor does a batch that does not follow on from the one
+        before: who reads it is told. OSError."""
     def _truncated(self, offset: int) -> LogChangedError: ...
     def check_followed_by(self, after: Segment, offset: int) -> None:
-        """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone, and this
-        one is not. For who finds no records from `offset` on up to there, as a compaction leaves it too: that sets
-        segments aside in order, but when the one that takes their place is there as .swap. TypeError, ValueError,
-        OSError."""
+        """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone,
+        and this one is not. For who finds no records from `offset` on up to there, as a compaction leaves it
+        too: that sets segments aside in order, but when the one that takes their place is there as .swap.
+        TypeError, ValueError, OSError."""
     def check_last_batch(self) -> None:
-        """LogChangedError if it no longer has the batch that read_next_offset() found last; or if it is the last
-        segment of the log, was empty, and is gone. OSError."""
+        """LogChangedError if it no longer has the batch that read_next_offset() found last; or if it is the
+        last segment of the log, was empty, and is gone. OSError."""
     def head(self, position: int) -> bytes:
         """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""
     def peek(self, position: int) -> bytes:
         """61 bytes of the file, from a byte on, as they are now; fewer at its end."""
     def whole_until(self, start: int, end: int) -> tuple[int, int]:
-        """(the last byte up to `end` where a batch ends, where that batch begins), from the batch that begins at
-        `start` on; headers only. Twice `start` where it ends behind `end`."""
+        """(the last byte up to `end` where a batch ends, where that batch begins), from the batch that begins
+        at `start` on; headers only. Twice `start` where it ends behind `end`."""
     def recovery_walk(self, *, verify: bool = True) -> RecoveryWalk:
-        """Walks all batches as recovery would, and returns a RecoveryWalk. verify=False leaves checksums unread."""
+        """Walks all batches as recovery would, and returns a RecoveryWalk. verify=False leaves checksums
+        unread."""
     def walk_on(self, until: int = ...) -> RecoveryWalk | None:
-        """A RecoveryWalk as `recovery_walk` makes it, which trusts the index files: it reads only what follows their
-        last entries, of offsets below `until`. None if they do not fit the log.
+        """A RecoveryWalk as `recovery_walk` makes it, which trusts the index files: it reads only what
+        follows their last entries, of offsets below `until`. None if they do not fit the log.
 
-        Only before the segment is shared. For a segment that is being written: the writer may be a step ahead in the
-        indexes, or behind, and entries of its past may follow those that count. So the last entry that names a sound
-        batch is looked for, and the walk begins at the one before, of which all is written."""
+        Only before the segment is shared. For a segment that is being written: the writer may be a step ahead
+        in the indexes, or behind, and entries of its past may follow those that count. So the last entry that
+        names a sound batch is looked for, and the walk begins at the one before, of which all is written."""
     def read_headers(self, start: int = 0, fields: Sequence[str] | None = None) -> NDArray[Any]:
         """The headers of all batches from byte `start` on, as a numpy structured array of one row a batch.
 
@@ -216,5 +227,5 @@ class Segment:
 
         Columns: position, base_offset, last_offset, base_timestamp, max_timestamp, producer_id, size, crc,
         leader_epoch, last_offset_delta, base_sequence, records_count (-1 for magic 0 and 1), producer_epoch,
-        attributes, magic. Checksums are not computed. CorruptRecordError where a header makes no sense; bytes at the
-        end that hold no whole batch are left out. The GIL is free while it runs."""
+        attributes, magic. Checksums are not computed. CorruptRecordError where a header makes no sense; bytes
+        at the end that hold no whole batch are left out. The GIL is free while it runs."""
