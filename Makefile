@@ -3,8 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := setup.py pyproject.toml $(shell find kstore include -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
-# Tests that wait for a disk or a clock leave a processor free for one more process.
-JOBS ?= $(shell expr $$(nproc) + 1)
+# Tests that wait for a disk or a clock leave a processor free for two more processes.
+JOBS ?= $(shell expr $$(nproc) + 2)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS)
 # Folders whose tests take less than a minute together.
 QUICK := tests/unit tests/golden tests/pages tests/tools $(wildcard tests/test_*.py)
