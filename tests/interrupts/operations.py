@@ -4,6 +4,7 @@ import socket
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -436,9 +437,14 @@ def read_all(subject: Subject) -> list[object]:
     return [*found, [record.offset for batch in log.batches(3) for record in batch.records()]]
 
 
+def follow_as_reader(subject: Subject) -> None:
+    subject.held.append([])
+    subject.held[1].extend(record.offset for record in subject.held[0])  # an interrupt keeps what was given
+
+
 def follows_on(subject: Subject) -> None:
     """A follower that was interrupted gives what it had not given; the record that was under way is lost."""
-    given = [*subject.held[1], *iterate(subject)]
+    given = [*chain.from_iterable(subject.held[1:]), *iterate(subject)]  # it may not have begun
     missing = set(range(3, subject.handle.log_end_offset)).difference(given)
     require(len(missing) < 2 and given == sorted(set(given)), f"a follower gave {given}")
 
@@ -459,6 +465,6 @@ add("follow", eleven, lambda s: [r.offset for r in s.handle.follow(3, timeout=0,
 add(
     "follower, of a reader",
     checked(followed, follows_on),
-    lambda s: s.held.append([]) or s.held[1].extend(iterate(s)),
+    follow_as_reader,
 )
 add("read, send", sockets, read_and_send)
