@@ -231,7 +231,7 @@ class TopicReader(Closing, Iterated):
             if not isinstance(turn, float):
                 yield turn
                 continue
-            wait_readable(self._descriptors(), turn)
+            wait_readable(self._sources(), turn)
 
     def _asked_by_tasks(self, of: Callable[[TopicPartition, Any], Iterator[_T]]) -> AsyncIterator[_T]:
         return Resumed(partial(self._given_async, of))
@@ -249,7 +249,7 @@ class TopicReader(Closing, Iterated):
                         if count % _TASK_TURN == 0:
                             await asyncio.sleep(0)
                     continue
-                await wait_readable_async(self._descriptors(), turn)
+                await wait_readable_async(self._sources(), turn)
 
     def _turns(
         self, of: Callable[[TopicPartition, Any], Iterator[_T]]
@@ -362,11 +362,11 @@ class TopicReader(Closing, Iterated):
             self._pending |= dict.fromkeys(self._places)
             raise
 
-    def _descriptors(self) -> list[int]:
-        """Those that can be read when there is something to look at."""
+    def _sources(self) -> tuple[EventFd, Inotify | None]:
+        """What can be read when there is something to look at."""
         if self._closed:
             self._event.set()
-        return [self._event.fileno(), *([self._watch.fileno()] if self._watch is not None else [])]
+        return self._event, self._watch
 
     # ---- closing -------------------------------------------------------------------------------------------
 

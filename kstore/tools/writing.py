@@ -79,7 +79,7 @@ def note_name(directory: str) -> None:
     is."""
     path = Path(directory).absolute()
     if not path.exists() and (doubt := doubt_about(path)):
-        note(f"{doubt}")
+        note(doubt)
         return
     if layout.is_partition_name(path.name) or not is_log_directory(path.parent):
         return

@@ -68,7 +68,7 @@ class Follower(Closing, Generic[Item]):
         self._taken = 0
         self._busy = 0  # the thread that looks for the next one, or waits for it, if any
         self._event = EventFd()
-        self._descriptors = [self._event.fileno(), *([feed.watch.fileno()] if feed.watch is not None else [])]
+        self._sources = self._event, feed.watch
 
     # ---- taking what is there ------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class Follower(Closing, Generic[Item]):
             while (item := self._look(wait)) is None:
                 if wait.pause is None:
                     raise StopIteration
-                self._heard(wait_readable(self._descriptors, wait.pause), wait)
+                self._heard(wait_readable(self._sources, wait.pause), wait)
             return item
         finally:
             self._busy = 0
@@ -275,7 +275,7 @@ class Follower(Closing, Generic[Item]):
             while (item := self._look(wait)) is None:
                 if wait.pause is None:
                     raise StopAsyncIteration
-                self._heard(await wait_readable_async(self._descriptors, wait.pause), wait)
+                self._heard(await wait_readable_async(self._sources, wait.pause), wait)
             return item
         finally:
             self._busy = 0

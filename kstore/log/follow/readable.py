@@ -1,19 +1,24 @@
-"""Waiting until a descriptor has something to read, in a thread or in an event loop."""
+"""Waiting until one of several sources has something to read, in a thread or in an event loop."""
 
 import select
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import HasFileno
 
 
-def wait_readable(descriptors: Iterable[int], seconds: float) -> bool:
-    """Whether one of the descriptors can be read within that time. OSError."""
+def wait_readable(sources: "Iterable[HasFileno | None]", seconds: float) -> bool:
+    """Whether one of the sources can be read within that time. None is passed over. OSError."""
     poll = select.poll()  # not epoll: gevent takes that away, and makes this one let other greenlets run
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
+    for source in sources:
+        if source is not None:
+            poll.register(source, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
 
 
-async def wait_readable_async(descriptors: Iterable[int], seconds: float) -> bool:
-    """Whether one of the descriptors can be read within that time; other tasks run meanwhile."""
+async def wait_readable_async(sources: "Iterable[HasFileno | None]", seconds: float) -> bool:
+    """Whether one of the sources can be read within that time; other tasks run meanwhile."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -23,13 +28,15 @@ async def wait_readable_async(descriptors: Iterable[int], seconds: float) -> boo
         if not ready.done():
             ready.set_result(is_readable)
 
-    watched = list(descriptors)
-    for descriptor in watched:
-        loop.add_reader(descriptor, end, True)
+    # The sources are held until they are removed: else another task could drop one, and its number be that of
+    # another file.
+    watched = [source for source in sources if source is not None]
+    for source in watched:
+        loop.add_reader(source, end, True)
     timer = loop.call_later(seconds, end, False)
     try:
         return await ready
     finally:
         timer.cancel()
-        for descriptor in watched:
-            loop.remove_reader(descriptor)
+        for source in watched:
+            loop.remove_reader(source)

@@ -199,7 +199,7 @@ def run(args: argparse.Namespace) -> int:
         raise
     except (KstoreError, ValueError, OSError) as e:
         sys.stdout.flush()
-        note(f"{e}")
+        note(e)
         return 1
     return int(any(report.is_bad for report in reports.values()))
 

@@ -139,7 +139,7 @@ def note_range(log: PartitionLog, args: argparse.Namespace) -> None:
     elif args.since is not None and args.until is not None and args.since >= args.until:
         text = "no time is between --since and --until: --since must be earlier"
     if text:
-        note(f"{text}")
+        note(text)
 
 
 def chosen(log: PartitionLog, args: argparse.Namespace) -> Iterator[tuple[int, RecordBatch, Record | None]]:
