@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -32,6 +33,10 @@ ALONE = (
     "test_splits.py",
 )
 ROOT = Path(__file__).parent
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as a shell has it for what runs in the background
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # else programs that tests start would ignore it too
 for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(name, options())
 
