@@ -248,7 +248,7 @@ class LogWriter(RecordAppender, PartitionLog):
             index_interval_bytes=self._config.index_interval_bytes,
             max_decompressed_bytes=self._max_decompressed_bytes,
             state=self._log_dir.state,
-            writing=True,
+            mode="write",
         )
         end = loaded.log_end_offset
         # recovery cuts records off; or the process died in a truncation, or before it kept an end that no

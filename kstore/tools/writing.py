@@ -105,7 +105,7 @@ def plan_of(args: argparse.Namespace, *, whole: bool = False) -> Loaded:
         with kstore.open(path, index_interval_bytes=interval) as log:
             return log._loaded
     require_partition(path)
-    return load(path, index_interval_bytes=interval, writing=True, dry=True, **_trust(whole))
+    return load(path, index_interval_bytes=interval, mode="dry", **_trust(whole))
 
 
 def open_dry(args: argparse.Namespace) -> PartitionLog:

@@ -7,7 +7,7 @@ the mark of a truncation, and has a transaction index then; or nothing of it has
 """
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,9 +24,6 @@ from kstore.log.recovery.steps import Code
 _DELETE_HORIZON = 64  # the attribute bit that only compaction sets
 _MOST_LOOKED_THROUGH = 64 << 20  # bytes of segments, to see whether a log is compacted
 _FEWEST_OFFSETS = 2  # that are surely missing if no index names them
-_FEW_GAPS = 2  # which nobody takes for the habit of a log
-# Offsets that follow each other in a segment, in a log that looks as if none were ever left out.
-_UNBROKEN = 16
 _LARGEST_DISTANCE = 2**31 - 1  # of an offset from its segment's base
 
 
@@ -90,112 +87,86 @@ def _policy_of(path: Path) -> str:
         return ""
 
 
-class Gaps:
+def gaps_in(
+    path: Path,
+    segments: Sequence[Segment],
+    recovered: Collection[Segment],
+    log_start_offset: int,
+    orphans: Collection[int],
+    make: SegmentFactory,
+) -> Iterator[tuple[Segment, Gap]]:
     """The gaps of a log that are not as they should be, each with the segment before it.
 
     `orphans` are the offsets of indexes without a log. `recovered` segments are asked themselves; of others
     only headers behind the last index entry are read, and no file stays open.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        segments: list[Segment],
-        recovered: Collection[Segment],
-        log_start_offset: int,
-        orphans: Collection[int],
-        make: SegmentFactory,
-    ) -> None:
-        self._path = path
-        self._segments = segments
-        self._recovered = recovered
-        self._log_start_offset = log_start_offset
-        self._orphans = orphans
-        self._make = make
+    def reopened(segment: Segment) -> Segment:
+        return make(segment.stem, segment.base_offset, segment.suffixes, segment.end_offset, segment.origin)
 
-    def __iter__(self) -> Iterator[tuple[Segment, Gap]]:
-        doubtful: list[tuple[int, tuple[int, int]]] = []
-        emptied: list[tuple[int, tuple[int, int]]] = []
-        for at, (segment, following) in enumerate(pairwise(self._segments)):
-            if segment.end_offset <= self._log_start_offset:
-                continue  # nobody may read it
-            asked = segment if segment in self._recovered else self._twin(segment)
-            try:
-                end, size = asked.read_next_offset(), asked.size
-            except (CorruptFileError, OSError):
-                continue  # who reads it is told
-            offsets = (end, following.base_offset)
-            if end > following.base_offset and asked.overlaps_next():
-                yield segment, Gap(offsets[::-1], Code.SEGMENTS_OVERLAP, False, 0)
-            elif asked.tail_bytes:
-                yield segment, Gap(offsets, Code.BYTES_BEFORE_NEXT_SEGMENT, False, asked.tail_bytes)
-            elif end < following.base_offset:
-                if offset_named(segment) >= end:
-                    yield segment, Gap(offsets, Code.FILE_SHORTENED, True, 0)
-                elif self._has_index(offsets):
-                    yield segment, Gap(offsets, Code.OFFSETS_MISSING, True, 0)
-                elif following.base_offset - segment.base_offset > _LARGEST_DISTANCE:
-                    continue
+    unexplained: list[tuple[int, Gap]] = []  # by no index; a compaction leaves such gaps
+    for at, (segment, following) in enumerate(pairwise(segments)):
+        base, next_base = segment.base_offset, following.base_offset
+        if next_base <= log_start_offset:
+            continue  # it was deleted
+        asked = segment if segment in recovered else reopened(segment)
+        try:
+            end, size = asked.read_next_offset(), asked.size
+        except (CorruptFileError, OSError):
+            continue  # reading raises it
+        offsets = (end, next_base)
+        if end > next_base and asked.overlaps_next():
+            yield segment, Gap(offsets[::-1], Code.SEGMENTS_OVERLAP, False, 0)
+        elif asked.tail_bytes:
+            yield segment, Gap(offsets, Code.BYTES_BEFORE_NEXT_SEGMENT, False, asked.tail_bytes)
+        elif end < next_base:
+            if offset_named(segment) >= end:
+                yield segment, Gap(offsets, Code.FILE_SHORTENED, True, 0)
+            elif any(end <= offset < next_base for offset in orphans):
+                yield segment, Gap(offsets, Code.OFFSETS_MISSING, True, 0)
+            elif next_base - base <= _LARGEST_DISTANCE:
+                if not size and not is_mark(segment):
+                    unexplained.append((at, Gap(offsets, Code.SEGMENT_EMPTY, False, 0)))
                 elif size:
-                    doubtful.append((at, offsets))
-                elif not is_mark(segment):
-                    emptied.append((at, offsets))
-        if emptied and not self._is_compacted(emptied[0][0]):
-            for at, offsets in emptied:
-                yield self._segments[at], Gap(offsets, Code.SEGMENT_EMPTY, False, 0)
-        if doubtful and not self._is_compacted(doubtful[0][0]):
-            is_known = len(doubtful) <= max(_FEW_GAPS, len(self._segments) // 4) or is_said_to_delete(
-                self._path
-            )
-            for at, (first, end) in doubtful:
-                if end - first >= self._largest_batch(at):  # else it was truncated inside a batch, perhaps
-                    held = first - self._segments[at].base_offset
-                    # As much as a segment may hold. A follower may have left out a few, in all segments if
-                    # they are small.
-                    is_sure = end - first >= max(_FEWEST_OFFSETS, held // 2) and (
-                        is_known or held >= _UNBROKEN
-                    )
-                    yield self._segments[at], Gap((first, end), Code.OFFSETS_MISSING, is_sure, 0)
+                    # As much as a segment may hold. A follower of Kafka may have left out a few.
+                    is_sure = next_base - end >= max(_FEWEST_OFFSETS, (end - base) // 2)
+                    unexplained.append((at, Gap(offsets, Code.OFFSETS_MISSING, is_sure, 0)))
+    if not unexplained or is_compacted(path) or _has_gaps_inside(segments, unexplained[0][0], reopened):
+        return
+    for at, gap in unexplained:
+        beside = map(reopened, segments[at : at + 2])
+        # else it was truncated inside a batch, perhaps
+        if gap.code is Code.SEGMENT_EMPTY or gap.offsets[1] - gap.offsets[0] >= _largest_batch(beside):
+            yield segments[at], gap
 
-    def _has_index(self, offsets: tuple[int, int]) -> bool:
-        """Whether an index without a log lies there."""
-        return any(offsets[0] <= offset < offsets[1] for offset in self._orphans)
 
-    def _twin(self, segment: Segment) -> Segment:
-        return self._make(
-            segment.stem, segment.base_offset, segment.suffixes, segment.end_offset, segment.origin
-        )
+def _largest_batch(segments: Iterable[Segment]) -> int:
+    """How many offsets a batch beside the gap takes at most. Truncation inside a batch leaves a gap of
+    fewer."""
+    largest = 1
+    for segment in segments:
+        with contextlib.suppress(CorruptFileError, OSError):
+            headers = segment.read_headers()
+            if len(headers):
+                largest = max(largest, int((headers["last_offset"] - headers["base_offset"]).max()) + 1)
+    return largest
 
-    def _is_compacted(self, at: int) -> bool:
-        return is_compacted(self._path) or self._has_gaps_inside(at)
 
-    def _largest_batch(self, at: int) -> int:
-        """How many offsets a batch beside the gap takes at most. Truncation inside a batch leaves a gap of
-        fewer."""
-        largest = 1
-        for segment in self._segments[at : at + 2]:
-            with contextlib.suppress(CorruptFileError, OSError):
-                headers = self._twin(segment).read_headers()
-                if len(headers):
-                    largest = max(largest, int((headers["last_offset"] - headers["base_offset"]).max()) + 1)
-        return largest
-
-    def _has_gaps_inside(self, at: int) -> bool:
-        """Whether records are missing within segments too: those beside the gap, and others if they are
-        small."""
-        beside = self._segments[at : at + 2]
-        budget = _MOST_LOOKED_THROUGH
-        for segment in [*beside, *(s for s in self._segments if s not in beside)]:
-            twin = self._twin(segment)
-            try:
-                budget -= twin.size
-                if budget < 0 and segment not in beside:
-                    break
-                if _looks_compacted(twin.read_headers()):
-                    return True
-            except (CorruptFileError, OSError):
-                continue
-        return False
+def _has_gaps_inside(segments: Sequence[Segment], at: int, reopened: Callable[[Segment], Segment]) -> bool:
+    """Whether records are missing within segments too: those beside the gap, and others if they are small."""
+    beside = segments[at : at + 2]
+    budget = _MOST_LOOKED_THROUGH
+    for segment in [*beside, *(s for s in segments if s not in beside)]:
+        opened = reopened(segment)
+        try:
+            budget -= opened.size
+            if budget < 0 and segment not in beside:
+                break
+            if _looks_compacted(opened.read_headers()):
+                return True
+        except (CorruptFileError, OSError):
+            continue
+    return False
 
 
 def _looks_compacted(headers: Any) -> bool:

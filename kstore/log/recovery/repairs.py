@@ -1,7 +1,8 @@
-"""What recovery does to the files of a partition (spec 8.2 to 8.4, 8.7). What to do, the loader decides."""
+"""What recovery does to the files of a partition (spec 8.2 to 8.4, 8.7). The plan says what is to be done."""
 
 import os
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from kstore.engine.io.file import (
     File,
@@ -13,9 +14,9 @@ from kstore.engine.io.file import (
     unlink,
 )
 from kstore.engine.segment.index import OffsetIndex, TimeIndex
-from kstore.engine.segment.segment import Segment
 from kstore.log.files import layout
 from kstore.log.files.hint_file import drop_hint
+from kstore.log.recovery.segment_factory import SegmentFactory
 
 CUT = layout.CUT
 
@@ -30,8 +31,17 @@ def name_for_cut(path: str, position: int) -> str:
     return name
 
 
+class Place(NamedTuple):
+    """Where a part of a segment lies in its file, and which offsets it is for."""
+
+    base_offset: int
+    origin: int
+    size: int
+    end_offset: int
+
+
 class Repairs:
-    """Carries decisions out in one directory. `keep_cut`: bytes that are cut off are kept beside the log.
+    """Carries steps out in one directory. `keep_cut`: bytes that are cut off are kept beside the log.
 
     What was cut off although it was flushed once (`keep`) is kept in any case.
     """
@@ -42,12 +52,8 @@ class Repairs:
         self.kept: list[str] = []
 
     def delete(self, name: str) -> None:
-        """Removes a file."""
-        path = f"{self.directory}/{name}"
-        if layout.is_key_file(name):
-            drop_hint(path)
-        else:
-            unlink(path, missing_ok=True)
+        """Removes a file. A directory of that name stays."""
+        drop_hint(f"{self.directory}/{name}")
 
     def set_aside(self, name: str) -> None:
         """Keeps a .log file under another name."""
@@ -93,7 +99,7 @@ class Repairs:
         new.sync()
         self.kept.append(target)
 
-    def cut(self, name: str, size: int, *, keep: bool = False) -> None:
+    def cut(self, name: str, size: int, keep: bool) -> None:
         """Cuts a file off after `size` bytes. Of a .log, what is cut off is kept if that was asked for."""
         path = f"{self.directory}/{name}"
         if name.endswith(".log") and (self.keep_cut or keep):
@@ -102,7 +108,7 @@ class Repairs:
         file.truncate(size)
         file.sync()
 
-    def delete_segment(self, stem: str, *, keep: bool) -> None:
+    def delete_segment(self, stem: str, keep: bool) -> None:
         """Removes the files of a segment."""
         path = f"{self.directory}/{stem}"
         for kind in layout.SEGMENT_KINDS:
@@ -112,27 +118,31 @@ class Repairs:
                 unlink(path + kind, missing_ok=True)
         drop_hint(path + layout.KEYS)
 
-    def split(self, segment: Segment, parts: Sequence[Segment]) -> None:
+    def split(self, base_offset: int, places: Sequence[Place]) -> None:
         """Replaces a segment by several that hold its parts, so that a crash leaves the old or the new (spec
         8.7)."""
-        mtime = segment.mtime_ms()
+        make, old_stem = SegmentFactory(self.directory), layout.segment_stem(base_offset)
+        whole = make(old_stem, base_offset)
+        mtime = whole.mtime_ms()
         names = []
-        for part in parts:
-            stem = layout.segment_stem(part.base_offset)
+        for place in places:
+            stem = layout.segment_stem(place.base_offset)
+            part = make(old_stem, place.base_offset, None, place.end_offset, place.origin)
+            part.limit_to(place.size)
             found = part.recovery_walk(verify=False)
             contents = {
                 ".index": found.offset_index.to_bytes(),
                 ".timeindex": found.time_index.to_bytes(),
             }
-            log = new_draft(f"{self.directory}/{stem}.log.cleaned", segment.path)
-            at, end = 0, part.size
-            while at < end:
-                chunk = part.file().read(part.origin + at, min(1 << 20, end - at))
+            log = new_draft(f"{self.directory}/{stem}.log.cleaned", whole.path)
+            at = 0
+            while at < place.size:
+                chunk = part.file().read(place.origin + at, min(1 << 20, place.size - at))
                 log.write(at, chunk)
                 at += len(chunk)
             log.sync()
             for kind, entries in contents.items():
-                file = new_draft(f"{self.directory}/{stem}{kind}.cleaned", segment.path)
+                file = new_draft(f"{self.directory}/{stem}{kind}.cleaned", whole.path)
                 file.write(0, entries)
                 file.sync()
             names.append([stem + kind for kind in (".log", *contents)])
@@ -147,10 +157,10 @@ class Repairs:
             self.sync_names()
         new = [name for part_names in names for name in part_names]
         for kind in layout.SEGMENT_KINDS:
-            name = segment.stem + kind
+            name = old_stem + kind
             if name not in new:
                 self.delete(name)
-        drop_hint(f"{self.directory}/{segment.stem}{layout.KEYS}")
+        drop_hint(f"{self.directory}/{old_stem}{layout.KEYS}")
         self.sync_names()  # or an old index may come back beside the new log
         for name in new:
             self.rename(name + ".swap", name)

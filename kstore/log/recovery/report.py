@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from kstore.config import MAX64
 from kstore.errors import visible
@@ -18,7 +19,24 @@ class DataLossWarning(UserWarning):
     """
 
 
-@dataclass
+class Gaps:
+    """The steps about gaps between segments, found when they are first asked for: that reads all segments."""
+
+    def __init__(self, find: Callable[[], list[Step]] = list) -> None:
+        self._find: Callable[[], list[Step]] | None = find
+        self._found: tuple[Step, ...] = ()
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps, none of which has an action. CorruptFileError, OSError."""
+        find = self._find
+        if find is not None:
+            self._found = tuple(find())
+            self._find = None  # with the segments that it has
+        return self._found
+
+
+@dataclass(frozen=True)
 class Recovery:
     """What opening a log found, and what was done about it. A log that is opened for reading shows what would
     be done.
@@ -38,8 +56,8 @@ class Recovery:
     recovered_segments: list[int] = field(default_factory=list)
     truncated_bytes: int = 0
     losses: list[str] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list, repr=False)
-    look_for_missing: Callable[[], list[Step]] | None = field(default=None, repr=False)
+    steps: tuple[Step, ...] = field(default=(), repr=False)
+    gaps: Gaps = field(default_factory=Gaps, repr=False)
 
     @property
     def missing(self) -> list[str]:
@@ -47,16 +65,11 @@ class Recovery:
         return self.missing_between(0, MAX64)
 
     def missing_between(self, start: int, stop: int) -> list[str]:
-        """The same of the offsets start to stop (exclusive)."""
-        look = self.look_for_missing
-        if look is not None:
-            self.steps = [*self.steps, *look()]
-            self.look_for_missing = None
-        lost = (step for step in self.steps if step.is_loss)
+        """What is missing between segments of the offsets start to stop (exclusive)."""
         return [
             f"{step.file}: {step.text(done=True)}"
-            for step in lost
-            if step.offsets[0] < stop and start < step.offsets[1]
+            for step in self.gaps.steps
+            if step.is_loss and step.offsets[0] < stop and start < step.offsets[1]
         ]
 
     @property
@@ -68,24 +81,21 @@ class Recovery:
     @property
     def findings(self) -> list[Finding]:
         """What is not as a clean shutdown leaves it: damage first, and what is lost with it behind."""
-        _ = self.missing
-        behind = [step for step in self.steps if step.code is Code.BEHIND_DAMAGE]
-        others = [step for step in self.steps if step.is_finding and step.code is not Code.BEHIND_DAMAGE]
-        return [step.finding(done=self.written) for step in [*others, *sorted(behind, key=lambda s: s.file)]]
+        steps = [step for step in (*self.steps, *self.gaps.steps) if step.code.kind]
+        behind = sorted((s for s in steps if s.code is Code.BEHIND_DAMAGE), key=lambda step: step.file)
+        steps = [step for step in steps if step.code is not Code.BEHIND_DAMAGE] + behind
+        return [step.finding(done=self.written) for step in steps]
 
-    def run(self, repairs: Repairs) -> None:
-        """Carries the steps out, in order. OSError."""
+    def run(self, repairs: Repairs) -> Self:
+        """Carries the steps out, in order; the Recovery after that. OSError."""
         for step in self.steps:
-            step.run(repairs)
-        self.written = True
+            if step.action is not None:
+                step.action.run(repairs)
+        return replace(self.shown(), written=True)
 
-    def forget_step(self, code: Code, file: str) -> None:
-        """Nothing is to be done about this."""
-        self.steps = [step for step in self.steps if step.code is not code or step.file != file]
-
-    def forget_deeds(self) -> None:
-        """What is shown from here on needs no files and no indexes."""
-        self.steps = [replace(step, deed=None) for step in self.steps]
+    def shown(self) -> Self:
+        """This Recovery without actions, which hold indexes."""
+        return replace(self, steps=tuple(step._replace(action=None) for step in self.steps))
 
     def __str__(self) -> str:
         findings = self.findings

@@ -1,6 +1,7 @@
 """One .log file read by itself: what recovery kept of a log (.cut), or a segment that was copied from
 somewhere."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from kstore.engine.segment.segment import Segment
@@ -11,10 +12,10 @@ from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of
 from kstore.log.recovery.file_kind import kind_of
 from kstore.log.recovery.loader import Loaded
-from kstore.log.recovery.remains import is_spare_room, remains_of
 from kstore.log.recovery.report import Recovery
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.steps import Code, Step
+from kstore.log.recovery.survey import is_zeros, sound_batches
 
 
 def load_file(path: Path, index_interval_bytes: int, max_decompressed_bytes: int) -> Loaded:
@@ -35,17 +36,15 @@ def load_file(path: Path, index_interval_bytes: int, max_decompressed_bytes: int
     suffixes = dict.fromkeys(layout.SEGMENT_KINDS, suffix) if suffix else None
     make = SegmentFactory(str(path.parent), index_interval_bytes, max_decompressed_bytes)
     segment = make(stem, offset, suffixes)
-    remains = remains_of(segment, 0)
-    if remains is None and segment.size:
+    sound = sound_batches(segment, 0)
+    if sound is None and segment.size:
         raise _no_log(segment)
-    first, end = (remains.first_offset, remains.last_offset + 1) if remains else (offset, offset)
+    first, end = (sound.first_offset, sound.last_offset + 1) if sound else (offset, offset)
     if first < offset:  # the file was misnamed
         segment = make(stem, first, suffixes)
     recovery = Recovery(True, end)
-    if remains is not None and not is_locked(
-        directory_of(path.parent)
-    ):  # a writer may be at work behind the end
-        _note_tail(recovery, segment, remains.end)
+    if sound is not None and not is_locked(directory_of(path.parent)):  # else a writer may be at work there
+        recovery = _with_tail(recovery, segment, sound.end)
     return Loaded((segment,), first, end, LeaderEpochs(), recovery, frozenset(), frozenset(), True)
 
 
@@ -62,21 +61,19 @@ def _no_log(segment: Segment) -> CorruptFileError:
     )
 
 
-def _note_tail(recovery: Recovery, segment: Segment, end: int) -> None:
-    """Notes the bytes behind the last sound batch."""
+def _with_tail(recovery: Recovery, segment: Segment, end: int) -> Recovery:
+    """The recovery, with the bytes behind the last sound batch."""
     size = segment.size - end
     if size <= 0:
-        return
-    if is_spare_room(segment, end):
-        recovery.steps.append(Step(Code.SPARE_ROOM, segment.path, end, size))
+        return recovery
+    if is_zeros(segment, end):
         segment.limit_to(end)
-        return
+        return replace(recovery, steps=(Step(Code.SPARE_ROOM, segment.path, end, size),))
     whole = segment.recovery_walk()
     why = f": {_without_path(whole.error)}" if whole.error is not None and whole.valid_bytes == end else ""
     step = Step(Code.FILE_TAIL, segment.path, end, size, detail=why)
-    recovery.clean = False
-    recovery.steps.append(step)
-    recovery.losses.append(f"{segment.path}: {step.text(done=True)}")
+    losses = [f"{segment.path}: {step.text(done=True)}"]
+    return replace(recovery, clean=False, steps=(step,), losses=losses)
 
 
 def _without_path(error: CorruptFileError) -> str:

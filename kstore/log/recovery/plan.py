@@ -1,0 +1,456 @@
+"""What an opening makes of a directory: facts in, steps with reasons out (spec 8.2 to 8.4, 8.7).
+
+Kafka finishes interrupted work when it loads a log: it deletes, renames, truncates torn ends, rebuilds
+indexes. Here the same is decided. Nothing is read or written.
+"""
+
+from bisect import bisect_left
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from kstore.config import MAX64
+from kstore.log.files import layout
+from kstore.log.files.leader_epochs import LeaderEpochs
+from kstore.log.files.log_dir_state import State
+from kstore.log.recovery.repairs import Place, Repairs
+from kstore.log.recovery.steps import Action, Code, Step, action
+from kstore.log.recovery.survey import (
+    BITS,
+    INDEX,
+    KEYS,
+    LOG,
+    TIME_INDEX,
+    TRANSACTION,
+    TRANSACTIONS,
+    Files,
+    Mode,
+    Names,
+    Part,
+    Rest,
+    SegmentFacts,
+    Survey,
+    Swapped,
+    names_of,
+)
+
+_INDEXES = INDEX | TIME_INDEX | TRANSACTIONS
+_GONE = {"read": "are left out", "dry": "would be cut off", "write": "were cut off"}
+
+
+class Tidied(NamedTuple):
+    """The files of a log once interrupted work is finished, and the steps that finish it."""
+
+    files: Files
+    steps: tuple[Step, ...] = ()
+    losses: tuple[str, ...] = ()
+
+
+class Kept(NamedTuple):
+    """A segment of the log: number `at` of those surveyed, or a part of it as it was walked."""
+
+    at: int
+    part: Part | None
+    end_offset: int
+
+
+class Plan(NamedTuple):
+    """The log as recovery leaves it, and the steps that lead there, in order.
+
+    `orphans` are the offsets of indexes without a log, that nothing was removing. `has_producers`: a segment
+    that was walked may have batches with producer ids.
+    """
+
+    kept: tuple[Kept, ...]
+    steps: tuple[Step, ...]
+    losses: tuple[str, ...]
+    log_start_offset: int
+    log_end_offset: int
+    wanted_start: int  # as far as it counts; the first segment may begin later
+    epochs: tuple[tuple[int, int], ...]
+    recovered_segments: tuple[int, ...]
+    truncated_bytes: int
+    has_producers: bool
+    lost_time_indexes: frozenset[int]
+    lost_transaction_indexes: frozenset[int]
+    orphans: tuple[int, ...]
+
+
+# ---- interrupted work ----------------------------------------------------------------------------------------
+
+
+def counted_swaps(names: Names) -> list[str]:
+    """The .swap files that an opening takes over: those that no unfinished compaction is above."""
+    first_cleaned = _first_cleaned(names)
+    swaps = sorted(name for name in names.others if name.endswith(".swap"))
+    return [name for name in swaps if first_cleaned is None or _offset(name) < first_cleaned]
+
+
+def _first_cleaned(names: Names) -> int | None:
+    offsets = (layout.parse_offset(name) for name in names.others if name.endswith(".cleaned"))
+    return min((offset for offset in offsets if offset is not None), default=None)
+
+
+def _offset(name: str) -> int:
+    return layout.parse_offset(name) or 0
+
+
+def tidied(names: Names, swaps: Mapping[str, Swapped]) -> Tidied:
+    """Passes 1 to 3 of spec 8.2: what interrupted deletions and compactions have left. swaps: what is in the
+    .log.swap files that count."""
+    extras = sorted(n for n in names.others if n.endswith((".deleted", ".cleaned", ".swap")))
+    if not extras:
+        return Tidied(Files(names.files, names.others))
+    there = set(names.others)
+    for offset, bits in names.files.items():
+        there.update(names_of(offset, bits))
+    steps: list[Step] = []
+    losses: list[str] = []
+
+    def note(code: Code, name: str, detail: object = "", do: Action | None = None) -> None:
+        steps.append(Step(code, f"{names.directory}/{name}", detail=detail, action=do))
+
+    def delete(code: Code, name: str, detail: object = "") -> None:
+        there.discard(name)
+        note(code, name, detail, action(Repairs.delete, name))
+
+    removed: set[int] = set()
+    for name in extras:
+        if name.endswith(".deleted"):
+            gone = layout.segment_offset(name.removesuffix(".deleted"))
+            if gone is not None:
+                removed.add(gone)
+            if not name.endswith(".checkpoint.deleted"):
+                delete(Code.REMOVAL_UNDER_WAY, name)
+    counted = counted_swaps(names)
+    void = [name for name in extras if name.endswith(".swap") and name not in counted]
+    for name in void:
+        delete(Code.COMPACTION_UNFINISHED, name)
+    if void:  # if a .cleaned file went first, the .swap files would count
+        note(Code.NAMES_SYNCED, "", do=action(Repairs.sync_names))
+    for name in extras:
+        if name.endswith(".cleaned"):
+            delete(Code.COMPACTION_UNFINISHED, name)
+    placed = sorted(
+        (at, name)
+        for name in there
+        if not name.endswith(".swap") and (at := layout.parse_offset(name)) is not None
+    )
+    for swap, found in swaps.items():
+        base = _offset(swap)
+        end = found.end if found.is_sound else max(found.end, base + 1)
+        for _, name in placed[bisect_left(placed, (base, "")) : bisect_left(placed, (end, ""))]:
+            if name not in there:
+                continue
+            if found.is_sound or not name.endswith(".log"):
+                delete(Code.COMPACTION_REPLACES, name, swap)
+            else:
+                there.discard(name)
+                note(Code.DAMAGED_REPLACES, name, swap, action(Repairs.set_aside, name))
+                losses.append(f"{names.directory}/{swap}, which replaces {name}, is damaged")
+    if counted:  # or what was replaced may come back
+        note(Code.NAMES_SYNCED, "", do=action(Repairs.sync_names))
+    renamed = set()
+    for name in counted:
+        final = name.removesuffix(".swap")
+        file = layout.parse_file(final)
+        if file is None or file.extra or file.stem != layout.segment_stem(file.offset):
+            note(Code.NO_NAME_OF_A_SWAP, name)  # with another name it might replace a segment later
+            continue
+        there.discard(name)
+        there.add(final)
+        renamed.add(final)
+        note(Code.COMPACTION_ALL_BUT_FINISHED, name, do=action(Repairs.rename, name, final))
+    files, others = _sorted_out(there)
+    return Tidied(Files(files, others, frozenset(renamed), frozenset(removed)), tuple(steps), tuple(losses))
+
+
+def _sorted_out(names: Collection[str]) -> tuple[dict[int, int], tuple[str, ...]]:
+    """Names as `files` and `others` of Names have them."""
+    files: dict[int, int] = {}
+    others = []
+    for name in sorted(names):
+        stem, _, kind = name.partition(".")
+        bit, offset = BITS.get("." + kind), layout.parse_offset(name)
+        if bit is None or offset is None or offset < 0 or stem != layout.segment_stem(offset):
+            others.append(name)
+        else:
+            files[offset] = files.get(offset, 0) | bit
+    return files, tuple(others)
+
+
+# ---- segments ------------------------------------------------------------------------------------------------
+
+
+class _Draft:
+    """A plan that is being made. `point`: where the log was closed, or flushed to, at least."""
+
+    def __init__(self, found: Survey, log_start_offset: int, point: int, mode: Mode) -> None:
+        self.clean = found.clean
+        self.log_start_offset = log_start_offset
+        self.point = point
+        self.mode = mode
+        self.kept: list[Kept] = []
+        self.steps: list[Step] = []
+        self.losses: list[str] = []
+        self.recovered: list[int] = []
+        self.truncated_bytes = 0
+
+    def must_keep(self, path: str, size: int, rest: Rest, offset: int) -> bool:
+        """Whether bytes that go are kept in a .cut file: someone may miss them. Notes what is lost.
+
+        offset: of the record that was there. What was flushed, or closed, was promised."""
+        promised = self.clean or offset < self.point
+        self.lose(path, size, rest, promised)
+        return promised or rest.is_followed or rest.sound is not None
+
+    def lose(self, path: str, size: int, rest: Rest, promised: bool) -> None:
+        """Notes what is lost with bytes that go."""
+        if rest.sound is not None:
+            if rest.sound.last_offset >= self.log_start_offset:  # else it was deleted
+                self.losses.append(f"{size} bytes of {path} {_GONE[self.mode]}, with {rest.sound}")
+        elif promised and size:
+            self.losses.append(f"{size} bytes of {path}, which had been flushed, were damaged")
+        elif rest.is_followed and size:
+            self.losses.append(f"{size} bytes of {path}, before sound batches, were damaged")
+
+    def remove(self, code: Code, path: str, part: Part) -> None:
+        """Notes that a whole segment goes."""
+        assert part.rest is not None
+        keep = self.must_keep(path, part.size, part.rest, part.base_offset)
+        do = action(Repairs.delete_segment, layout.segment_stem(part.base_offset), keep)
+        self.steps.append(Step(code, path, 0, part.size, sound=part.rest.sound, action=do))
+        self.truncated_bytes += part.size * (code is Code.BEHIND_DAMAGE)
+
+    def cut(self, path: str, part: Part) -> None:
+        """Notes that a segment ends at its last good batch."""
+        walk, rest = part.walk, part.rest
+        if walk is None or rest is None:
+            return
+        size = part.size - walk.valid_bytes
+        keep = self.must_keep(path, size, rest, walk.next_offset)
+        self.truncated_bytes += size
+        code = Code.OFFSETS_FALL if walk.disordered else Code.TORN_TAIL if walk.torn else Code.CORRUPT_BATCH
+        if code is Code.CORRUPT_BATCH and not keep and rest.is_zeros:
+            code = Code.SPARE_ROOM
+        name = f"{layout.segment_stem(part.base_offset)}.log"
+        do = action(Repairs.cut, name, walk.valid_bytes, keep)
+        self.steps.append(
+            Step(code, path, walk.valid_bytes, size, detail=walk.error, sound=rest.sound, action=do)
+        )
+
+    def recover(self, at: int, known: SegmentFacts, end_offset: int) -> None:
+        """Notes what recovery makes of a segment that was walked."""
+        parts = known.parts
+        if [part.base_offset for part in parts] != [known.base_offset]:
+            ends = [*(part.base_offset for part in parts[1:]), end_offset]
+            places = [Place(p.base_offset, p.origin, p.size, end) for p, end in zip(parts, ends, strict=True)]
+            do = action(Repairs.split, known.base_offset, tuple(places))
+            self.steps.append(Step(Code.OFFSETS_FAR_APART, known.path, detail=len(parts), action=do))
+        for number, part in enumerate(parts):
+            if part.walk is None:
+                self.remove(Code.BEHIND_DAMAGE, known.path, part)
+                continue
+            self.cut(known.path, part)
+            stem = layout.segment_stem(part.base_offset)
+            do = action(Repairs.write_indexes, stem, part.walk.offset_index, part.walk.time_index)
+            self.steps.append(Step(Code.INDEXES_REBUILT, known.path, action=do))
+            self.recovered.append(part.base_offset)
+            is_last = part.rest is not None or number == len(parts) - 1
+            self.kept.append(Kept(at, part, end_offset if is_last else parts[number + 1].base_offset))
+
+
+def make_plan(found: Survey, state: State, stored: State, *, recover: bool, mode: Mode) -> Plan:
+    """The plan of an opening. state: what counts of the last stop; stored: what files say of it."""
+    point = max(state.recovery_point, stored.recovery_point)
+    draft = _Draft(found, state.log_start_offset, point, mode)
+    steps = draft.steps
+    orphans = _note_other_files(found, mode, steps)
+    behind = [each for each in found.segments if each.is_behind_damage]
+    whole = found.segments[: len(found.segments) - len(behind)]
+    ends = [*(each.base_offset for each in whole[1:]), MAX64]
+    for at, (known, end_offset) in enumerate(zip(whole, ends, strict=False)):
+        _note_indexes(known, steps)
+        if behind and known is whole[-1]:
+            # They are deleted before the log ends, the last one first: a crash on the way leaves no gap.
+            before = len(draft.losses)
+            for each in reversed(behind):
+                draft.remove(Code.BEHIND_DAMAGE, each.path, each.parts[0])
+            later = draft.losses[before:]
+            del draft.losses[before:]
+            steps.append(Step(Code.NAMES_SYNCED, known.path, action=action(Repairs.sync_names)))
+            draft.recover(at, known, end_offset)
+            draft.losses += reversed(later)
+        elif known.is_trusted or not known.parts:
+            for part in known.parts:
+                draft.cut(known.path, part)
+            draft.kept.append(Kept(at, known.parts[0] if known.parts else None, end_offset))
+        else:
+            draft.recover(at, known, end_offset)
+    return _with_end(draft, found, state, stored, recover, tuple(orphans))
+
+
+def _note_indexes(known: SegmentFacts, steps: list[Step]) -> None:
+    """What is wrong with the index files of a segment."""
+    stem = layout.segment_stem(known.base_offset)
+    if not known.files & INDEX:
+        if not known.is_blank:  # a writer gives an empty segment its indexes at the first append
+            steps.append(Step(Code.NO_OFFSET_INDEX, known.path))
+    elif not known.files & TIME_INDEX:
+        do = action(Repairs.write_index, f"{stem}.timeindex", b"")
+        steps.append(Step(Code.NO_TIME_INDEX, known.path, action=do))
+    if known.transactions is not None:
+        error = known.transactions
+        steps.append(Step(Code.BROKEN_TRANSACTION_INDEX, known.path, error.position, detail=error))
+
+
+def _note_other_files(found: Survey, mode: Mode, steps: list[Step]) -> list[int]:
+    """Files without a segment, and names that are no segment's; the offsets of indexes that nothing was
+    removing."""
+    orphans: list[int] = []
+
+    def note(code: Code, name: str, detail: object = "", offset: int = -1, *, delete: bool = False) -> None:
+        do = action(Repairs.delete, name) if delete else None
+        file = f"{found.path}/{name}"
+        steps.append(Step(code, file, detail=detail, offsets=(offset, -1), action=do))
+
+    def leave_aside(offset: int, name: str) -> None:
+        note(Code.INDEX_WITHOUT_LOG, name, delete=True)
+        if offset not in found.files.removed and not name.endswith(layout.KEYS):
+            orphans.append(offset)
+
+    for offset, bits in found.files.files.items():
+        if not bits & LOG:
+            for name in names_of(offset, bits & (_INDEXES | KEYS)):
+                leave_aside(offset, name)
+    for name in found.files.others:
+        parsed = layout.parse_offset(name)
+        if name.endswith(".log"):
+            if parsed is None or parsed < 0:
+                note(Code.NO_NAME_OF_A_SEGMENT, name)
+            else:
+                right = f"{layout.segment_stem(parsed)}.log"
+                note(Code.OTHER_NAME_OF_A_SEGMENT, name, right, parsed)
+        elif name.endswith(layout.INDEX_KINDS):
+            if parsed is None:
+                note(Code.NO_NAME_OF_A_SEGMENT, name)
+            elif not found.files.has(parsed, LOG):
+                leave_aside(parsed, name)
+        elif name in found.packed:
+            kind = found.packed[name]
+            note(Code.NOT_READ, name, f"the file is {kind}" if kind else "no name of a segment")
+        elif mode != "read" and (
+            layout.is_draft(name) or (name.endswith(layout.KEYS_DRAFT) and layout.is_key_file(name))
+        ):  # a reader takes it for one that is being written
+            note(Code.FILE_UNFINISHED, name, delete=True)
+    return orphans
+
+
+# ---- start and end -------------------------------------------------------------------------------------------
+
+
+def _with_end(
+    draft: _Draft, found: Survey, state: State, stored: State, recover: bool, orphans: tuple[int, ...]
+) -> Plan:
+    """The plan, once it is known which segments there are."""
+    steps, kept, point, clean = draft.steps, draft.kept, draft.point, found.clean
+    start = state.log_start_offset
+    log_end_offset = found.next_offset
+    epochs = _epochs(found)
+    is_explained = False  # why the log ends where it does
+    if kept:
+        last = found.segments[kept[-1].at]
+        _note_tail(draft, found, last.path, recover)
+        is_explained = bool(clean and draft.losses)
+        if clean and log_end_offset < point:
+            # Kafka and kstore store the end when they close a log. Kafka's end lies behind the last batch if
+            # it has truncated the log inside a batch; then no index names anything there.
+            steps.append(Step(Code.ENDS_EARLY, last.path, offsets=(log_end_offset, point)))
+            is_named = found.names_beyond or any(offset > last.base_offset for offset in orphans)
+            is_explained = is_explained or (state.by_broker and not is_named)
+        elif clean and 0 < point < log_end_offset:
+            steps.append(Step(Code.ENDS_LATE, last.path, offsets=(log_end_offset, point)))
+        # The program that opens the log may have given its start, or a truncation was to go on there.
+        # delete_records() flushes what it deletes before it writes the start.
+        if log_end_offset < start == stored.log_start_offset and not found.truncation_continues:
+            steps.append(Step(Code.LOG_START_BEYOND_END, found.log_starts, offsets=(start, log_end_offset)))
+            start = 0
+        if log_end_offset < start:
+            for known, part in zip(found.segments, found.below, strict=False):
+                draft.remove(Code.BELOW_LOG_START, known.path, part)
+            kept.clear()
+            epochs = LeaderEpochs()
+        elif recover:
+            _note_transactions(found, last, log_end_offset, steps)
+    first = found.segments[kept[0].at].base_offset if kept else start
+    if kept and kept[0].part is not None:
+        first = kept[0].part.base_offset
+    log_end_offset = log_end_offset if kept else first
+    if log_end_offset < point and not is_explained:
+        lost = Step(Code.FLUSHED_IS_LOST, found.path, offsets=(log_end_offset, point))
+        draft.losses.append(lost.text(done=True))
+        if not clean:
+            steps.append(lost)
+    if draft.mode != "read" and kept and kept[-1].part is not None and not kept[-1].part.origin:
+        # a writer makes the indexes of the last segment anew, from those in memory
+        path = found.segments[kept[-1].at].path
+        steps = [step for step in steps if step.code is not Code.INDEXES_REBUILT or step.file != path]
+    walks = [part.walk for each in found.segments for part in each.parts if part.walk is not None]
+    trusted = any(each.is_trusted for each in found.segments)
+    broken = [each.base_offset for each in found.segments if each.transactions is not None]
+    return Plan(
+        tuple(kept),
+        tuple(steps),
+        tuple(draft.losses),
+        max(start, first),
+        log_end_offset,
+        start,
+        epochs.entries,
+        tuple(draft.recovered),
+        draft.truncated_bytes,
+        trusted or any(walk.has_producers for walk in walks) or bool(broken and not recover),
+        frozenset(
+            each.base_offset
+            for each in found.segments
+            if each.files & (INDEX | TIME_INDEX) == INDEX and recover
+        ),
+        frozenset(() if recover else broken),
+        orphans,
+    )
+
+
+def _note_tail(draft: _Draft, found: Survey, path: str, recover: bool) -> None:
+    """What follows the last whole batch of a log that was closed cleanly."""
+    end = found.end
+    if end is None:
+        return
+    if end.tail:
+        draft.steps.append(Step(Code.TAIL_LEFT, path, end.size - end.tail, end.tail))
+        if recover:
+            draft.lose(path, end.tail, Rest(end.sound), found.clean and end.was_batch)
+    elif end.size and found.next_offset == found.segments[-1].base_offset and not recover:
+        draft.steps.append(Step(Code.WRONG_NAME, path, 0, end.size))
+
+
+def _note_transactions(found: Survey, last: SegmentFacts, log_end_offset: int, steps: list[Step]) -> None:
+    """An entry behind the end is of a marker that is gone: the next one there must not find it."""
+    if found.end is None or found.end.is_written:  # a process is writing their markers
+        return
+    before, after = (count * TRANSACTION for count in found.end.transactions)
+    if after < before:
+        name = f"{layout.segment_stem(last.base_offset)}.txnindex"
+        file, do = f"{found.path}/{name}", action(Repairs.cut, name, after, False)
+        offsets = log_end_offset, -1
+        steps.append(
+            Step(Code.TRANSACTIONS_BEHIND_END, file, after, before - after, offsets=offsets, action=do)
+        )
+
+
+def _epochs(found: Survey) -> LeaderEpochs:
+    """The leader epochs of the checkpoint, and those of batches that it does not have."""
+    epochs = LeaderEpochs(found.epochs)
+    for each in found.segments:
+        walks = [part.walk for part in each.parts if part.walk is not None]
+        for epoch, offset in [*each.epochs, *(known for walk in walks for known in walk.leader_epochs)]:
+            if epochs.latest is None or epoch > epochs.latest:
+                epochs.assign(epoch, offset)
+    return epochs
