@@ -58,7 +58,8 @@ def plan(parts: dict[int, Part | None], state: State, next_offset: int, **more: 
     files = Files(dict.fromkeys(parts, WHOLE), more.get("others", ()))
     below = tuple(behind(base, None) for base in parts) if state.log_start_offset > next_offset else ()
     found = Survey(
-        "t-0", files, segments, state.clean, next_offset, end, False, below, "", False, (), None, {}
+        *("t-0", files, segments, state.clean, next_offset, end, False, below, "", False, (), None, {}),
+        tuple(name for name in files.others if name.endswith(".tmp")),
     )
     stored = more.get("stored", state)
     return make_plan(found, state, stored, recover=True, mode=more.get("mode", "write"))

@@ -264,7 +264,7 @@ def make_plan(found: Survey, state: State, stored: State, *, recover: bool, mode
     point = max(state.recovery_point, stored.recovery_point)
     draft = _Draft(found, state.log_start_offset, point, mode)
     steps = draft.steps
-    orphans = _note_other_files(found, mode, steps)
+    orphans = _note_other_files(found, steps)
     behind = [each for each in found.segments if each.is_behind_damage]
     whole = found.segments[: len(found.segments) - len(behind)]
     ends = [*(each.base_offset for each in whole[1:]), MAX64]
@@ -303,7 +303,7 @@ def _note_indexes(known: SegmentFacts, steps: list[Step]) -> None:
         steps.append(Step(Code.BROKEN_TRANSACTION_INDEX, known.path, error.position, detail=error))
 
 
-def _note_other_files(found: Survey, mode: Mode, steps: list[Step]) -> list[int]:
+def _note_other_files(found: Survey, steps: list[Step]) -> list[int]:
     """Files without a segment, and names that are no segment's; the offsets of indexes that nothing was
     removing."""
     orphans: list[int] = []
@@ -338,9 +338,7 @@ def _note_other_files(found: Survey, mode: Mode, steps: list[Step]) -> list[int]
         elif name in found.packed:
             kind = found.packed[name]
             note(Code.NOT_READ, name, f"the file is {kind}" if kind else "no name of a segment")
-        elif mode != "read" and (
-            layout.is_draft(name) or (name.endswith(layout.KEYS_DRAFT) and layout.is_key_file(name))
-        ):  # a reader takes it for one that is being written
+        elif name in found.drafts:
             note(Code.FILE_UNFINISHED, name, delete=True)
     return orphans
 

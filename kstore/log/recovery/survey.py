@@ -152,7 +152,7 @@ class Survey(NamedTuple):
     on. If the log ends before its log start offset, `below` has all of each segment, `log_starts` is the
     file with that offset, and `truncation_continues` says whether a truncation was to go on there. `epochs` are those of the
     leader-epoch-checkpoint; `epochs_error` says how that is damaged. `packed` says what files are whose names
-    are nearly those of segments.
+    are nearly those of segments. `drafts` are files that no process is writing any more.
     """
 
     path: str
@@ -168,6 +168,7 @@ class Survey(NamedTuple):
     epochs: tuple[tuple[int, int], ...]
     epochs_error: Exception | None
     packed: Mapping[str, str]
+    drafts: tuple[str, ...]
 
 
 # ---- names ---------------------------------------------------------------------------------------------------
@@ -310,6 +311,9 @@ def survey(
     packed = {}
     if not segments:
         packed = {name: kind_of(str(path / name)) for name in files.others if _may_be_packed(path / name)}
+    drafts = []
+    if mode != "read":  # else a process may be writing them
+        drafts = [name for name in files.others if _is_draft(name) and not (path / name).is_dir()]
     return Survey(
         str(path),
         files,
@@ -324,6 +328,7 @@ def survey(
         epochs,
         error,
         packed,
+        tuple(drafts),
     )
 
 
@@ -528,6 +533,10 @@ def _epochs_in(segment: Segment) -> tuple[tuple[int, int], ...]:
         changes = [0, *((epochs[1:] != epochs[:-1]).nonzero()[0] + 1)] if len(epochs) else []
         return tuple((int(epochs[at]), int(headers["base_offset"][at])) for at in changes)
     return ()
+
+
+def _is_draft(name: str) -> bool:
+    return layout.is_draft(name) or (name.endswith(layout.KEYS_DRAFT) and layout.is_key_file(name))
 
 
 def _may_be_packed(path: Path) -> bool:
