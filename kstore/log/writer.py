@@ -61,7 +61,8 @@ from kstore.log.files.epoch_checkpoint import LeaderEpochCheckpoint
 from kstore.log.files.hint_file import drop_hint
 from kstore.log.files.listing import list_directory
 from kstore.log.files.lock import is_locked, vouch_for, vouch_no_more
-from kstore.log.files.log_dir_state import LogDirState, directory_of, is_led
+from kstore.log.files.log_dir_state import directory_of, is_led
+from kstore.log.files.log_directory import PartitionLease
 from kstore.log.files.option_file import write_options
 from kstore.log.files.truncations import Truncations, read_truncations, write_truncations
 from kstore.log.follow.follow_source import FollowSource, WriterSource
@@ -126,7 +127,7 @@ class LogWriter(RecordAppender, PartitionLog):
 
     path = ""
     _left = True
-    _log_dir: LogDirState
+    _log_dir: PartitionLease
     _flusher: Flusher | None = None
     _key_maker: KeyFileMaker | None = None
     _lacks_key_files = True  # perhaps, since they were last made
@@ -196,7 +197,7 @@ class LogWriter(RecordAppender, PartitionLog):
         self._compacting = Mutex()  # for one compaction at a time; whoever closes the log waits for it
         self._reports = Reports()
         try:
-            self._log_dir = LogDirState(directory)
+            self._log_dir = PartitionLease(directory)
         except BaseException:
             if made:  # it was locked, say: an empty directory would be a partition that nobody has closed
                 with contextlib.suppress(OSError):

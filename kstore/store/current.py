@@ -4,7 +4,7 @@ when it was made."""
 from pathlib import Path
 from typing import Protocol
 
-from kstore.store.log_directory import LogDirectory
+from kstore.store.store_directory import StoreDirectory
 from kstore.store.topic_catalog import TopicCatalog
 
 
@@ -13,7 +13,7 @@ class Listed(Protocol):
 
     _is_writing: bool
     _catalog: TopicCatalog
-    _directories: list[LogDirectory]
+    _directories: list[StoreDirectory]
 
     @property
     def paths(self) -> tuple[Path, ...]: ...

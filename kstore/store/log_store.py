@@ -40,7 +40,6 @@ from kstore.log.cursors.group_file import groups_in, read_durable_positions
 from kstore.log.cursors.home import Home
 from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.files import layout
-from kstore.log.files.directory_keeper import DirectoryKeeper
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
 from kstore.log.files.option_file import in_python
@@ -61,11 +60,11 @@ from kstore.store.consumer_offsets import (
 )
 from kstore.store.descriptions import StoreHealth, TopicDescription
 from kstore.store.lag import lag_of
-from kstore.store.log_directory import LogDirectory
 from kstore.store.metrics import StoreMetrics, count_recovery, measure
 from kstore.store.open_partitions import OpenPartitions, default_limit
 from kstore.store.recovery import ParallelWork, threads_for
 from kstore.store.store_cursor import StoreCursor
+from kstore.store.store_directory import StoreDirectory
 from kstore.store.store_scan import StoreScan
 from kstore.store.table import Table
 from kstore.store.topic import checked_name
@@ -220,7 +219,7 @@ class LogStore:
             config is not None and "offsets_retention_minutes" in config.given_options()
         )
         self._changing = Mutex()
-        self._directories: list[LogDirectory] = []
+        self._directories: list[StoreDirectory] = []
         self._catalog = TopicCatalog(self._directories, (config or LogConfig()).replace(**own))
         self._open_logs = OpenPartitions(weakref.WeakMethod(self._open_writer), limit)
         self._is_busy = background and self._is_writing
@@ -255,7 +254,7 @@ class LogStore:
         ever."""
         try:
             for path in paths:
-                self._directories.append(LogDirectory(path, writing=self._is_writing))
+                self._directories.append(StoreDirectory(path, writing=self._is_writing))
         except LogLockedError:
             while self._directories:
                 self._directories[-1].give_back()
@@ -266,7 +265,7 @@ class LogStore:
         """DataLossWarning for what the checkpoints of the directories have lost, as closing writes new
         ones."""
         for directory in self._directories:
-            for loss in directory.keeper.losses if directory.keeper is not None else ():
+            for loss in directory.losses:
                 warn(loss, DataLossWarning)
 
     def _changed(self) -> None:
@@ -280,20 +279,18 @@ class LogStore:
         """What a broker does with logs that were not closed cleanly: each is loaded once, unless there is
         nothing to do."""
         for directory in self._catalog.live():
-            keeper = directory.keeper
-            assert keeper is not None
-            if keeper.was_clean:
+            if directory.was_clean:
                 continue
             work: dict[TopicPartition, int] = {}
             for tp in sorted(directory.partitions):
                 if tp.topic != layout.CLUSTER_METADATA:
-                    with self._noting_failures(tp, keeper):
+                    with self._noting_failures(tp, directory):
                         path = directory.path_of(tp)
                         interval = self._catalog.config_of(tp.topic).index_interval_bytes
-                        work[tp] = work_left(path, keeper.state_of(path, tp), interval)
+                        work[tp] = work_left(path, directory.held.state_of(path, tp), interval)
 
-            def recover(tp: TopicPartition, keeper: DirectoryKeeper = keeper) -> None:
-                with self._noting_failures(tp, keeper):
+            def recover(tp: TopicPartition, directory: StoreDirectory = directory) -> None:
+                with self._noting_failures(tp, directory):
                     log = self._open_writer(tp, recovers=True)
                     try:
                         if not self._open_logs.keep(tp, log):
@@ -306,16 +303,16 @@ class LogStore:
             ParallelWork(recover, todo).run(threads_for(work.values()))
             for name in directory.others:
                 if name.endswith(("-future", "-stray")):  # nobody has looked at these
-                    keeper.failed(TopicPartition(name, 0))
-            keeper.all_recovered()
+                    directory.held.failed(TopicPartition(name, 0))
+            directory.held.all_recovered()
 
     @contextlib.contextmanager
-    def _noting_failures(self, tp: TopicPartition, keeper: DirectoryKeeper) -> Iterator[None]:
+    def _noting_failures(self, tp: TopicPartition, directory: StoreDirectory) -> Iterator[None]:
         """A partition that cannot be recovered is told by `health`, and the directory is not clean."""
         try:
             yield
         except (OSError, KstoreError) as e:
-            keeper.failed(tp)
+            directory.held.failed(tp)
             self._open_logs.failures[tp] = f"{type(e).__name__}: {e}"
 
     def _open_writer(self, tp: TopicPartition, *, recovers: bool = False) -> LogWriter:
@@ -690,7 +687,7 @@ class LogStore:
         as at the opening.
         """
         if not self._is_writing:
-            self._directories[:] = [LogDirectory(path, writing=False) for path in self.paths]
+            self._directories[:] = [StoreDirectory(path, writing=False) for path in self.paths]
             self._catalog.load_to_read()
 
     def cursor(
@@ -853,9 +850,8 @@ class LogStore:
             except (OSError, KstoreError) as e:
                 failure = failure or e
         for directory in self._catalog.live():
-            assert directory.keeper is not None
             try:
-                directory.keeper.store()
+                directory.held.store()
             except (OSError, LogFailedError) as e:
                 failure = failure or e
         if failure is not None:
@@ -1096,9 +1092,8 @@ class LogStore:
             self._work.stop()
             failure = self._open_logs.close()
             for tp in self._open_logs.unclean:
-                keeper = self._catalog.places[tp].keeper if tp in self._catalog.places else None
-                if keeper is not None:
-                    keeper.failed(tp)
+                if tp in self._catalog.places:
+                    self._catalog.places[tp].held.failed(tp)
             self._catalog.remove_due(None)
             try:
                 self._leave(clean=True)
@@ -1122,11 +1117,10 @@ class LogStore:
         if self._is_writing and not clean:
             self._open_logs.abandon()
         for directory in self._directories:
-            if directory.keeper is not None:
-                try:
-                    directory.keeper.leave(clean=clean and not directory.failure)
-                except (OSError, LogFailedError) as e:
-                    failure = failure or e
+            try:
+                directory.leave(clean=clean)
+            except (OSError, LogFailedError) as e:
+                failure = failure or e
         self._left = True
         if failure is not None:
             raise failure

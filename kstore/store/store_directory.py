@@ -3,7 +3,7 @@
 import errno
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,16 +19,16 @@ from kstore.engine.io.file import (
 )
 from kstore.errors import KstoreError, LogLockedError, LogNotFoundError
 from kstore.log.files import layout
-from kstore.log.files.directory_keeper import DirectoryKeeper
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import PartitionLock
+from kstore.log.files.log_directory import LogDirectory, WholeLease
 from kstore.properties import parse_properties
 
 TICK = 100_000_000  # ns: within it a directory may change twice and have the same time
 
 
-class LogDirectory:
-    """A log directory: `partitions` are those in use, `others` names of directories that are none, `deleted`
+class StoreDirectory:
+    """A log directory of a store: `partitions` are those in use, `others` names of directories that are none, `deleted`
     those of them that wait to be removed.
 
     For writing it is made if it is missing, and locked. What fails with an OSError is out of use from then
@@ -38,7 +38,7 @@ class LogDirectory:
     def __init__(self, path: Path, *, writing: bool) -> None:
         self.path = path
         self.failure = ""
-        self.keeper: DirectoryKeeper | None = None
+        self._lease: WholeLease | None = None
         self.partitions: list[TopicPartition] = []
         self.others: list[str] = []
         self.deleted: list[str] = []
@@ -51,7 +51,7 @@ class LogDirectory:
             if writing:
                 refuse_partition(path)
                 make_directory(str(path))
-                self.keeper = DirectoryKeeper(path)
+                self._lease = WholeLease(path)
             self._list()
         except BaseException as e:
             if isinstance(e, OSError) and not isinstance(e, KstoreError):
@@ -108,28 +108,46 @@ class LogDirectory:
 
     def give_back(self) -> None:
         """Unlocks it as it was found. OSError: the next opening takes it for one that was not closed."""
-        if self.keeper is not None:
-            self.keeper.leave(clean=self.keeper.was_clean and not self.failure)
+        self.leave(clean=self.was_clean)
+
+    def leave(self, *, clean: bool) -> None:
+        """Unlocks it, if it was locked; marked as clean if all partitions are. OSError, LogFailedError."""
+        if self._lease is not None:
+            self._lease.leave(clean=clean and not self.failure)
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether all partitions were left clean before it was locked."""
+        return self._lease is not None and self._lease.was_clean
+
+    @property
+    def losses(self) -> Sequence[str]:
+        """What damaged checkpoints have lost, as sentences, if it was locked."""
+        return self._lease.losses if self._lease is not None else ()
+
+    @property
+    def held(self) -> LogDirectory:
+        """Its lock, session and checkpoints."""
+        assert self._lease is not None
+        assert self._lease.directory is not None
+        return self._lease.directory
 
     # ---- changing ------------------------------------------------------------------------------------------
 
     def check_place(self) -> None:
         """LogFailedError if it is no longer where it was."""
-        assert self.keeper is not None
-        self.keeper.check_place()
+        self.held.check_place()
 
     def check_free(self) -> None:
         """ReentrantCallError if this thread is changing the directory just now."""
-        assert self.keeper is not None
-        self.keeper.check_free()
+        self.held.check_free()
 
     def make(self, partitions: Iterable[TopicPartition]) -> None:
         """Makes the directories of these partitions, as far as they are missing, durably. OSError,
         LogFailedError."""
-        assert self.keeper is not None
         wanted = list(partitions)
         missing = [tp for tp in wanted if not self.path_of(tp).is_dir()]
-        self.keeper.forget(set(missing))  # a partition of that name may have been here once
+        self.held.forget(set(missing))  # a partition of that name may have been here once
         for tp in missing:
             try:
                 make_empty_directory(str(self.path_of(tp)))
@@ -147,9 +165,8 @@ class LogDirectory:
         """LogLockedError if one of these partitions is open for writing: in this process, or in another that
         had opened it before the directory was a store's. Who comes later asks for the lock of the
         directory."""
-        assert self.keeper is not None
         for path in map(self.path_of, partitions):
-            if self.keeper.is_written(path):
+            if self.held.has_writer(path):
                 raise LogLockedError(str(path), os.getpid())
             if path.is_dir():
                 lock = PartitionLock(path)
@@ -162,7 +179,6 @@ class LogDirectory:
     def set_aside(self, partitions: Iterable[TopicPartition]) -> None:
         """Takes partitions out of use: their directories get names that end in -delete, durably. OSError,
         LogFailedError."""
-        assert self.keeper is not None
         self.check_place()
         gone = set(partitions)
         for tp in sorted(gone):
@@ -173,7 +189,7 @@ class LogDirectory:
                 self.others.append(name)
         sync_directory(str(self.path))
         self.partitions = [tp for tp in self.partitions if tp not in gone]
-        self.keeper.forget(gone)
+        self.held.forget(gone)
 
     def remove(self, name: str) -> None:
         """Removes a directory that was set aside, and what is in it; of a link, only the link. OSError,

@@ -14,7 +14,7 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import index_of
 from kstore.store.current import Current
-from kstore.store.log_directory import LogDirectory
+from kstore.store.store_directory import StoreDirectory
 from kstore.store.topic import Topic
 from kstore.store.topic_catalog import TopicCatalog
 
@@ -27,7 +27,7 @@ class Logs(Protocol):
 
     _is_writing: bool
     _catalog: TopicCatalog
-    _directories: list[LogDirectory]
+    _directories: list[StoreDirectory]
 
     @property
     def is_closed(self) -> bool: ...

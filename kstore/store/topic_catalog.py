@@ -28,7 +28,7 @@ from kstore.log.files.topic_file import (
     write_table,
 )
 from kstore.log.recovery.report import DataLossWarning
-from kstore.store.log_directory import LogDirectory
+from kstore.store.store_directory import StoreDirectory
 from kstore.store.topic import Topic, checked_name
 
 
@@ -40,22 +40,22 @@ class TopicCatalog:
     none. The lock under which changes are made is the store's.
     """
 
-    def __init__(self, directories: list[LogDirectory], config: LogConfig) -> None:
+    def __init__(self, directories: list[StoreDirectory], config: LogConfig) -> None:
         self.directories = directories
         self.config = config
         self.table = TopicTable()
-        self.places: dict[TopicPartition, LogDirectory] = {}
+        self.places: dict[TopicPartition, StoreDirectory] = {}
         self.topics: dict[str, Topic] = {}
         self.unfinished = ""
         self.is_changing = False  # a change is under way: it is not finished, and has not failed
-        self.set_aside: dict[tuple[LogDirectory, str], int] = {}  # what is to be removed, and when
+        self.set_aside: dict[tuple[StoreDirectory, str], int] = {}  # what is to be removed, and when
         self.not_removed: dict[Path, str] = {}
         self._leaving = ""  # the topic that is being deleted: nobody may write it
         self._configs: dict[str, LogConfig] = {}  # of topics, as the table says
 
     # ---- what there is -------------------------------------------------------------------------------------
 
-    def live(self) -> list[LogDirectory]:
+    def live(self) -> list[StoreDirectory]:
         """The directories in use."""
         return [directory for directory in self.directories if not directory.failure]
 
@@ -198,7 +198,7 @@ class TopicCatalog:
         """What is in use: no partition of a change that is not finished."""
         known = self.table.before().topics
         change = self.table.change
-        places: dict[TopicPartition, LogDirectory] = {}
+        places: dict[TopicPartition, StoreDirectory] = {}
         for directory in self.live():
             for tp in directory.partitions:
                 if tp.topic == self._leaving or (change is not None and change.concerns(tp)):
@@ -355,7 +355,7 @@ class TopicCatalog:
         self._decide(self.table.without_topic(self._leaving, places))
         self._carry_out(now)
 
-    def spread(self, directories: Iterable[LogDirectory]) -> None:
+    def spread(self, directories: Iterable[StoreDirectory]) -> None:
         """Gives these directories the table. OSError."""
         for directory in directories:
             write_table(directory.path, self.table)

@@ -29,7 +29,7 @@ from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import Iterated, OneThread
 from kstore.log.threads.resumed import Resumed
 from kstore.store.current import Current
-from kstore.store.log_directory import LogDirectory
+from kstore.store.store_directory import StoreDirectory
 from kstore.store.topic_catalog import TopicCatalog
 
 LOOK = 0.4  # s: how often to look which partitions there are
@@ -83,7 +83,7 @@ class Topics(Protocol):
 
     _is_writing: bool
     _catalog: TopicCatalog
-    _directories: list[LogDirectory]
+    _directories: list[StoreDirectory]
 
     @property
     def paths(self) -> tuple[Path, ...]: ...

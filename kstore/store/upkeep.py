@@ -274,7 +274,7 @@ class Upkeep:
         """Writes the checkpoint files, if they have changed."""
         for directory in store._catalog.live():
             with self._attempt(store, "checkpoints", directory.path):
-                directory.keeper.store()
+                directory.held.store()
 
     def flush(self, store: Any, now: int) -> None:
         """Flushes logs for which flush_ms is over."""
@@ -448,7 +448,7 @@ def _retention_due(store: Any, tp: TopicPartition, path: Path, now: int) -> int:
     """When retention may find something to delete in a partition that is closed: in the oldest segment, if at
     all."""
     bases, config = bases_of(path), store._catalog.config_of(tp.topic)
-    if len(bases) > 1 and bases[1] <= store._catalog.places[tp].keeper.log_start_of(path, tp):
+    if len(bases) > 1 and bases[1] <= store._catalog.places[tp].held.log_start_of(path):
         return now
     if not (config.deletes and bases):
         return MAX64

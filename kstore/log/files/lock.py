@@ -9,7 +9,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from enum import Enum
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,8 +22,6 @@ _OWN_LENGTH = 1 << 62  # bytes that kstore locks; a broker locks all, so the loc
 _SIGN_TRIES = 3
 _MOST_PAUSE = 0.05  # s, between two looks whether a lock is free
 Made = TypeVar("Made")
-_guard = Mutex(inner=True)
-_held: dict[str, "DirectoryLock"] = {}
 
 
 def holder_of(fd: int, start: int = 0, length: int = 0) -> int | None:
@@ -68,105 +65,7 @@ def keep_no_more(fd: int, byte: int) -> None:
 
 
 class User:
-    """One log that uses a lock. A log that is garbage uses it no longer, whether it said so or not."""
-
-    lock: "DirectoryLock | None" = None  # also if an interrupt kept `acquire` from returning it
-
-
-class DirectoryLock:
-    """The lock of one directory, shared by all logs that this process writes in it; the last one to leave
-    unlocks.
-
-    The system lets a process lock a file again that it has locked, and drops the lock when any descriptor of
-    the file is closed, so the file is opened once a process and this object is handed round; a second lock,
-    of the kind that stays, keeps other processes of kstore out if somebody else in this one opens the file.
-    Every method may be interrupted, and called again.
-    """
-
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
-        self.writing = Mutex(inner=True)  # for the files that its users share
-        self._users: dict[str, weakref.ref[User]] = {}  # by partition directory
-        self._file: File | None = None
-        self._pid = os.getpid()
-
-    @classmethod
-    def acquire(cls, directory: Path, partition: Path, user: User) -> "DirectoryLock":
-        """Locks `directory` for a log in `partition`. LogLockedError if another process, or that same log,
-        has it."""
-        key = os.path.realpath(directory)
-        name = _real_path_in(key, directory, partition)
-        path = f"{key}/{layout.LOCK}"
-        with _guard:
-            lock = _held.get(key)
-            if lock is None:
-                lock = cls(key)
-                try:
-                    lock._file = _locked(path)
-                    _held[key] = lock
-                except BaseException:
-                    if lock._file is not None:
-                        _unlock(lock._file)
-                    raise
-            else:
-                known = lock._users.get(name)
-                if known is not None and known() is not None:
-                    raise LogLockedError(name, os.getpid())
-            try:
-                lock._users[name] = weakref.ref(user)
-                user.lock = lock
-                return lock
-            except BaseException:  # an interrupt: nobody knows that it is to be released
-                lock._users.setdefault(name, weakref.ref(user))
-                lock._drop(name, user)
-                raise
-
-    def is_at(self, directory: Path) -> bool:
-        """Whether that path still leads to the file that was locked."""
-        try:
-            mine = self._file
-            return mine is not None and os.path.samestat(os.fstat(mine.fd), (directory / layout.LOCK).stat())
-        except OSError:
-            return False
-
-    def has_user(self, partition: Path) -> bool:
-        """Whether a log in that directory is open."""
-        user = self._users.get(os.path.realpath(partition))
-        return user is not None and user() is not None
-
-    def release(self, partition: Path, user: User) -> None:
-        """Gives the lock up for one log; the file goes with the last."""
-        _guard.later(partial(self._drop, os.path.realpath(partition), user), wait=True)
-
-    def _unlink(self) -> None:
-        """Removes the file, unless the directory was renamed and another log's lock has its path."""
-        directory = Path(self.directory)
-        with contextlib.suppress(OSError):  # the directory may have failed: the lock is given up all the same
-            if self.is_at(directory):
-                (directory / layout.LOCK).unlink()
-
-    def _drop(self, name: str, user: User) -> None:
-        known = self._users.get(name)
-        if known is None or known() not in (None, user):
-            return
-        others = any(ref() is not None for ref in self._users.values() if ref is not known)
-        if not others and _held.get(self.directory) is self:
-            if os.getpid() == self._pid:  # a forked child does not own it
-                self._unlink()
-                if self._file is not None:
-                    _unlock(self._file)  # a child may have the descriptor for a moment
-            _held.pop(self.directory, None)
-            self._file = None  # closes it
-        self._users.pop(name, None)
-
-
-def _real_path_in(real: str, directory: Path, partition: Path) -> str:
-    """The real path of a partition, whose directory has the real path that is given: no need to ask for that
-    once more."""
-    name = partition.name
-    if name in ("", ".", "..") or partition.parent != directory or partition.is_symlink():
-        return os.path.realpath(partition)
-    return os.path.join(real, name)  # noqa: PTH118
+    """One object that uses a lock file. One that is garbage uses it no longer."""
 
 
 def once_free(make: Callable[[], Made], wait: float, error: type[KstoreError] = LogLockedError) -> Made:
@@ -210,7 +109,7 @@ def holder_in(directory: Path) -> Holder:
     """Who has this directory locked, here or in another process."""
     key = os.path.realpath(directory)
     with _guard:  # closing the file would drop the lock that another thread is taking
-        if key in _held:
+        if key in _locked:
             return Holder.KSTORE
         try:
             file = File(f"{key}/{layout.LOCK}")
@@ -305,29 +204,44 @@ class PartitionLock:
 _partition_locks: "weakref.WeakSet[PartitionLock]" = weakref.WeakSet()
 
 
-def _locked(path: str) -> File:
-    """The locked file; tried again if it was removed before it was locked."""
-    while True:
+_guard = Mutex(inner=True)
+_locked: set[str] = set()  # the directories that this process has locked, by real path
+
+
+def guard() -> Mutex:
+    """What is held while `.lock` files are opened and closed. The system lets a process lock a file again
+    that it has locked, and drops the lock when any descriptor of the file is closed: so a file is opened once
+    a process."""
+    return _guard
+
+
+def lock_directory(directory: str) -> File:
+    """Locks a directory, by its real path, with the guard held. LogLockedError if another process has it.
+    OSError."""
+    path = f"{directory}/{layout.LOCK}"
+    while True:  # the file may be removed before it is locked
         file = File(path, "a")
         try:
             fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _OWN_LENGTH)
             _hold(file.fd)
             if os.fstat(file.fd).st_ino == Path(path).stat().st_ino:
+                _locked.add(directory)
                 return file
         except FileNotFoundError:
             pass
         except BaseException as e:
-            _unlock(file)  # who keeps the exception keeps the file, too
+            unlock_directory(directory, file)  # an exception that is kept keeps the file, too
             if isinstance(e, OSError) and e.errno in (errno.EACCES, errno.EAGAIN):
                 raise LogLockedError(path, holder_of(file.fd)) from None
             raise
 
 
-def _unlock(file: File) -> None:
-    """Gives up both locks of a file."""
+def unlock_directory(directory: str, file: File) -> None:
+    """Gives up both locks of a file, with the guard held: a child may have the descriptor for a moment."""
     for unlock in (fcntl.flock, fcntl.lockf):
         with contextlib.suppress(OSError):
             unlock(file.fd, fcntl.LOCK_UN)
+    _locked.discard(directory)
 
 
 def _hold(fd: int) -> None:
@@ -345,9 +259,7 @@ def _forget() -> None:
     """A forked child has no lock: what it inherited belongs to its parent."""
     global _guard
     _guard = Mutex(inner=True)
-    for held in _held.values():
-        held._file = None  # the lock of its parent must end with the parent
-    _held.clear()
+    _locked.clear()
     for lock in list(_partition_locks):
         lock.drop()
 

@@ -28,7 +28,7 @@ from kstore.log.read.key_index import key_file_of
 from kstore.log.recovery.gaps import is_compacted, is_said_to_delete
 from kstore.log.recovery.presence import require_partition
 from kstore.store import LogStore
-from kstore.store.log_directory import LogDirectory
+from kstore.store.store_directory import StoreDirectory
 from kstore.tools.numbers import counted
 from kstore.tools.opening import HARMLESS, add_open_arguments, open_partition
 from kstore.tools.progress import Progress
@@ -468,7 +468,7 @@ def _directory_stats(args: argparse.Namespace) -> tuple[list[dict[str, Any]], li
     sentences about what is in them besides. KstoreError if they hold no partition."""
     stats: list[dict[str, Any]] = []
     others: list[str] = []
-    for directory in [LogDirectory(Path(path), writing=False) for path in (args.directory, *args.also)]:
+    for directory in [StoreDirectory(Path(path), writing=False) for path in (args.directory, *args.also)]:
         if directory.failure:
             stats.append(_unread(directory.path, f"the log directory cannot be read: {directory.failure}"))
             continue
