@@ -1,23 +1,21 @@
 """kstore.open, and where the C headers are."""
 
-import errno
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 from uuid import UUID
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice, number, refuse_null, warn
-from kstore.config import ConfigOptions, LogConfig, changed, given_in_text
-from kstore.errors import LogNotFoundError, visible
+from kstore.config import ConfigOptions, LogConfig, changed
+from kstore.errors import LogNotFoundError
 from kstore.log.files.lock import once_free, pauses
-from kstore.log.files.log_dir_state import kept_options
-from kstore.log.files.option_file import in_python
+from kstore.log.options import names_of, refuse_others
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import doubt_about, require_free, require_partition
-from kstore.log.writer import LogWriter
+from kstore.log.writer import KeptConfig, LogWriter
 
 
 @overload
@@ -116,57 +114,27 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     refuse_null(os.fspath(path))
     wait = number("wait", options.pop("wait", 0), 0)
     if mode == "r":
-        _check_options(options, _READER_OPTIONS)
+        refuse_others("read", options)
         return once_free(lambda: PartitionLog(path, **options), wait, LogNotFoundError)
     if "recover" in options:
         raise TypeError("recover is an option for reading: opening for writing always recovers")
-    own = {name: options.pop(name) for name in _WRITER_OPTIONS if name in options}
+    own = {name: options.pop(name) for name in names_of("write") if name in options}
     config = options.pop("config", None)
     if not (config is None or isinstance(config, LogConfig)):  # before it is asked for what options change
         raise TypeError(f"config must be a kstore.LogConfig, not {config!r}")
     changes = (config.given_options() if config is not None else {}) | options
     if mode == "a" and not Path(path).exists() and (doubt := doubt_about(Path(path))):
         warn(doubt)
-    return open_writer(path, changes, create=mode == "a", wait=wait, keeps=True, **own)
+    return open_writer(path, KeptConfig(changes, keeps=True), create=mode == "a", wait=wait, **own)
 
 
 def open_writer(
-    path: str | PathLike[str],
-    changes: Mapping[str, Any],
-    *,
-    create: bool,
-    wait: float,
-    keeps: bool,
-    **own: Any,
+    path: str | PathLike[str], kept: KeptConfig, *, create: bool, wait: float, **own: Any
 ) -> LogWriter:
-    """A partition for writing, whose configuration is what is kept of it, with these changes, which are kept
-    if `keeps`."""
-    changed(LogConfig(), changes)  # refuses what is none
+    """A partition for writing, whose configuration is what is kept of it, with changes."""
+    changed(LogConfig(), kept.changes)  # refuses what is none
     _check_directory(Path(path), create=create)
-    return once_free(lambda: _opened(path, changes, create, keeps, own), wait)
-
-
-def _opened(
-    path: str | PathLike[str], changes: Mapping[str, Any], create: bool, keeps: bool, own: Mapping[str, Any]
-) -> LogWriter:
-    kept = kept_options(Path(path))
-    config = changed(LogConfig(**in_python(kept.options)), changes)
-    log = LogWriter(path, config, create=create, **own)
-    try:
-        now = kept_options(Path(path))  # others may have changed it before the lock was taken
-        if now != kept:
-            config = changed(LogConfig(**in_python(now.options)), changes)
-            log._use(config)
-        log._keeps_config = not now.of_store
-        if keeps and log._keeps_config and given_in_text(config) != now.options:
-            _keep(log, config)
-    except BaseException:
-        try:
-            log.close()
-        finally:
-            log.abandon()
-        raise
-    return log
+    return once_free(lambda: LogWriter(path, create=create, kept=kept, **own), wait)
 
 
 async def open_async(path: str | PathLike[str], *, wait: float = 0, **options: Any) -> PartitionLog:
@@ -189,18 +157,6 @@ async def open_async(path: str | PathLike[str], *, wait: float = 0, **options: A
     raise AssertionError
 
 
-def _keep(log: LogWriter, config: LogConfig) -> None:
-    """Keeps the options that were given. A full disk is no reason not to open: how else could something be
-    deleted? OSError."""
-    try:
-        log._use(config)
-    except OSError as e:
-        if e.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        text = f"{log.path}: the options that were given count, but are not kept for the next opening: {e}"
-        warn(text)
-
-
 def _check_directory(path: Path, *, create: bool) -> None:
     """Nothing of a partition is put into a log directory, nor, unless `create`, into any directory without
     one."""
@@ -210,37 +166,6 @@ def _check_directory(path: Path, *, create: bool) -> None:
         if not create or e.is_log_directory:
             raise
         require_free(path)
-
-
-def _check_options(options: Mapping[str, object], known: Sequence[str]) -> None:
-    """TypeError for an option that reading does not have; it says so if writing has it."""
-    for name in options:
-        if name not in known:
-            writes = name in (*_WRITER_OPTIONS, "config", *ConfigOptions.__annotations__)
-            more = "give mode 'a' or 'r+' to write" if writes else f"they are {', '.join(known)}"
-            raise TypeError(f"{visible(name)} is not an option for reading: {more}")
-
-
-_READER_OPTIONS = (
-    "recover",
-    "index_interval_bytes",
-    "max_decompressed_bytes",
-    "clean",
-    "recovery_point",
-    "log_start_offset",
-)
-_WRITER_OPTIONS = (
-    "durability",
-    "keep_cut",
-    "leader_epoch",
-    "topic_id",
-    "clock",
-    "clean",
-    "recovery_point",
-    "log_start_offset",
-    "max_decompressed_bytes",
-    "producer_id_expiration_ms",
-)
 
 
 def get_include() -> str:

@@ -13,11 +13,9 @@ from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, NamedTuple, NoReturn, Self, TypeAlias, overload
+from typing import Literal, NamedTuple, NoReturn, Self, TypeAlias, Unpack, overload
 
 from kstore.arguments import (
-    INDEX_INTERVAL_BYTES,
-    MAX_DECOMPRESSED_BYTES,
     any_integer,
     boolean,
     choice,
@@ -51,6 +49,7 @@ from kstore.log.files.log_dir_state import directory_of
 from kstore.log.files.truncations import Truncations, read_truncations
 from kstore.log.follow.follow_source import DirectorySource, FollowSource
 from kstore.log.follow.follower import Follower
+from kstore.log.options import ReaderOptions, checked
 from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
 from kstore.log.read.by_key import given, last_record, offsets_of, record_at
@@ -138,37 +137,16 @@ class PartitionLog:
     disturbed.
     """
 
-    _options = LoadOptions(None, None, None, INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, True)
+    _options = LoadOptions()
     _traffic: Traffic | None = None  # counts what is read, for a store
     _told_of: Recovery | None = None  # what is missing there has been told
     _truncations: Truncations
 
-    def __init__(
-        self,
-        path: str | PathLike[str],
-        *,
-        clean: bool | None = None,
-        recovery_point: int | None = None,
-        log_start_offset: int | None = None,
-        index_interval_bytes: int = INDEX_INTERVAL_BYTES,
-        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
-        recover: bool = True,
-    ) -> None:
-        if clean is not None:
-            boolean("clean", clean)
-        boolean("recover", recover)
-        if recovery_point is not None:
-            recovery_point = integer("recovery_point", recovery_point)
-        if log_start_offset is not None:
-            log_start_offset = integer("log_start_offset", log_start_offset)
-        index_interval_bytes = integer("index_interval_bytes", index_interval_bytes, 0, _MAX_COUNT)
-        max_decompressed_bytes = integer("max_decompressed_bytes", max_decompressed_bytes)
-        if clean is None and recovery_point is None and log_start_offset is None:
+    def __init__(self, path: str | PathLike[str], **options: Unpack[ReaderOptions]) -> None:
+        self._options = LoadOptions(**checked("read", options))
+        if self._options.trusts_files:
             require_partition(Path(path))
         self.path = os.path.abspath(fspath(path))  # noqa: PTH100 - the program may go to another directory
-        self._options = LoadOptions(
-            clean, recovery_point, log_start_offset, index_interval_bytes, max_decompressed_bytes, recover
-        )
         self._loaded, self._truncations = with_truncations(
             Path(self.path), read_truncations(Path(self.path)), lambda: look(Path(self.path), self._options)
         )

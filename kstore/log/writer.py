@@ -5,22 +5,22 @@ documentation.
 """
 
 import contextlib
+import errno
 import os
 import random
 import uuid
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, cast
 
-from kstore.arguments import MAX_DECOMPRESSED_BYTES, MAX_EPOCH, MAX_OFFSET, boolean, choice, integer, warn
+from kstore.arguments import MAX_EPOCH, MAX_OFFSET, boolean, integer, warn
 from kstore.config import MAX64, ConfigOptions, LogConfig, changed, given_in_text
-from kstore.engine.append.log_appender import DURABILITY
 from kstore.engine.append.record_appender import Appended, RecordAppender
 from kstore.engine.io.file import (
     File,
@@ -63,9 +63,10 @@ from kstore.log.files.listing import list_directory
 from kstore.log.files.lock import is_locked, vouch_for, vouch_no_more
 from kstore.log.files.log_dir_state import directory_of, is_led
 from kstore.log.files.log_directory import PartitionLease
-from kstore.log.files.option_file import write_options
+from kstore.log.files.option_file import in_python, write_options
 from kstore.log.files.truncations import Truncations, read_truncations, write_truncations
 from kstore.log.follow.follow_source import FollowSource, WriterSource
+from kstore.log.options import WriterOptions, checked
 from kstore.log.partition import PartitionLog
 from kstore.log.producers.manager import ProducerStateManager
 from kstore.log.producers.states import ProducerState
@@ -114,6 +115,31 @@ def _cut_files(paths: list[str]) -> str:
     return paths[0] if len(paths) == 1 else f"{len(paths)} .cut files, {paths[0]} first"
 
 
+class OwnWork(NamedTuple):
+    """What a log that is open for writing does itself; a store does the rest for its logs. `flushes`: by
+    flush_ms. `prepares_indexes`: gives index files their room when it is opened, as Kafka does, not at the
+    first append."""
+
+    flushes: bool = True
+    makes_key_files: bool = True
+    prepares_indexes: bool = True
+
+
+_ALL_WORK = OwnWork()
+
+
+class KeptConfig(NamedTuple):
+    """The configuration of a log is what is kept of it, with these changes, which are kept, too, if
+    `keeps`."""
+
+    changes: Mapping[str, Any]
+    keeps: bool
+
+    def changed(self, options: Mapping[str, str]) -> LogConfig:
+        """The configuration, where these options are kept, in Kafka's notation. InvalidConfigError."""
+        return changed(LogConfig(**in_python(options)), self.changes)
+
+
 class LogWriter(RecordAppender, PartitionLog):
     """A partition open for writing: a PartitionLog that can also append, roll, retain and truncate.
 
@@ -131,12 +157,6 @@ class LogWriter(RecordAppender, PartitionLog):
     _flusher: Flusher | None = None
     _key_maker: KeyFileMaker | None = None
     _lacks_key_files = True  # perhaps, since they were last made
-    _makes_key_files = True  # whether it does so itself, if key_files says so
-    _has_timer = True  # whether it flushes by flush_ms itself
-    _prepares_late = (
-        False  # whether the index files get room at the first append only, not at the opening as Kafka's do
-    )
-    _keeps_config = False  # whether changes of the configuration are kept in the directory
     _stops_compacting = False
     _async: "AsyncAppender | None" = None
     _appenders: "set[Appender] | tuple[()]" = ()  # kept, so that what they gathered is appended though nobody has them
@@ -147,45 +167,27 @@ class LogWriter(RecordAppender, PartitionLog):
         config: LogConfig | None = None,
         *,
         create: bool = True,
-        durability: str = "none",
-        keep_cut: bool = False,
-        leader_epoch: int | None = None,
-        topic_id: uuid.UUID | None = None,
-        clock: Callable[[], int] | None = None,
-        clean: bool | None = None,
-        recovery_point: int | None = None,
-        log_start_offset: int | None = None,
-        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
-        producer_id_expiration_ms: int = 86_400_000,
+        kept: KeptConfig | None = None,
+        own: OwnWork = _ALL_WORK,
+        **options: Unpack[WriterOptions],
     ) -> None:
         if not self._left:
             raise RuntimeError(f"{self.path} is open already: make another LogWriter")
         self.path = os.path.abspath(os.fspath(path))  # noqa: PTH100 - the program may go to another directory
-        self._durability = choice("durability", durability, DURABILITY)
+        given = checked("write", options)
+        self._durability: str = given["durability"]
         if not (config is None or isinstance(config, LogConfig)):
             raise TypeError(f"config must be a kstore.LogConfig, not {config!r}")
         self._config = config or LogConfig()
-        self._max_decompressed_bytes = integer("max_decompressed_bytes", max_decompressed_bytes)
-        self._producer_id_expiration_ms = integer("producer_id_expiration_ms", producer_id_expiration_ms, 1)
-        if recovery_point is not None:
-            recovery_point = integer("recovery_point", recovery_point)
-        if log_start_offset is not None:
-            log_start_offset = integer("log_start_offset", log_start_offset)
-        if leader_epoch is not None:
-            leader_epoch = integer("leader_epoch", leader_epoch, 0, MAX_EPOCH)
-        boolean("keep_cut", keep_cut)
-        if clean is not None:
-            boolean("clean", clean)
-        if not isinstance(topic_id, uuid.UUID | None):
-            raise TypeError(f"topic_id must be a uuid.UUID, not {topic_id!r}")
-        if not (clock is None or callable(clock)):
-            raise TypeError(f"clock must be a function that returns the time in milliseconds, not {clock!r}")
+        self._own = own
+        self._max_decompressed_bytes: int = given["max_decompressed_bytes"]
+        self._producer_id_expiration_ms: int = given["producer_id_expiration_ms"]
+        clock, leader_epoch = given["clock"], given["leader_epoch"]
         self._clock = clock
         if clock is not None:
             self._use_own_clock()
         now = self.clock_ms()
         directory = Path(self.path)
-        self._apply_limits(limits_of(self._config, durability, self._max_decompressed_bytes))
         made = not directory.is_dir()
         if made:
             if not create:
@@ -197,7 +199,7 @@ class LogWriter(RecordAppender, PartitionLog):
         self._compacting = Mutex()  # for one compaction at a time; whoever closes the log waits for it
         self._reports = Reports()
         try:
-            self._log_dir = PartitionLease(directory)
+            self._log_dir = PartitionLease(directory, reads_options=kept is not None)
         except BaseException:
             if made:  # it was locked, say: an empty directory would be a partition that nobody has closed
                 with contextlib.suppress(OSError):
@@ -205,7 +207,12 @@ class LogWriter(RecordAppender, PartitionLog):
             raise
         self._left = False  # from here on an interrupt must find the `try` that abandons the log
         try:
-            self._load(keep_cut, clean, recovery_point, log_start_offset, topic_id, now)
+            found = self._log_dir.kept
+            self._keeps_config = found is not None and not found.of_store
+            if kept is not None and found is not None:
+                self._config = kept.changed(found.options)
+            self._apply_limits(limits_of(self._config, self._durability, self._max_decompressed_bytes))
+            self._load(given, now)
             if leader_epoch is not None:
                 self.assign_leader_epoch(leader_epoch)
             else:
@@ -217,35 +224,29 @@ class LogWriter(RecordAppender, PartitionLog):
                 recovery = self._loaded.recovery
                 self._begin_epoch_for_cursors(begin=not recovery.clean or bool(recovery.losses))
             self._appenders = set()
-            self._flusher = Flusher(self, self._config.flush_ms if self._has_timer else MAX64)
+            self._flusher = Flusher(self, self._config.flush_ms if own.flushes else MAX64)
             self._key_files_due()
             _writers.add(self)
             self._report_recovery()
+            if kept is not None and kept.keeps and found is not None and not found.of_store:
+                self._keep_config(found.options)
         except BaseException:
             self.abandon()
             raise
 
     # ---- opening -------------------------------------------------------------------------------------------
 
-    def _load(
-        self,
-        keep_cut: bool,
-        clean: bool | None,
-        recovery_point: int | None,
-        log_start_offset: int | None,
-        topic_id: uuid.UUID | None,
-        now: int,
-    ) -> None:
+    def _load(self, given: Mapping[str, Any], now: int) -> None:
         if not self._log_dir.state.clean:
             self._finish_adoptions()
-        repairs = Repairs(self._directory, keep_cut=keep_cut)
+        repairs = Repairs(self._directory, keep_cut=given["keep_cut"])
         known = read_truncations(Path(self._directory))
         self._truncations = known.without_pending()
         loaded = load(
             Path(self._directory),
-            clean=clean,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
+            clean=given["clean"],
+            recovery_point=given["recovery_point"],
+            log_start_offset=given["log_start_offset"],
             index_interval_bytes=self._config.index_interval_bytes,
             max_decompressed_bytes=self._max_decompressed_bytes,
             state=self._log_dir.state,
@@ -271,7 +272,7 @@ class LogWriter(RecordAppender, PartitionLog):
             kept = f"; kept in {_cut_files(sorted(repairs.kept))}" if repairs.kept else ""
             warn(f"{self.path}: {in_short(losses)}{kept}", DataLossWarning)
         self._epoch_checkpoint = LeaderEpochCheckpoint(self._directory, loaded.leader_epochs)
-        self._identify(topic_id)
+        self._identify(given["topic_id"])
         self._producer_states = ProducerStateManager(self._directory, self._producer_id_expiration_ms)
         for base, index in self._producer_states.open(loaded, now).items():
             path = f"{self._directory}/{layout.segment_stem(base)}.txnindex"
@@ -281,7 +282,7 @@ class LogWriter(RecordAppender, PartitionLog):
         segments = loaded.segments
         if segments:
             active = self._make_active(segments[-1].stem, segments[-1].base_offset, now, end, segments[-1])
-            if not self._prepares_late:
+            if self._own.prepares_indexes:
                 active.prepare_indexes()
             drop_hint(segments[-1].path_of(layout.KEYS))  # it was sealed once
         else:
@@ -464,6 +465,21 @@ class LogWriter(RecordAppender, PartitionLog):
         now."""
         self._change_config(lambda _: config)
 
+    def _keep_config(self, before: Mapping[str, str]) -> None:
+        """Keeps the options that were given. A full disk is no reason not to open: how else could something
+        be deleted? OSError."""
+        if given_in_text(self._config) == before:
+            return
+        try:
+            write_options(Path(self._directory), given_in_text(self._config))
+        except OSError as e:
+            if e.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            text = (
+                f"{self.path}: the options that were given count, but are not kept for the next opening: {e}"
+            )
+            warn(text)
+
     def _change_config(self, change: Callable[[LogConfig], LogConfig]) -> None:
         with self._held():
             self._check_usable()
@@ -475,7 +491,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._apply_limits(limits)
             self._config = config
             assert self._flusher is not None
-            self._flusher.flush_every(config.flush_ms if self._has_timer else MAX64)
+            self._flusher.flush_every(config.flush_ms if self._own.flushes else MAX64)
         if config.key_files:
             self._key_files_due()
 
@@ -629,7 +645,7 @@ class LogWriter(RecordAppender, PartitionLog):
 
     def _key_files_due(self) -> None:
         self._lacks_key_files = True
-        if not (self._config.key_files and self._makes_key_files):
+        if not (self._config.key_files and self._own.makes_key_files):
             return
         if self._key_maker is None:
             self._key_maker = KeyFileMaker(self)

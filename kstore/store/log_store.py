@@ -16,11 +16,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, Unpack, cast
 
-from kstore.arguments import MAX_EPOCH, boolean, choice, elements, integer, number, refuse_null, warn
+from kstore.arguments import boolean, choice, elements, integer, number, refuse_null, warn
 from kstore.config import ConfigOptions, LogConfig
 from kstore.engine.append.dealt_batches import MOST_PARTITIONS as MOST_DEALT
 from kstore.engine.append.dealt_batches import DealtBatches
-from kstore.engine.append.log_appender import DURABILITY
 from kstore.engine.io.file import Traffic
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.partition_split import split_by_partition
@@ -44,13 +43,14 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
 from kstore.log.files.option_file import in_python
 from kstore.log.files.topic_file import MOST_PARTITIONS
+from kstore.log.options import StoreOptions, checked, names_of, refuse_others
 from kstore.log.partition import PartitionLog
 from kstore.log.read.progress import ProgressCallback
 from kstore.log.read.scan import Scan
 from kstore.log.recovery.report import DataLossWarning
 from kstore.log.recovery.work_left import work_left
 from kstore.log.write.retention import Decision
-from kstore.log.writer import LogWriter
+from kstore.log.writer import LogWriter, OwnWork
 from kstore.store.consumer_offsets import (
     CursorTransfer,
     all_groups,
@@ -76,52 +76,7 @@ from kstore.typed import BytesLike, Cells, Column, Headers, StoreColumn, Times
 if TYPE_CHECKING:
     from kstore.log.write.async_appender import AsyncAppender, Work
 
-_READING = tuple(PartitionLog.__init__.__kwdefaults__ or ())
-_WRITING = (
-    "durability",
-    "keep_cut",
-    "leader_epoch",
-    "clock",
-    "max_decompressed_bytes",
-    "producer_id_expiration_ms",
-)
 _stores: "weakref.WeakSet[LogStore]" = weakref.WeakSet()  # those that write
-
-
-class _OwnLog(LogWriter):
-    """A log of a store."""
-
-    _makes_key_files = False
-
-
-class _StoreLog(_OwnLog):
-    """A log that a store flushes by flush_ms."""
-
-    _has_timer = False
-
-
-class _RecoveredLog(_OwnLog):
-    """A log that is opened to be recovered: perhaps nobody appends to it."""
-
-    _prepares_late = True
-
-
-class _RecoveredStoreLog(_StoreLog):
-    """Both."""
-
-    _prepares_late = True
-
-
-class StoreOptions(ConfigOptions, total=False):
-    """The options of LogStore that are those of its logs, for type checkers: help(kstore.LogStore) has
-    them."""
-
-    durability: Literal["none", "group", "each"]
-    keep_cut: bool
-    leader_epoch: int | None
-    clock: Callable[[], int] | None
-    max_decompressed_bytes: int
-    producer_id_expiration_ms: int
 
 
 class LogStore:
@@ -212,8 +167,7 @@ class LogStore:
         self._keep_for = checked_groups("keep_for", keep_for)
         if idle_roll_ms is not None:
             idle_roll_ms = integer("idle_roll_ms", idle_roll_ms, 1)
-        self._log_options = {name: own.pop(name) for name in _WRITING if name in own}
-        _check_log_options(self._log_options)
+        self._log_options = checked("store", {n: own.pop(n) for n in names_of("store") if n in own})
         self._now()  # a clock that tells no time is refused before anything is made
         self._expires_cursors = "offsets_retention_minutes" in own or (
             config is not None and "offsets_retention_minutes" in config.given_options()
@@ -322,11 +276,9 @@ class LogStore:
         directory.check_place()
         self._work.opened(tp)
         self._work.begin_missing(self)
-        kind: type[LogWriter] = _StoreLog if self._is_busy else _OwnLog
-        if recovers:
-            kind = _RecoveredStoreLog if self._is_busy else _RecoveredLog
         path, config = directory.path_of(tp), self._catalog.config_of(tp.topic)
-        log = kind(path, config, create=False, **self._log_options)
+        own = OwnWork(flushes=not self._is_busy, makes_key_files=False, prepares_indexes=not recovers)
+        log = LogWriter(path, config, create=False, own=own, **self._log_options)
         try:
             log._traffic = self._traffic_of(tp.topic)
             count_recovery(log._traffic, log.recovery)
@@ -490,11 +442,7 @@ class LogStore:
                 f"no partition {partition} of a topic {topic} in {self._named()}; the partition {topic} is "
                 f"open({named.topic!r}, {named.partition})"
             )
-        for name in options:
-            if name not in _READING:
-                raise TypeError(
-                    f"{visible(name)} is not an option for reading. The options are {', '.join(_READING)}; to write, use kstore.open"
-                )
+        refuse_others("read", options)
         directory = self._catalog.places.get(tp, self._directories[0])
         log = PartitionLog(directory.path_of(tp), **options)
         log._traffic = self._traffic_of(topic)
@@ -1159,20 +1107,6 @@ class LogStore:
         paths = ", ".join(repr(str(directory.path)) for directory in self._directories)
         state = ", closed" if self._is_writing and self._closed else ""
         return f"LogStore({paths}, {len(self)} partitions{state})"
-
-
-def _check_log_options(options: Mapping[str, object]) -> None:
-    """What LogWriter would refuse, before anything is touched. TypeError, ValueError."""
-    choice("durability", options.get("durability", "none"), DURABILITY)
-    boolean("keep_cut", options.get("keep_cut", False))
-    clock: Any = options.get("clock")
-    if not (clock is None or callable(clock)):
-        raise TypeError(f"clock must be a function that returns the time in milliseconds, not {clock!r}")
-    if options.get("leader_epoch") is not None:
-        integer("leader_epoch", options["leader_epoch"], 0, MAX_EPOCH)
-    for name, least in (("max_decompressed_bytes", 0), ("producer_id_expiration_ms", 1)):
-        if name in options:
-            integer(name, options[name], least)
 
 
 def _forked() -> None:

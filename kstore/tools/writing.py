@@ -14,7 +14,7 @@ from kstore.log.files.log_dir_state import directory_of, kept_options
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.loader import Loaded, load
 from kstore.log.recovery.presence import doubt_about, not_found, require_partition
-from kstore.log.writer import LogWriter
+from kstore.log.writer import KeptConfig, LogWriter
 from kstore.tools.numbers import seconds
 from kstore.tools.settings import add_config_argument, settings_of
 from kstore.tools.terminal import note
@@ -152,9 +152,8 @@ def open_writer(
         note_name(args.directory)
     log = opening.open_writer(
         args.directory,
-        (config or config_of(args)).given_options(),
+        KeptConfig((config or config_of(args)).given_options(), keeps=False),
         create=mode == "a",
-        keeps=False,
         keep_cut=args.keep_cut,
         durability=durability,
         wait=args.wait,

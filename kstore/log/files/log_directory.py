@@ -20,10 +20,12 @@ from kstore.log.files.listing import is_there
 from kstore.log.files.lock import PartitionLock
 from kstore.log.files.log_dir_state import (
     Checkpoint,
+    KeptOptions,
     State,
     directory_of,
     is_a_brokers,
     keep_damaged,
+    kept_options,
     name_of,
     read_checkpoint,
     read_log_start,
@@ -432,15 +434,18 @@ class WholeLease(Lease):
 
 
 class PartitionLease(Lease):
-    """A lease of one partition, and what is kept of it beside its own files: `state`, as it was found."""
+    """A lease of one partition. `kept` is what is kept of its configuration, if `reads_options`, and `state`
+    what its checkpoints say, as they were found."""
 
+    kept: KeptOptions | None = None
     state: State
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, reads_options: bool) -> None:
         self.path = path
         self.name: TopicPartition = name_of(path)
         self.losses: list[str] = []  # of the directory, which others of its partitions may have suffered
         self.keeps_log_start = False  # whether the stored log start offset stays if there is none to store
+        self._reads_options = reads_options
         self._partition_lock: PartitionLock | None = None
         self._around = directory_of(path)
         self._alone = self._around == Path(os.path.abspath(path))  # noqa: PTH100
@@ -468,6 +473,8 @@ class PartitionLease(Lease):
             raise LogLockedError(str(self.path), None)
         with directory.writing:
             self._refuse_deleted(directory)
+            if self._reads_options:  # if they are damaged, nothing is changed
+                self.kept = kept_options(self.path)
             self.losses = directory.open_session(self.name if self._alone else None)
             if not self._alone and is_there(f"{self.path}/{layout.LOG_STARTS}"):  # `store` removes it
                 self.losses += keep_damaged(self.path)

@@ -7,6 +7,7 @@ from pathlib import Path
 from time import sleep, time
 from typing import NamedTuple
 
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.config import MAX64
 from kstore.engine.segment.active_segment import grown
 from kstore.engine.segment.segment import Segment
@@ -24,12 +25,17 @@ from kstore.log.recovery.single_file import load_file
 class LoadOptions(NamedTuple):
     """How a log was opened for reading; what is None comes from the directory around it."""
 
-    clean: bool | None
-    recovery_point: int | None
-    log_start_offset: int | None
-    index_interval_bytes: int
-    max_decompressed_bytes: int
-    recover: bool
+    clean: bool | None = None
+    recovery_point: int | None = None
+    log_start_offset: int | None = None
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+    recover: bool = True
+
+    @property
+    def trusts_files(self) -> bool:
+        """Whether what the files beside the log say counts."""
+        return self.clean is None and self.recovery_point is None and self.log_start_offset is None
 
 
 _LOOKS = 40  # at a log that changes while it is looked at

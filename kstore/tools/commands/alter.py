@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kstore.log.files.log_dir_state import kept_options
+from kstore.log.writer import KeptConfig
 from kstore.opening import open_writer
 from kstore.tools.settings import add_config_argument
 from kstore.tools.stores import add_changing_arguments, open_store, options_of, partition_count
@@ -58,5 +59,5 @@ def _alter_log(args: argparse.Namespace, changes: dict[str, Any]) -> int:
         raise ValueError(
             f"a store keeps the configuration of {path.name}: kstore alter {path.parent} {path.name.rpartition('-')[0]}"
         )
-    open_writer(args.directory, changes, create=False, wait=args.wait, keeps=True).close()
+    open_writer(args.directory, KeptConfig(changes, keeps=True), create=False, wait=args.wait).close()
     return 0

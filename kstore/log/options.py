@@ -1,0 +1,124 @@
+"""The options of an opening that are no options of a topic: those of kstore.open, LogStore, PartitionLog and
+LogWriter. The table has for each its default and what checks it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypedDict
+from uuid import UUID
+
+from kstore.arguments import (
+    INDEX_INTERVAL_BYTES,
+    MAX_DECOMPRESSED_BYTES,
+    MAX_EPOCH,
+    boolean,
+    choice,
+    integer,
+)
+from kstore.config import ConfigOptions
+from kstore.engine.append.log_appender import DURABILITY
+from kstore.errors import visible
+
+Use = Literal["read", "write", "store"]
+_INT32 = 2**31 - 1
+
+
+class ReaderOptions(TypedDict, total=False):
+    """Options for reading, for type checkers."""
+
+    recover: bool
+    index_interval_bytes: int
+    max_decompressed_bytes: int
+    clean: bool | None
+    recovery_point: int | None
+    log_start_offset: int | None
+
+
+class WriterOptions(TypedDict, total=False):
+    """Options for writing, for type checkers."""
+
+    durability: Literal["none", "group", "each"]
+    keep_cut: bool
+    leader_epoch: int | None
+    topic_id: UUID | None
+    clock: Callable[[], int] | None
+    clean: bool | None
+    recovery_point: int | None
+    log_start_offset: int | None
+    max_decompressed_bytes: int
+    producer_id_expiration_ms: int
+
+
+class StoreOptions(ConfigOptions, total=False):
+    """The options of LogStore that are those of its logs, for type checkers: help(kstore.LogStore) has
+    them."""
+
+    durability: Literal["none", "group", "each"]
+    keep_cut: bool
+    leader_epoch: int | None
+    clock: Callable[[], int] | None
+    max_decompressed_bytes: int
+    producer_id_expiration_ms: int
+
+
+class _Option(NamedTuple):
+    uses: tuple[Use, ...]
+    default: object
+    check: Callable[[str, Any], object]  # not asked for a None that is the default
+
+
+def _topic_id(name: str, value: object) -> object:
+    if not isinstance(value, UUID):
+        raise TypeError(f"{name} must be a uuid.UUID, not {value!r}")
+    return value
+
+
+def _clock(name: str, value: object) -> object:
+    if not callable(value):
+        raise TypeError(f"{name} must be a function that returns the time in milliseconds, not {value!r}")
+    return value
+
+
+_ALL: tuple[Use, ...] = ("read", "write", "store")
+_OPTIONS = {
+    "recover": _Option(("read",), True, boolean),
+    "index_interval_bytes": _Option(("read",), INDEX_INTERVAL_BYTES, partial(integer, most=_INT32)),
+    "max_decompressed_bytes": _Option(_ALL, MAX_DECOMPRESSED_BYTES, integer),
+    "clean": _Option(("read", "write"), None, boolean),
+    "recovery_point": _Option(("read", "write"), None, integer),
+    "log_start_offset": _Option(("read", "write"), None, integer),
+    "durability": _Option(("write", "store"), "none", partial(choice, choices=DURABILITY)),
+    "keep_cut": _Option(("write", "store"), False, boolean),
+    "leader_epoch": _Option(("write", "store"), None, partial(integer, most=MAX_EPOCH)),
+    "topic_id": _Option(("write",), None, _topic_id),
+    "clock": _Option(("write", "store"), None, _clock),
+    "producer_id_expiration_ms": _Option(("write", "store"), 86_400_000, partial(integer, least=1)),
+}
+
+
+def names_of(use: Use) -> tuple[str, ...]:
+    """The options that a use has."""
+    return tuple(name for name, option in _OPTIONS.items() if use in option.uses)
+
+
+def checked(use: Use, given: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of a use, those that are not given with their defaults. TypeError, ValueError."""
+    refuse_others(use, given)
+    found = {}
+    for name in names_of(use):
+        option = _OPTIONS[name]
+        value = given.get(name, option.default)
+        found[name] = value if value is None is option.default else option.check(name, value)
+    return found
+
+
+def refuse_others(use: Use, given: Iterable[str]) -> None:
+    """TypeError for an option that a use does not have; it says so if writing has it."""
+    known = names_of(use)
+    for name in given:
+        if name not in known:
+            what = "reading" if use == "read" else "writing"
+            is_for_writing = name in ("config", *names_of("write"), *ConfigOptions.__annotations__)
+            more = f"they are {', '.join(known)}"
+            if use == "read" and is_for_writing:
+                more = "give mode 'a' or 'r+' to write"
+            raise TypeError(f"{visible(name)} is not an option for {what}: {more}")
