@@ -60,7 +60,7 @@ from kstore.log.files import checkpoints, layout
 from kstore.log.files.epoch_checkpoint import LeaderEpochCheckpoint
 from kstore.log.files.hint_file import drop_hint
 from kstore.log.files.listing import list_directory
-from kstore.log.files.lock import is_locked, vouch_for, vouch_no_more
+from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of, is_led
 from kstore.log.files.log_directory import PartitionLease
 from kstore.log.files.option_file import in_python, write_options
@@ -310,6 +310,7 @@ class LogWriter(RecordAppender, PartitionLog):
         owed += self._producer_states.snapshots.unsynced
         self._owe_sync(owed, True)
         self._begin(active, end, max(durable, 0))
+        self._log_dir.show_loaded()
         if is_cut:
             self._note_truncation()
             self._keep_truncations()
@@ -357,9 +358,6 @@ class LogWriter(RecordAppender, PartitionLog):
             preallocate=config.preallocate,
         )
         active._keys = KeyIndex()
-        if self.active is not None:  # a truncation may come back to the same file, opened once more
-            vouch_no_more(self.active.files()[0])
-        vouch_for(active.files()[0])
         return active
 
     def _make_segment(self) -> SegmentFactory:
@@ -1586,13 +1584,10 @@ class LogWriter(RecordAppender, PartitionLog):
     def _leave(self, *, clean: bool) -> None:
         """Gives the directory up."""
         _writers.discard(self)
-        is_mine = not self._log_dir.has_left  # not the parent's of a fork
         try:
             self._log_dir.leave(clean=clean)
         finally:
             self._left = self._log_dir.has_left
-            if is_mine and self.active is not None:  # else it was not loaded to its end
-                vouch_no_more(self.active.files()[0])
 
     def abandon(self) -> None:
         """Closes the log without flushing, as if the process had died: the next opening recovers it."""

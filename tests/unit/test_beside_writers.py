@@ -142,7 +142,7 @@ def test_damage_below_is_found_when_it_is_read(tmp_path: Path) -> None:
     assert kstore.open(tmp_path / "t-0").log_end_offset == batch.base_offset
 
 
-def test_a_broker_vouches_for_all(crashed: Path) -> None:
+def test_a_broker_has_checked_all(crashed: Path) -> None:
     with running(BROKER, crashed):
         log = kstore.open(crashed / "t-0")
         assert not log.recovery.recovered_segments
@@ -153,7 +153,7 @@ def test_a_broker_vouches_for_all(crashed: Path) -> None:
     assert kstore.open(crashed / "t-0").recovery.recovered_segments == [0]
 
 
-def test_a_program_that_writes_another_partition_vouches_for_none_but_its_own(crashed: Path) -> None:
+def test_a_program_that_writes_another_partition_has_checked_only_its_own(crashed: Path) -> None:
     with running(WRITER, crashed / "other-0"):
         assert kstore.open(crashed / "t-0").recovery.recovered_segments == [0]
 

@@ -19,7 +19,7 @@ from kstore.log.files import layout
 
 _FLOCK = struct.Struct("@hhqqi")  # struct flock: type, whence, start, length, pid
 _OWN_LENGTH = 1 << 62  # bytes that kstore locks; a broker locks all, so the lock tells whose it is
-_SIGN_TRIES = 3
+_LOADED = 0  # the byte of a partition's directory that is locked while a process has loaded the log
 _MOST_PAUSE = 0.05  # s, between two looks whether a lock is free
 Made = TypeVar("Made")
 
@@ -121,45 +121,12 @@ def holder_in(directory: Path) -> Holder:
         return Holder.KSTORE if found[2] == _OWN_LENGTH else Holder.BROKER
 
 
-def vouch_for(log: File) -> None:
-    """Tells readers that this process has loaded the log of whose last segment this is the .log, until
-    `vouch_no_more` or its end: what lies there is what the process has seen or written.
-
-    The lock is on the file, where no broker takes one. A reader that is just looking has it for a moment;
-    where it cannot be had, readers know nothing, and look at every batch.
-    """
-    for attempt in range(_SIGN_TRIES):
-        if attempt:
-            time.sleep(0.001 * attempt)
-        with contextlib.suppress(OSError):
-            fcntl.flock(log.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-
-
-def vouch_no_more(log: File) -> None:
-    """Takes the sign back, also where a child of fork still has the descriptor."""
-    with contextlib.suppress(OSError):
-        fcntl.flock(log.fd, fcntl.LOCK_UN)
-
-
-def is_vouched_for(log: File) -> bool:
-    """Whether a process has the log open for writing, and has loaded it."""
-    try:
-        fcntl.flock(log.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system that knows no such locks
-        return False
-    vouch_no_more(log)
-    return False
-
-
 class PartitionLock:
     """Keeps a partition directory to one writer by whatever path it is opened, and wherever its state is
-    kept.
+    kept; and shows readers that the writer has loaded the log.
 
-    The lock is on the directory itself, so it needs no file: Kafka knows nothing of it. It goes with this
-    object.
+    Both locks are on the directory itself, so they need no file: Kafka knows nothing of them. They go with
+    this object.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -175,6 +142,13 @@ class PartitionLock:
         except BaseException:  # an interrupt, and who keeps it keeps this object
             self.release()
             raise
+
+    def show_loaded(self) -> None:
+        """Shows readers that this process has loaded the log: what is in it, the process has seen or written.
+        Where that is not possible, readers check every batch."""
+        if self._directory is not None:
+            with contextlib.suppress(OSError):
+                keep_byte(self._directory.fd, _LOADED, shared=True)
 
     def is_at(self, directory: Path) -> bool:
         """Whether that path still leads to the directory that was locked."""
@@ -192,6 +166,7 @@ class PartitionLock:
     def release(self) -> None:
         """Unlocks, also where a child of fork still has the descriptor."""
         if self._directory is not None:
+            keep_no_more(self._directory.fd, _LOADED)
             with contextlib.suppress(OSError):
                 fcntl.flock(self._directory.fd, fcntl.LOCK_UN)
             self.drop()
@@ -202,6 +177,15 @@ class PartitionLock:
 
 
 _partition_locks: "weakref.WeakSet[PartitionLock]" = weakref.WeakSet()
+
+
+def is_loaded(partition: Path) -> bool:
+    """Whether a process has a partition open for writing, and has loaded it."""
+    try:
+        directory = Directory(str(partition))
+        return conflict_in(directory.fd, _LOADED, 1) is not None
+    except (OSError, struct.error):  # a file system that knows no such locks
+        return False
 
 
 _guard = Mutex(inner=True)

@@ -462,6 +462,11 @@ class PartitionLease(Lease):
         removed = self._partition_lock is not None and self._partition_lock.is_removed
         return f"{self.path} was removed" if removed else f"{self.path} was renamed or removed"
 
+    def show_loaded(self) -> None:
+        """Shows readers in other processes that the log was loaded."""
+        if self._partition_lock is not None:
+            self._partition_lock.show_loaded()
+
     def _locked(self) -> LogDirectory:
         assert self.directory is not None
         return self.directory

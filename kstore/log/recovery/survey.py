@@ -21,7 +21,7 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, CorruptIndexError, CorruptRecordError, RecordTooLargeError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.listing import digest, read_directory
-from kstore.log.files.lock import Holder, holder_in, is_vouched_for
+from kstore.log.files.lock import Holder, holder_in, is_loaded
 from kstore.log.files.log_dir_state import State, directory_of
 from kstore.log.files.truncations import read_truncations
 from kstore.log.recovery.file_kind import kind_of
@@ -260,7 +260,7 @@ def survey(
         first = max(sum(segment.base_offset <= state.recovery_point for segment in segments) - 1, 0)
     until = 0
     if trusts_writer and not clean and segments:
-        until = trusted_until(path, segments[-1], state.recovery_point)
+        until = trusted_until(path, state.recovery_point)
     facts: list[SegmentFacts] = []
     is_cut = False  # the log ends in a segment before
     for at, segment in enumerate(segments):
@@ -426,15 +426,15 @@ def part_of(segment: Segment, base_offset: int, origin: int, end_offset: int, en
     return part
 
 
-def trusted_until(path: Path, last: Segment, recovery_point: int) -> int:
+def trusted_until(path: Path, recovery_point: int) -> int:
     """The offset below which batches need no check, though the log was not closed cleanly: a process lives
     that has loaded or written it, so no power cut came between. 0 if there is no such process.
 
-    A program of kstore's shows it of each log by a lock on the last .log file. A broker loads all logs of the
+    A program of kstore's shows it of each log by a lock on its directory. A broker loads all logs of the
     directory that it has locked. If a program of kstore's has the directory locked, and not this log, what
     was flushed is as it was.
     """
-    if is_vouched_for(last.file()):
+    if is_loaded(path):
         return MAX64
     holder = holder_in(directory_of(path))
     if holder is Holder.BROKER:
@@ -451,7 +451,7 @@ def _trusted(
     walk = segment.walk_on(until)
     if walk is None or (walk.valid_bytes < segment.size and segment is not last):
         return known
-    if trusted_until(path, last, state.recovery_point) < until:  # the process has ended meanwhile
+    if trusted_until(path, state.recovery_point) < until:  # the process has ended meanwhile
         return known
     rest = None
     if walk.valid_bytes < segment.size:
@@ -498,7 +498,7 @@ def _end_of(path: Path, last: Segment, known: SegmentFacts, trusts_writer: bool,
         sound_batches(last, size - tail) if tail else None,
         len(header) == _HEADER_SIZE and any(header),
         (entries, kept),
-        kept < entries and trusts_writer and trusted_until(path, last, recovery_point) > 0,
+        kept < entries and trusts_writer and trusted_until(path, recovery_point) > 0,
     )
 
 
