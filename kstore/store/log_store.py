@@ -62,7 +62,7 @@ from kstore.store.descriptions import StoreHealth, TopicDescription
 from kstore.store.lag import lag_of
 from kstore.store.metrics import StoreMetrics, count_recovery, measure
 from kstore.store.open_partitions import OpenPartitions, default_limit
-from kstore.store.recovery import ParallelWork, threads_for
+from kstore.store.recovery import recover_all, threads_for
 from kstore.store.store_cursor import StoreCursor
 from kstore.store.store_directory import StoreDirectory
 from kstore.store.store_scan import StoreScan
@@ -254,7 +254,7 @@ class LogStore:
                         raise
 
             todo = [tp for tp, size in work.items() if size]
-            ParallelWork(recover, todo).run(threads_for(work.values()))
+            recover_all(recover, todo, threads_for(work.values()))
             for name in directory.others:
                 if name.endswith(("-future", "-stray")):  # nobody has looked at these
                     directory.held.failed(TopicPartition(name, 0))

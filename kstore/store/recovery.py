@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from kstore.log.files.layout import TopicPartition
-from kstore.log.threads.background import Background
 
 _MUCH = 16 << 20  # bytes to read
 _MANY = 64  # logs: files are brought to the disk, which several threads do in less time than one
@@ -22,51 +21,31 @@ def threads_for(work: Iterable[int]) -> int:
     return max(1, min(len(sizes), 2 * (os.cpu_count() or 1), _MOST_THREADS))
 
 
-class ParallelWork:
-    """The same done with each of some partitions, on this thread and others. What it raises ends it, and is
-    raised here, when all threads are through."""
+def recover_all(
+    recover: Callable[[TopicPartition], None], partitions: Iterable[TopicPartition], threads: int
+) -> None:
+    """Recovers these partitions, on this thread and others. What one raises is raised here; those that were
+    not begun then are not recovered."""
+    left = deque(partitions)
 
-    def __init__(self, do: Callable[[TopicPartition], None], partitions: Iterable[TopicPartition]) -> None:
-        self._do = do
-        self._left = deque(partitions)
-        self._failure: BaseException | None = None
+    def work() -> None:
+        while left:
+            with contextlib.suppress(IndexError):  # another thread took the last one
+                recover(left.popleft())
 
-    def run(self, threads: int) -> None:
-        """Does it on so many threads, or on fewer, if there can be no more."""
-        others = [
-            Background(target=self._work, name="kstore-recovery", daemon=True) for _ in range(threads - 1)
-        ]
+    if threads == 1:
+        work()
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(threads - 1, "kstore-recovery") as pool:
+        others = []
+        with contextlib.suppress(RuntimeError):  # there can be no more threads
+            others.append(pool.submit(work))
+            others += [pool.submit(work) for _ in range(threads - 2)]
         try:
-            for other in others:
-                with contextlib.suppress(RuntimeError):
-                    other.start()
-            self._work()
+            work()
         finally:
-            self._left.clear()
-            for other in others:
-                self._wait(other)
-        failure, self._failure = self._failure, None  # which has frames that have this object, and logs
-        try:
-            if failure is not None:
-                raise failure
-        finally:
-            del failure
-
-    def _work(self) -> None:
-        while self._failure is None:
-            try:
-                tp = self._left.popleft()
-            except IndexError:
-                return
-            try:
-                self._do(tp)
-            except BaseException as e:  # noqa: BLE001 - it is raised on the thread that waits
-                self._failure = self._failure or e
-
-    def _wait(self, other: Background) -> None:
-        """Waits for a thread; a signal that interrupts this is raised afterwards."""
-        while other.is_begun and not (other.is_over or other.outside):
-            try:
-                other.wait()
-            except BaseException as e:  # noqa: BLE001
-                self._failure = self._failure or e
+            left.clear()
+        for other in others:
+            other.result()

@@ -157,12 +157,14 @@ def test_gaps_within_segments_are_those_of_a_compacted_log(tmp_path: Path) -> No
     ("policy", "count", "is_sure"),
     [
         ({}, 100, True),
-        ({}, 3, True),
-        ({"cleanup_policy": "compact"}, 100, False),
+        ({}, 3, False),
+        ({"cleanup_policy": "compact"}, 100, None),
     ],
 )
-def test_many_files_are_gone(tmp_path: Path, policy: dict[str, Any], count: int, is_sure: bool) -> None:
-    """Several gaps are a loss, unless the log is compacted."""
+def test_many_files_are_gone(
+    tmp_path: Path, policy: dict[str, Any], count: int, is_sure: bool | None
+) -> None:
+    """Several gaps are a loss, unless segments have hardly any records: a follower may leave records out."""
     with kstore.open(tmp_path / "t-0", "a", **policy) as log:
         for _ in range(10):
             log.extend([b"v"] * count, [b"k"] * count)
@@ -177,7 +179,7 @@ def test_many_files_are_gone(tmp_path: Path, policy: dict[str, Any], count: int,
                 assert len(list(log)) == 7 * count
                 found = [finding.kind for finding in log.recovery.findings]
                 missing = log.recovery.missing
-        assert found == ["gap"] * 3 * is_sure
+        assert found == ([] if is_sure is None else ["gap"] * 3)
         assert len(missing) == (3 if is_sure else 0)
         assert [w.category for w in warned] == ([kstore.DataLossWarning] if is_sure else [])
 

@@ -28,18 +28,14 @@ from kstore.log.files.log_dir_state import (
     kept_options,
     name_of,
     read_checkpoint,
+    read_cleaner_offset,
     read_log_start,
     read_state,
     remove_drafts,
 )
 from kstore.log.files.topic_file import topic_being_deleted
 
-_KEPT_IN_MEMORY = (
-    layout.RECOVERY_POINTS,
-    layout.LOG_STARTS,
-    layout.HIGH_WATERMARKS,
-    layout.CLEANER_OFFSETS,
-)
+_KEPT_IN_MEMORY = (layout.RECOVERY_POINTS, layout.LOG_STARTS, layout.HIGH_WATERMARKS)
 
 
 class Checkpoints:
@@ -52,6 +48,7 @@ class Checkpoints:
     def __init__(self, directory: Path, own: TopicPartition | None, by_broker: bool) -> None:
         """own: the partition that keeps these files for itself alone. by_broker: a broker closed them."""
         self._directory = directory
+        self._own = own
         self.delays = False
         self._by_broker = by_broker
         self._files: dict[str, Checkpoint] = {}
@@ -90,9 +87,13 @@ class Checkpoints:
         """The log start offset of a partition. OSError."""
         return read_log_start(path, self._reader(directory_of(path)))
 
-    def offset_of(self, file: str, name: TopicPartition) -> int | None:
-        """What a file says of a partition."""
-        return self._files[file].offsets.get(name)
+    def put_cleaner_offset(self, name: TopicPartition, offset: int) -> None:
+        """Writes where the compacted part of a partition ends. OSError."""
+        file = self._directory / layout.CLEANER_OFFSETS
+        found = read_checkpoint(str(file))
+        offsets = {name: offset} if self._own is not None else {**found.offsets, name: offset}
+        if found.damage or offsets != found.offsets:
+            checkpoints.write_offsets(file, offsets)
 
     def put(self, file: str, name: TopicPartition, offset: int | None) -> None:
         """What a file is to say of a partition; None for nothing. OSError: it says what it said before."""
@@ -122,6 +123,11 @@ class Checkpoints:
             kept = {name: offset for name, offset in known.offsets.items() if name not in names}
             if len(kept) < len(known.offsets):
                 self._write(file, kept)
+        cleaner = self._directory / layout.CLEANER_OFFSETS
+        offsets = read_checkpoint(str(cleaner)).offsets
+        kept = {name: offset for name, offset in offsets.items() if name not in names}
+        if len(kept) < len(offsets):
+            checkpoints.write_offsets(cleaner, kept)
 
     def store(self) -> None:
         """Writes what was not written yet, durably. OSError."""
@@ -535,13 +541,13 @@ class PartitionLease(Lease):
 
     def cleaner_offset(self) -> int | None:
         """Where the part ends that was compacted; None if that is not known."""
-        return self._locked().checkpoints.offset_of(layout.CLEANER_OFFSETS, self.name)
+        return read_cleaner_offset(self.path)
 
     def store_cleaner_offset(self, offset: int) -> None:
         """Writes where the compacted part ends, durably. OSError."""
         directory = self._locked()
         with directory.writing:
-            directory.checkpoints.put(layout.CLEANER_OFFSETS, self.name, offset)
+            directory.checkpoints.put_cleaner_offset(self.name, offset)
 
     def lower_cleaner_offset(self, offset: int) -> None:
         """What lies at this offset and behind it will not be what was compacted. OSError."""

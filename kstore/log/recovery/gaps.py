@@ -23,6 +23,8 @@ from kstore.log.recovery.steps import Code
 
 _DELETE_HORIZON = 64  # the attribute bit that only compaction sets
 _MOST_LOOKED_THROUGH = 64 << 20  # bytes of segments, to see whether a log is compacted
+_FEW_GAPS = 2  # a log that leaves out offsets has more
+_UNBROKEN = 16  # offsets that follow each other in a segment, in a log that leaves out none
 _FEWEST_OFFSETS = 2  # that are surely missing if no index names them
 _LARGEST_DISTANCE = 2**31 - 1  # of an offset from its segment's base
 
@@ -128,16 +130,21 @@ def gaps_in(
                 if not size and not is_mark(segment):
                     unexplained.append((at, Gap(offsets, Code.SEGMENT_EMPTY, False, 0)))
                 elif size:
-                    # As much as a segment may hold. A follower of Kafka may have left out a few.
-                    is_sure = next_base - end >= max(_FEWEST_OFFSETS, (end - base) // 2)
-                    unexplained.append((at, Gap(offsets, Code.OFFSETS_MISSING, is_sure, 0)))
+                    unexplained.append((at, Gap(offsets, Code.OFFSETS_MISSING, False, 0)))
     if not unexplained or is_compacted(path) or _has_gaps_inside(segments, unexplained[0][0], reopened):
         return
+    missing = [gap for _, gap in unexplained if gap.code is Code.OFFSETS_MISSING]
+    are_few = len(missing) <= max(_FEW_GAPS, len(segments) // 4)
     for at, gap in unexplained:
-        beside = map(reopened, segments[at : at + 2])
-        # else it was truncated inside a batch, perhaps
-        if gap.code is Code.SEGMENT_EMPTY or gap.offsets[1] - gap.offsets[0] >= _largest_batch(beside):
-            yield segments[at], gap
+        count, held = gap.offsets[1] - gap.offsets[0], gap.offsets[0] - segments[at].base_offset
+        if gap.code is Code.OFFSETS_MISSING:
+            if count < _largest_batch(map(reopened, segments[at : at + 2])):
+                continue  # it was truncated inside a batch, perhaps
+            # As much as a segment may hold. A follower of Kafka may have left out a few, or a few of all
+            # segments, if they are small.
+            is_sure = count >= max(_FEWEST_OFFSETS, held // 2) and (are_few or held >= _UNBROKEN)
+            gap = gap._replace(is_sure=is_sure)
+        yield segments[at], gap
 
 
 def _largest_batch(segments: Iterable[Segment]) -> int:
