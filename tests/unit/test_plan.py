@@ -56,9 +56,8 @@ def plan(parts: dict[int, Part | None], state: State, next_offset: int, **more: 
     )
     end = more.get("end")
     files = Files(dict.fromkeys(parts, WHOLE), more.get("others", ()))
-    below = tuple(behind(base, None) for base in parts) if state.log_start_offset > next_offset else ()
     found = Survey(
-        *("t-0", files, segments, state.clean, next_offset, end, False, below, "", False, (), None, {}),
+        *("t-0", files, segments, state.clean, next_offset, end, "", False, (), None, {}),
         tuple(name for name in files.others if name.endswith(".tmp")),
     )
     stored = more.get("stored", state)
@@ -74,7 +73,7 @@ def shown(steps: Any) -> list[tuple[str, str, str]]:
 
 
 SOUND = SoundBatches(2, 14, 19, 100)
-TAIL = End(100, 28, 20, None, True, (0, 0), False)
+TAIL = End(100, 28, 20, None, True, (0, 0))
 
 
 @pytest.mark.parametrize(

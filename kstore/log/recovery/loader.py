@@ -95,7 +95,6 @@ def load(
         tidy.files,
         surveyed,
         state,
-        max(state.recovery_point, stored.recovery_point),
         recover=recover,
         mode=mode,
         trusts_writer=mode == "read" and not is_given,

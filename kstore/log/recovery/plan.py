@@ -354,17 +354,11 @@ def _with_end(
     start = state.log_start_offset
     log_end_offset = found.next_offset
     epochs = _epochs(found)
-    is_explained = False  # why the log ends where it does
     if kept:
         last = found.segments[kept[-1].at]
         _note_tail(draft, found, last.path, recover)
-        is_explained = bool(clean and draft.losses)
         if clean and log_end_offset < point:
-            # Kafka and kstore store the end when they close a log. Kafka's end lies behind the last batch if
-            # it has truncated the log inside a batch; then no index names anything there.
             steps.append(Step(Code.ENDS_EARLY, last.path, offsets=(log_end_offset, point)))
-            is_named = found.names_beyond or any(offset > last.base_offset for offset in orphans)
-            is_explained = is_explained or (state.by_broker and not is_named)
         elif clean and 0 < point < log_end_offset:
             steps.append(Step(Code.ENDS_LATE, last.path, offsets=(log_end_offset, point)))
         # The program that opens the log may have given its start, or a truncation was to go on there.
@@ -373,16 +367,20 @@ def _with_end(
             steps.append(Step(Code.LOG_START_BEYOND_END, found.log_starts, offsets=(start, log_end_offset)))
             start = 0
         if log_end_offset < start:
-            for known, part in zip(found.segments, found.below, strict=False):
-                draft.remove(Code.BELOW_LOG_START, known.path, part)
+            for each in found.segments[: kept[-1].at + 1]:
+                do = action(Repairs.delete_segment, layout.segment_stem(each.base_offset), True)
+                steps.append(Step(Code.BELOW_LOG_START, each.path, action=do))
             kept.clear()
             epochs = LeaderEpochs()
         elif recover:
-            _note_transactions(found, last, log_end_offset, steps)
+            _note_transactions(draft, found, last, log_end_offset)
     first = found.segments[kept[0].at].base_offset if kept else start
     if kept and kept[0].part is not None:
         first = kept[0].part.base_offset
     log_end_offset = log_end_offset if kept else first
+    # Kafka and kstore store the end when they close a log. A broker's end lies behind the last batch if it
+    # has truncated the log inside a batch.
+    is_explained = clean and (draft.losses or (kept and state.by_broker))
     if log_end_offset < point and not is_explained:
         lost = Step(Code.FLUSHED_IS_LOST, found.path, offsets=(log_end_offset, point))
         draft.losses.append(lost.text(done=True))
@@ -429,16 +427,15 @@ def _note_tail(draft: _Draft, found: Survey, path: str, recover: bool) -> None:
         draft.steps.append(Step(Code.WRONG_NAME, path, 0, end.size))
 
 
-def _note_transactions(found: Survey, last: SegmentFacts, log_end_offset: int, steps: list[Step]) -> None:
-    """An entry behind the end is of a marker that is gone: the next one there must not find it."""
-    if found.end is None or found.end.is_written:  # a process is writing their markers
-        return
-    before, after = (count * TRANSACTION for count in found.end.transactions)
-    if after < before:
+def _note_transactions(draft: _Draft, found: Survey, last: SegmentFacts, log_end_offset: int) -> None:
+    """An entry behind the end is of a marker that is gone: the next one there must not find it. A reader
+    passes over it: a process may be writing its marker."""
+    before, after = (count * TRANSACTION for count in found.end.transactions) if found.end else (0, 0)
+    if after < before and draft.mode != "read":
         name = f"{layout.segment_stem(last.base_offset)}.txnindex"
         file, do = f"{found.path}/{name}", action(Repairs.cut, name, after, False)
         offsets = log_end_offset, -1
-        steps.append(
+        draft.steps.append(
             Step(Code.TRANSACTIONS_BEHIND_END, file, after, before - after, offsets=offsets, action=do)
         )
 

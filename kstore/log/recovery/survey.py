@@ -25,7 +25,6 @@ from kstore.log.files.lock import Holder, holder_in, is_loaded
 from kstore.log.files.log_dir_state import State, directory_of
 from kstore.log.files.truncations import read_truncations
 from kstore.log.recovery.file_kind import kind_of
-from kstore.log.recovery.gaps import offset_named
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.steps import SoundBatches
 
@@ -131,8 +130,7 @@ class End(NamedTuple):
     many bytes follow.
 
     `was_batch`: they have room for a batch, and are not zeros. `transactions`: how many entries its .txnindex
-    has, and how many of them name transactions that end before `next_offset`; the others are those of a
-    process that has the log open for writing if `is_written`.
+    has, and how many of them name transactions that end before `next_offset`.
     """
 
     size: int
@@ -141,16 +139,14 @@ class End(NamedTuple):
     sound: SoundBatches | None
     was_batch: bool
     transactions: tuple[int, int]
-    is_written: bool
 
 
 class Survey(NamedTuple):
     """All facts about a log.
 
     `next_offset` follows the last batch that counts; -1 if there are no segments. `end` is None if the last
-    segment was walked. `names_beyond`: an index names offsets behind the end of a log that was closed further
-    on. If the log ends before its log start offset, `below` has all of each segment, `log_starts` is the
-    file with that offset, and `truncation_continues` says whether a truncation was to go on there. `epochs` are those of the
+    segment was walked. If the log ends before its log start offset, `log_starts` is the file with that, and
+    `truncation_continues` says whether a truncation was to go on there. `epochs` are those of the
     leader-epoch-checkpoint; `epochs_error` says how that is damaged. `packed` says what files are whose names
     are nearly those of segments. `drafts` are files that no process is writing any more.
     """
@@ -161,8 +157,6 @@ class Survey(NamedTuple):
     clean: bool
     next_offset: int
     end: End | None
-    names_beyond: bool
-    below: tuple[Part, ...]
     log_starts: str
     truncation_continues: bool
     epochs: tuple[tuple[int, int], ...]
@@ -243,15 +237,13 @@ def survey(
     files: Files,
     segments: Sequence[Segment],
     state: State,
-    point: int,
     *,
     recover: bool,
     mode: Mode,
     trusts_writer: bool,
 ) -> Survey:
-    """Reads what the plan needs. point: where the log was closed, or flushed to, at least. trusts_writer:
-    batches are not checked that a process has checked which has the log open for writing. CorruptFileError,
-    OSError."""
+    """Reads what the plan needs. trusts_writer: batches are not checked that a process has checked which has
+    the log open for writing. CorruptFileError, OSError."""
     clean = state.clean
     if state.by_itself and clean and segments:
         clean = _next_offset(segments[-1]) == state.recovery_point
@@ -283,28 +275,21 @@ def survey(
             known = known._replace(parts=_walked(segment, (), state.log_start_offset))
         facts.append(known)
     kept = [at for at, each in enumerate(facts) if not each.is_behind_damage]
-    end, next_offset, names_beyond, continues, log_starts = None, -1, False, False, ""
-    below: tuple[Part, ...] = ()
+    end, next_offset, continues, log_starts = None, -1, False, ""
     if kept:
         last, known = segments[kept[-1]], facts[kept[-1]]
         walks = [part.walk for part in known.parts if part.walk is not None]
         if walks:
             next_offset = walks[-1].next_offset
         else:
-            end = _end_of(path, last, known, trusts_writer, state.recovery_point)
+            end = _end_of(last, known)
             next_offset = end.next_offset
             if not recover and end.sound is not None:  # shown as it is, the log goes on behind the damage
                 next_offset = max(next_offset, end.sound.last_offset + 1)
-        names_beyond = clean and next_offset < point and offset_named(last) >= next_offset
         if next_offset < state.log_start_offset:
-            known_truncations = read_truncations(path)
-            is_at_end = next_offset < state.log_start_offset <= known_truncations.end
-            continues = known_truncations.is_pending or is_at_end
+            truncations = read_truncations(path)
+            continues = truncations.is_pending or state.log_start_offset <= truncations.end
             log_starts = f"{directory_of(path)}/{layout.LOG_STARTS}"
-            below = tuple(
-                Part(each.base_offset, 0, each.size, None, _rest_of(each, 0, segments[at + 1 :], MAX64))
-                for at, each in enumerate(segments[: kept[-1] + 1])
-            )
     epochs, error = _read_epochs(path)  # after the walks: a writer may have begun one meanwhile
     if error is not None:
         facts = [each._replace(epochs=_epochs_in(s)) for each, s in zip(facts, segments, strict=True)]
@@ -321,8 +306,6 @@ def survey(
         clean,
         next_offset,
         end,
-        names_beyond,
-        below,
         log_starts,
         continues,
         epochs,
@@ -483,7 +466,7 @@ def _has_tail(last: Segment) -> bool:
     return last.tail_bytes > 0 or begins_below
 
 
-def _end_of(path: Path, last: Segment, known: SegmentFacts, trusts_writer: bool, recovery_point: int) -> End:
+def _end_of(last: Segment, known: SegmentFacts) -> End:
     next_offset = last.read_next_offset()
     size, tail = last.size, last.tail_bytes
     header = last.peek(size - tail) if tail else b""
@@ -498,7 +481,6 @@ def _end_of(path: Path, last: Segment, known: SegmentFacts, trusts_writer: bool,
         sound_batches(last, size - tail) if tail else None,
         len(header) == _HEADER_SIZE and any(header),
         (entries, kept),
-        kept < entries and trusts_writer and trusted_until(path, recovery_point) > 0,
     )
 
 
