@@ -57,9 +57,8 @@ from kstore.log.compact.report import Compaction, Erasure
 from kstore.log.cursors.cursor import checked_groups
 from kstore.log.cursors.home import Home
 from kstore.log.files import checkpoints, layout
-from kstore.log.files.epoch_checkpoint import LeaderEpochCheckpoint
-from kstore.log.files.hint_file import drop_hint
-from kstore.log.files.listing import list_directory
+from kstore.log.files.leader_epochs import LeaderEpochCheckpoint
+from kstore.log.files.listing import delete_file, list_directory
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of, is_led
 from kstore.log.files.log_directory import PartitionLease
@@ -284,7 +283,7 @@ class LogWriter(RecordAppender, PartitionLog):
             active = self._make_active(segments[-1].stem, segments[-1].base_offset, now, end, segments[-1])
             if self._own.prepares_indexes:
                 active.prepare_indexes()
-            drop_hint(segments[-1].path_of(layout.KEYS))  # it was sealed once
+            delete_file(segments[-1].path_of(layout.KEYS))  # it was sealed once
         else:
             active = self._make_active(layout.segment_stem(end), end, now, end)
         self._publish(SealedSegments(segments[:-1]), active)
@@ -1372,7 +1371,7 @@ class LogWriter(RecordAppender, PartitionLog):
         if gone:
             self.active.seal()
             self._remove(gone, now_ms)  # before the cut: what a crash leaves at any moment has no gap
-        drop_hint(kept[-1].path_of(layout.KEYS))
+        delete_file(kept[-1].path_of(layout.KEYS))
         rest = rest_of(kept[-1], offset, self._make_segment())
         active = self._make_active(rest.stem, rest.base_offset, now_ms, offset, rest)
         active.prepare_indexes()

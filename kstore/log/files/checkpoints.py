@@ -140,23 +140,7 @@ def look_into(path: Path | str) -> tuple[Mapping[TopicPartition, int], CorruptCh
 def read_epochs(path: Path) -> list[tuple[int, int]]:
     """(epoch, start offset) pairs of a leader-epoch-checkpoint, in the file's order."""
     content = read_whole(str(path))
-    known = _short_epochs.get(content)
-    if known is None:
-        known = tuple(_epochs_in(path, content))
-        if len(content) <= _SHORT:
-            if len(_short_epochs) >= _MOST_SHORT:
-                _short_epochs.clear()
-            _short_epochs[content] = known
-    return list(known)
 
-
-# What short files said, by their content. An opening reads such a file three times, and most partitions of a
-# store have the same.
-_short_epochs: dict[bytes, tuple[tuple[int, int], ...]] = {}
-_SHORT, _MOST_SHORT = 256, 64  # bytes, files
-
-
-def _epochs_in(path: Path, content: bytes) -> list[tuple[int, int]]:
     def parse(words: list[str]) -> tuple[int, int]:
         epoch, start_offset = words
         return _parse_number(epoch, -(2**31), 2**31 - 1), _parse_number(start_offset, -(2**63), 2**63 - 1)

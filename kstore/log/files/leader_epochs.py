@@ -1,71 +1,124 @@
-"""Which leader epoch an offset was written in (spec 7.8)."""
+"""Which leader epoch an offset was written in (spec 7.8), and the leader-epoch-checkpoint (spec 1.6)."""
 
+import contextlib
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Self
+
+from kstore.engine.io.file import File
+from kstore.errors import CorruptFileError
+from kstore.log.files import checkpoints, layout
 
 
 class LeaderEpochs:
-    """Rising (epoch, start offset) entries. Pure state: nothing here reads or writes a file."""
+    """A value: rising (epoch, start offset) `entries`."""
+
+    __slots__ = ("entries",)
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
-        self._entries: list[tuple[int, int]] = []
+        """Of entries that contradict each other, the later count."""
+        kept: list[tuple[int, int]] = []
         for epoch, start_offset in entries:
-            self.assign(epoch, start_offset)
-
-    @property
-    def entries(self) -> tuple[tuple[int, int], ...]:
-        return tuple(self._entries)
+            if epoch < 0 or start_offset < 0:
+                raise ValueError(f"epoch {epoch} and start offset {start_offset} must not be negative")
+            if kept and epoch == kept[-1][0] and start_offset >= kept[-1][1]:
+                continue
+            while kept and (kept[-1][0] >= epoch or kept[-1][1] >= start_offset):
+                kept.pop()
+            kept.append((epoch, start_offset))
+        self.entries = tuple(kept)
 
     @property
     def latest(self) -> int | None:
-        return self._entries[-1][0] if self._entries else None
+        """The newest epoch."""
+        return self.entries[-1][0] if self.entries else None
 
-    def assign(self, epoch: int, start_offset: int) -> bool:
-        """Notes that `epoch` began at `start_offset`; entries that contradict it go. True if anything
-        changed."""
-        if epoch < 0 or start_offset < 0:
-            raise ValueError(f"epoch {epoch} and start offset {start_offset} must not be negative")
-        if self._entries and epoch == self._entries[-1][0] and start_offset >= self._entries[-1][1]:
-            return False
-        while self._entries and (self._entries[-1][0] >= epoch or self._entries[-1][1] >= start_offset):
-            self._entries.pop()
-        self._entries.append((epoch, start_offset))
-        return True
+    def assigned(self, epoch: int, start_offset: int) -> Self:
+        """These, when `epoch` begins at `start_offset`; entries that contradict it are gone."""
+        return type(self)([*self.entries, (epoch, start_offset)])
 
-    def truncate_from_end(self, end_offset: int) -> None:
-        """Removes entries that begin at `end_offset` or above."""
-        while end_offset >= 0 and self._entries and self._entries[-1][1] >= end_offset:
-            self._entries.pop()
+    def until(self, end_offset: int) -> Self:
+        """Those that begin below `end_offset`."""
+        return type(self)(entry for entry in self.entries if entry[1] < end_offset)
 
-    def truncate_from_start(self, start_offset: int) -> None:
-        """Removes entries that begin at or below `start_offset`; the last of them then begins there."""
-        removed = None
-        while self._entries and self._entries[0][1] <= start_offset:
-            removed = self._entries.pop(0)
-        if removed is not None:
-            self._entries.insert(0, (removed[0], start_offset))
-
-    def clear(self) -> None:
-        """Removes every entry."""
-        self._entries.clear()
+    def since(self, start_offset: int) -> Self:
+        """These, where the log begins at `start_offset`."""
+        before = [epoch for epoch, offset in self.entries if offset <= start_offset]
+        first = [(before[-1], start_offset)] if before else []
+        return type(self)([*first, *self.entries[len(before) :]])
 
     def end_offset_for(self, requested: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch not above `requested`; (-1, -1) where it cannot be
-        told."""
-        if requested < 0 or not self._entries:
+        """(epoch, end offset) of the largest epoch not above `requested`; (-1, -1) where it is not known."""
+        if requested < 0 or not self.entries:
             return -1, -1
-        if requested == self._entries[-1][0]:
+        if requested == self.latest:
             return requested, log_end_offset
-        higher = next((start for epoch, start in self._entries if epoch > requested), None)
+        higher = next((start for epoch, start in self.entries if epoch > requested), None)
         if higher is None:
             return -1, -1
-        floor = [epoch for epoch, _ in self._entries if epoch <= requested]
+        floor = [epoch for epoch, _ in self.entries if epoch <= requested]
         return (floor[-1] if floor else requested), higher
 
-    def epoch_for(self, offset: int) -> int | None:
-        """The epoch in which `offset` was written, or None."""
-        found = None
-        for epoch, start_offset in self._entries:
-            if start_offset > offset:
-                break
-            found = epoch
-        return found
+    def __eq__(self, other: object) -> bool:
+        return self.entries == other.entries if isinstance(other, LeaderEpochs) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class LeaderEpochCheckpoint:
+    """The leader epochs of a log that is written, and the file that says the same. Readers see a change once
+    it is written. OSError.
+
+    What the deletion of records changes may wait: a log that is opened finds out about it without the file.
+    On a full disk that must not keep the records from going.
+    """
+
+    def __init__(self, directory: str, epochs: LeaderEpochs) -> None:
+        self._path = Path(directory, layout.LEADER_EPOCHS)
+        self._written: tuple[tuple[int, int], ...] | None = None
+        self.epochs = epochs
+        self.store()
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Notes that `epoch` begins at `start_offset`, if it is not the current one."""
+        self._change(self.epochs.assigned(epoch, start_offset))
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log begins here from now on. No OSError: the file may stay behind until `store`."""
+        self.epochs = self.epochs.since(start_offset)
+        with contextlib.suppress(OSError):
+            self.store()
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """The log ends here from now on."""
+        self._change(self.epochs.until(end_offset))
+
+    def clear(self) -> None:
+        """Nothing is known any more."""
+        self._change(LeaderEpochs())
+
+    def store(self) -> None:
+        """Brings the file up to date."""
+        self._write(self.epochs.entries)
+
+    def _change(self, epochs: LeaderEpochs) -> None:
+        self._write(epochs.entries)
+        self.epochs = epochs
+
+    def _write(self, entries: tuple[tuple[int, int], ...]) -> None:
+        """Brings the file up to date; without entries it is an empty one."""
+        if self._written == entries:
+            return
+        self._written = None
+        if not entries and not self._path.exists():
+            File(str(self._path), "a")
+        elif self._read() != entries:
+            checkpoints.write_epochs(self._path, entries)
+        self._written = entries
+
+    def _read(self) -> tuple[tuple[int, int], ...] | None:
+        """What the file says; None if it says nothing that can be read."""
+        try:
+            return tuple(checkpoints.read_epochs(self._path))
+        except (OSError, CorruptFileError):
+            return None

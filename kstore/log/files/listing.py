@@ -1,13 +1,14 @@
 """What a directory holds, also if every descriptor is in use: then one is closed that is kept open for
 reading."""
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable
 from typing import TypeVar
 
 from kstore.engine.io import directory
-from kstore.engine.io.file import frees_descriptor
+from kstore.engine.io.file import frees_descriptor, unlink
 
 _Found = TypeVar("_Found")
 
@@ -55,3 +56,9 @@ def is_there(path: str) -> bool:
             return False
         raise
     return True
+
+
+def delete_file(path: str) -> None:
+    """Deletes a file, if it is there. A directory of that name stays: nothing reads it. OSError."""
+    with contextlib.suppress(IsADirectoryError):
+        unlink(path, missing_ok=True)

@@ -116,8 +116,7 @@ def load(
     # An epoch in which nothing is appended yet: a writer that lives is in it; Kafka's loading drops it.
     is_begun = bool(plan.epochs) and plan.epochs[-1][1] == plan.log_end_offset
     is_live = is_begun and mode == "read" and is_locked(directory_of(path))
-    epochs.truncate_from_end(plan.log_end_offset + is_live)
-    epochs.truncate_from_start(plan.wanted_start)
+    epochs = epochs.until(plan.log_end_offset + is_live).since(plan.wanted_start)
     if mode == "read":
         for segment in segments:  # a compaction may give its name to another
             segment.remember_file(*_file_of(names, segment))

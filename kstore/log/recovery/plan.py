@@ -447,5 +447,5 @@ def _epochs(found: Survey) -> LeaderEpochs:
         walks = [part.walk for part in each.parts if part.walk is not None]
         for epoch, offset in [*each.epochs, *(known for walk in walks for known in walk.leader_epochs)]:
             if epochs.latest is None or epoch > epochs.latest:
-                epochs.assign(epoch, offset)
+                epochs = epochs.assigned(epoch, offset)
     return epochs

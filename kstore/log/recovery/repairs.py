@@ -15,7 +15,7 @@ from kstore.engine.io.file import (
 )
 from kstore.engine.segment.index import OffsetIndex, TimeIndex
 from kstore.log.files import layout
-from kstore.log.files.hint_file import drop_hint
+from kstore.log.files.listing import delete_file
 from kstore.log.recovery.segment_factory import SegmentFactory
 
 CUT = layout.CUT
@@ -53,7 +53,7 @@ class Repairs:
 
     def delete(self, name: str) -> None:
         """Removes a file. A directory of that name stays."""
-        drop_hint(f"{self.directory}/{name}")
+        delete_file(f"{self.directory}/{name}")
 
     def set_aside(self, name: str) -> None:
         """Keeps a .log file under another name."""
@@ -116,7 +116,7 @@ class Repairs:
                 self.set_aside(stem + kind)
             else:
                 unlink(path + kind, missing_ok=True)
-        drop_hint(path + layout.KEYS)
+        delete_file(path + layout.KEYS)
 
     def split(self, base_offset: int, places: Sequence[Place]) -> None:
         """Replaces a segment by several that hold its parts, so that a crash leaves the old or the new (spec
@@ -160,7 +160,7 @@ class Repairs:
             name = old_stem + kind
             if name not in new:
                 self.delete(name)
-        drop_hint(f"{self.directory}/{old_stem}{layout.KEYS}")
+        delete_file(f"{self.directory}/{old_stem}{layout.KEYS}")
         self.sync_names()  # or an old index may come back beside the new log
         for name in new:
             self.rename(name + ".swap", name)

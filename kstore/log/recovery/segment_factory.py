@@ -1,22 +1,19 @@
 """How the segments of one log are made."""
 
+from dataclasses import dataclass
+
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.config import MAX64
 from kstore.engine.segment.segment import Segment
 
 
+@dataclass(frozen=True, slots=True)
 class SegmentFactory:
     """Makes segments of one directory with the options of this opening."""
 
-    def __init__(
-        self,
-        directory: str,
-        index_interval_bytes: int = INDEX_INTERVAL_BYTES,
-        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
-    ) -> None:
-        self.directory = directory
-        self.index_interval_bytes = index_interval_bytes
-        self.max_decompressed_bytes = max_decompressed_bytes
+    directory: str
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 
     def __call__(
         self,
@@ -26,13 +23,5 @@ class SegmentFactory:
         end_offset: int = MAX64,
         origin: int = 0,
     ) -> Segment:
-        return Segment(
-            self.directory,
-            stem,
-            base_offset,
-            end_offset,
-            suffixes,
-            origin,
-            self.index_interval_bytes,
-            self.max_decompressed_bytes,
-        )
+        limits = self.index_interval_bytes, self.max_decompressed_bytes
+        return Segment(self.directory, stem, base_offset, end_offset, suffixes, origin, *limits)

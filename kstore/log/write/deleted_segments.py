@@ -10,7 +10,7 @@ from kstore.engine.io.file import rename, unlink
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, LogChangedError
 from kstore.log.files import layout
-from kstore.log.files.hint_file import drop_hint
+from kstore.log.files.listing import delete_file
 
 SUFFIX = ".deleted"
 
@@ -32,7 +32,7 @@ class DeletedSegments:
 
         If a full disk has no room for the longer name, the file goes at once.
         """
-        drop_hint(segment.path_of(layout.KEYS))
+        delete_file(segment.path_of(layout.KEYS))
         segment.remember_file()
         with contextlib.suppress(CorruptFileError, LogChangedError, OSError):
             _ = segment.transaction_index  # readers of this process need it even when the file is gone
