@@ -28,7 +28,7 @@ from kstore.log.compact.key_files import make_missing
 from kstore.log.cursors.expiry import expire
 from kstore.log.cursors.group_file import groups_in
 from kstore.log.files import layout
-from kstore.log.files.checkpoints import salvage_offsets
+from kstore.log.files.checkpoints import look_into
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.listing import list_directory
 from kstore.log.write.append_limits import limits_of
@@ -332,7 +332,7 @@ class Upkeep:
             with self._attempt(store, "cleaning", tp, is_step=True):
                 openings = self._openings
                 if directory not in cleaned:
-                    cleaned[directory] = salvage_offsets(directory.path / layout.CLEANER_OFFSETS)[0]
+                    cleaned[directory] = dict(look_into(directory.path / layout.CLEANER_OFFSETS)[0])
                 files = files_of(directory.path_of(tp))
                 ratio = _most_dirt(files, cleaned[directory].get(tp, 0))
                 is_due = ratio > config.min_cleanable_dirty_ratio or config.max_compaction_lag_ms < MAX64

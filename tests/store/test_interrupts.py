@@ -133,8 +133,10 @@ def test_a_handler_changes_the_topic(ram: Path, name: str) -> None:
 
     make(ram / "made")
     shutil.copytree(ram / "made", ram / "whole")
-    with opened(ram / "whole") as store, Injector("check") as counter:
-        write(writer(store, "old"))
+    with opened(ram / "whole") as store:
+        whole = writer(store, "old")
+        with Injector("check") as counter:
+            write(whole)
     outcomes: set[bool] = set()
     for nth in some(range(1, counter.count + 1), 6, name):
         path, case = ram / str(nth), f"at check {nth}, SEED={SEED}"

@@ -110,27 +110,9 @@ def _known_offsets(path: str) -> tuple[Mapping[TopicPartition, int], CorruptChec
     return known[1:]
 
 
-def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """The offsets of one of the four checkpoint files of a log directory. OSError, CorruptCheckpointError."""
-    offsets, error = _known_offsets(str(path))
-    if error is not None:  # it is raised anew: who catches it may add to it
-        return dict(_read(path, read_whole(str(path)), _parse_offset_entry, "TOPIC PARTITION OFFSET"))
-    return dict(offsets)
-
-
-def salvage_offsets(path: Path) -> tuple[dict[TopicPartition, int], CorruptCheckpointError | None]:
-    """What can be read of such a file, line by line, and what is wrong with it; nothing of one that is not
-    there.
-
-    OSError.
-    """
-    offsets, error = look_into(path)
-    return dict(offsets), error
-
-
 def look_into(path: Path | str) -> tuple[Mapping[TopicPartition, int], CorruptCheckpointError | None]:
-    """What salvage_offsets gives, without a copy of it, for who looks for one partition: nobody may change
-    it."""
+    """What can be read of one of the four checkpoint files of a log directory, line by line, and what is
+    wrong with it; nothing of one that is not there. OSError."""
     try:
         return _known_offsets(str(path))
     except FileNotFoundError:

@@ -31,69 +31,72 @@ _SIGNS = (
 )
 
 
-class Complaint(NamedTuple):
-    """A checkpoint file that could not be read; whether it hides where a log starts."""
+class Location(NamedTuple):
+    """Where a partition is: its absolute path, the directory that keeps its state, and its name there."""
 
-    file: str
-    text: str
-    hides_start: bool = False
+    path: str
+    directory: str
+    name: TopicPartition
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the partition keeps its own state."""
+        return self.directory == self.path
 
 
-def directory_of(path: Path) -> Path:
-    """The directory that keeps the state of a partition: the log directory around it, or itself.
+def locate(path: str | Path) -> Location:
+    """Where the partition at a path is, and its state: in the log directory around it, or in itself.
 
     A log directory keeps the state of partitions by topic and number. So a directory whose name a broker
     would not give to a partition keeps its own, also in there: its name could be another's in the
-    checkpoints, or spoil them.
+    checkpoints, or spoil them. A link in a log directory is a partition of that, as for a broker; any other
+    link stands for what it leads to. One that keeps its own state is alone in it, so any name serves.
     """
-    return Path(_directory_of(os.path.abspath(path)))  # noqa: PTH100 - resolve() would follow a link to another log directory
+    whole = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow a link to another log directory
+    place = located(whole)
+    parent, base = os.path.split(place)
+    name = layout.partition_named(base)
+    inside = name is not None and _is_log_directory(parent)
+    return Location(whole, parent if inside else whole, name or TopicPartition("log", 0))
 
 
 def located(path: str) -> str:
     """The place of a partition, absolute: that of a link in a log directory, as a broker sees it; any other
     link stands for what it leads to."""
-    return _located(os.path.abspath(path))[0]  # noqa: PTH100
-
-
-def _located(path: str) -> tuple[str, bool]:
-    """The same, and whether the directory around it is a log directory."""
-    parent, name = os.path.split(path)
-    if layout.partition_named(name) is not None and any(is_there(f"{parent}/{sign}") for sign in _SIGNS):
-        return path, True
-    if os.path.islink(path):  # noqa: PTH114
+    path = os.path.abspath(path)  # noqa: PTH100
+    parent, base = os.path.split(path)
+    if os.path.islink(path) and not (layout.is_partition_name(base) and _is_log_directory(parent)):  # noqa: PTH114
         real = os.path.realpath(path)
-        if not os.path.islink(real):  # noqa: PTH114 - it is one still if it leads to itself
-            return _located(real)
-    return path, False
+        return path if os.path.islink(real) else real  # noqa: PTH114 - it may lead to itself
+    return path
 
 
-def _directory_of(path: str) -> str:
-    """The same as directory_of as text, which takes less time: each look at a partition comes by here."""
-    place, is_inside = _located(path)
-    return os.path.dirname(place) if is_inside else path  # noqa: PTH120
+def _is_log_directory(path: str) -> bool:
+    return any(is_there(f"{path}/{sign}") for sign in _SIGNS)
+
+
+def directory_of(path: Path) -> Path:
+    """The directory that keeps the state of a partition."""
+    return Path(locate(path).directory)
 
 
 def name_of(path: Path) -> TopicPartition:
-    """What the checkpoints call a partition. One that keeps its own is alone in them, so any name serves."""
-    return _name_of(located(str(path)))
-
-
-def _name_of(path: str) -> TopicPartition:
-    return layout.partition_named(os.path.basename(path)) or TopicPartition("log", 0)  # noqa: PTH119
+    """What the checkpoints call a partition."""
+    return locate(path).name
 
 
 def is_led(path: Path) -> bool:
     """Whether a controller of Kafka assigns the leader epochs of the partition at a path: it lies in a
     broker's directory, or has the topic id that a controller gave. Clients refuse metadata whose epoch is
     below one they have read, so nobody else may begin an epoch there."""
-    directory = _directory_of(os.path.abspath(path))  # noqa: PTH100
+    directory = locate(path).directory
     return is_there(f"{path}/{layout.METADATA}") or is_there(f"{directory}/{layout.META_PROPERTIES}")
 
 
 def is_tiered(path: Path) -> bool:
     """Whether the broker in whose log directory a partition lies has remote storage, where older records of
     topics may be."""
-    return is_there(f"{_directory_of(os.path.abspath(path))}/{layout.REMOTE_INDEXES}")  # noqa: PTH100
+    return is_there(f"{locate(path).directory}/{layout.REMOTE_INDEXES}")
 
 
 class KeptOptions(NamedTuple):
@@ -106,12 +109,20 @@ class KeptOptions(NamedTuple):
 def kept_options(path: Path) -> KeptOptions:
     """The options of the topic, if the partition at a path is in the directory of a store that knows it; else
     what is kept in the partition. CorruptCheckpointError, OSError."""
-    directory = directory_of(path)
-    if directory != Path(os.path.abspath(path)):  # noqa: PTH100
-        known = read_table(directory).topics.get(name_of(path).topic)
+    place = locate(path)
+    if not place.is_alone:
+        known = read_table(Path(place.directory)).topics.get(place.name.topic)
         if known is not None:
             return KeptOptions(dict(known.options), True)
     return KeptOptions(read_options(path), False)
+
+
+class Complaint(NamedTuple):
+    """A checkpoint file that could not be read; whether it hides where a log starts."""
+
+    file: str
+    text: str
+    hides_start: bool = False
 
 
 class State(NamedTuple):
@@ -151,27 +162,24 @@ def read_checkpoint(path: str) -> Checkpoint:
 def read_state(path: Path, read: Callable[[str], Checkpoint] = read_checkpoint) -> State:
     """What the marker and the checkpoints say of a partition. read: gives what a checkpoint file says.
     OSError."""
-    whole = os.path.abspath(path)  # noqa: PTH100 - as text: each look at a partition comes by here
-    directory, tp = _directory_of(whole), name_of(path)
-    if tp.topic == layout.CLUSTER_METADATA:  # loaded by Raft, which asks for no marker
+    place = locate(path)
+    if place.name.topic == layout.CLUSTER_METADATA:  # loaded by Raft, which asks for no marker
         return State(False, 0, 0, ())
     complaints: list[Complaint] = []
-    cleaner = f"{directory}/{layout.CLEANER_OFFSETS}"
+    cleaner = f"{place.directory}/{layout.CLEANER_OFFSETS}"
     if damage := read(cleaner).damage:  # retention refuses to delete by age or size meanwhile
         text = f"which topics were compacted is not known: {damage}"
         complaints.append(Complaint(cleaner, text))
-    log_start_offset = _log_start_of(whole, directory, tp, complaints, read)
-    points, own = f"{directory}/{layout.RECOVERY_POINTS}", f"{whole}/{layout.RECOVERY_POINTS}"
-    home, by_itself = directory, False
-    if directory != whole and is_there(own):
-        known = read(points)
-        if not known.damage and tp not in known.offsets:
-            # It was written by itself, and lies in a log directory now. What it says of itself holds until
-            # the log directory has a line for it: whoever writes it there, a broker too, notes a recovery
-            # point.
-            home, by_itself, points = whole, True, own
-    recovery_point = _offset_of(points, tp, home == whole, complaints, read)
-    marker = f"{home}/{layout.CLEAN_SHUTDOWN}"
+    log_start_offset = _log_start_of(place, complaints, read)
+    by_itself = False
+    if not place.is_alone and is_there(f"{place.path}/{layout.RECOVERY_POINTS}"):
+        # It was written by itself, and lies in a log directory now. What it says of itself holds until the
+        # log directory has a line for it: whatever writes it there, a broker too, notes a recovery point.
+        known = read(f"{place.directory}/{layout.RECOVERY_POINTS}")
+        by_itself = not known.damage and place.name not in known.offsets
+    own = place._replace(directory=place.path) if by_itself else place
+    recovery_point = _offset_in(layout.RECOVERY_POINTS, own, complaints, read)
+    marker = f"{own.directory}/{layout.CLEAN_SHUTDOWN}"
     clean = is_there(marker)
     by_broker = clean and not by_itself and is_a_brokers(marker)
     return State(clean, recovery_point, log_start_offset, tuple(complaints), by_broker, by_itself)
@@ -179,65 +187,52 @@ def read_state(path: Path, read: Callable[[str], Checkpoint] = read_checkpoint) 
 
 def read_log_start(path: Path, read: Callable[[str], Checkpoint] = read_checkpoint) -> int:
     """The log start offset alone, of what read_state gives. OSError."""
-    whole = os.path.abspath(path)  # noqa: PTH100
-    directory, tp = _directory_of(whole), name_of(path)
-    return 0 if tp.topic == layout.CLUSTER_METADATA else _log_start_of(whole, directory, tp, [], read)
+    place = locate(path)
+    return 0 if place.name.topic == layout.CLUSTER_METADATA else _log_start_of(place, [], read)
 
 
-def _log_start_of(
-    path: str,
-    directory: str,
-    tp: TopicPartition,
-    complaints: list[Complaint],
-    read: Callable[[str], Checkpoint],
-) -> int:
-    alone = directory == path
-    offset = _offset_of(f"{directory}/{layout.LOG_STARTS}", tp, alone, complaints, read)
-    own = f"{path}/{layout.LOG_STARTS}"
-    if not alone and is_there(own):  # it kept its own state before it was put here
-        offset = max(offset, _offset_of(own, tp, True, complaints, read))
+def _log_start_of(place: Location, complaints: list[Complaint], read: Callable[[str], Checkpoint]) -> int:
+    offset = _offset_in(layout.LOG_STARTS, place, complaints, read)
+    if not place.is_alone and is_there(f"{place.path}/{layout.LOG_STARTS}"):
+        # it kept its own state before it was put here
+        own = place._replace(directory=place.path)
+        offset = max(offset, _offset_in(layout.LOG_STARTS, own, complaints, read))
     return offset
 
 
-def _offset_of(
-    path: str,
-    tp: TopicPartition,
-    alone: bool,
-    complaints: list[Complaint],
-    read: Callable[[str], Checkpoint],
+def _offset_in(
+    file: str, place: Location, complaints: list[Complaint], read: Callable[[str], Checkpoint]
 ) -> int:
+    """What a checkpoint file says of a partition; 0 if nothing."""
+    path, name = f"{place.directory}/{file}", place.name
     offsets, damage = read(path)
-    if alone and tp not in offsets and len(offsets) == 1:  # the directory was given another name
-        tp = next(iter(offsets))
+    if place.is_alone and name not in offsets and len(offsets) == 1:  # the directory was renamed
+        name = next(iter(offsets))
     if damage:
-        what = (
-            f"the offset of {tp} in it, {offsets[tp]}, counts"
-            if tp in offsets
-            else f"nothing is known of {tp}"
-        )
-        hides_start = tp not in offsets and path.endswith(layout.LOG_STARTS)
+        counts = f"the offset of {name} in it, {offsets.get(name)}, counts"
+        what = counts if name in offsets else f"nothing is known of {name}"
+        hides_start = name not in offsets and file == layout.LOG_STARTS
         complaints.append(Complaint(path, f"{what}: {damage}", hides_start))
-    return offsets.get(tp, 0)
+    return offsets.get(name, 0)
 
 
 def read_cleaner_offset(path: Path) -> int | None:
     """Where the part of a partition ends that was compacted; None if that is not known. Of a damaged file
     what can be read counts. OSError."""
-    directory = directory_of(path)
-    offsets, _ = checkpoints.salvage_offsets(directory / layout.CLEANER_OFFSETS)
-    if directory == Path(os.path.abspath(path)) and len(offsets) == 1:  # noqa: PTH100
+    place = locate(path)
+    offsets, _ = checkpoints.look_into(f"{place.directory}/{layout.CLEANER_OFFSETS}")
+    if place.is_alone and len(offsets) == 1:
         return next(iter(offsets.values()))  # perhaps by the name that the directory had before
-    return offsets.get(name_of(path))
+    return offsets.get(place.name)
 
 
 def is_known_compacted(path: Path) -> bool:
     """Whether a partition, or another of its topic, was compacted, as its log directory tells, or is of a
     topic of Kafka's own that is. CorruptCheckpointError if the file that tells is damaged, or was, and no
     sound line names the topic. OSError."""
-    topic = name_of(path).topic
+    _, directory, (topic, _) = locate(path)
     if topic in layout.KAFKAS_COMPACTED or read_cleaner_offset(path) is not None:
         return True
-    directory = str(directory_of(path))
     offsets, damage = _look_into_cleaner_offsets(f"{directory}/{layout.CLEANER_OFFSETS}")
     if any(tp.topic == topic for tp in offsets):
         return True

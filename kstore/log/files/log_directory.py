@@ -26,7 +26,7 @@ from kstore.log.files.log_dir_state import (
     is_a_brokers,
     keep_damaged,
     kept_options,
-    name_of,
+    locate,
     read_checkpoint,
     read_cleaner_offset,
     read_log_start,
@@ -448,14 +448,13 @@ class PartitionLease(Lease):
 
     def __init__(self, path: Path, *, reads_options: bool) -> None:
         self.path = path
-        self.name: TopicPartition = name_of(path)
+        self._location = locate(path)
+        self.name: TopicPartition = self._location.name
         self.losses: list[str] = []  # of the directory, which others of its partitions may have suffered
         self.keeps_log_start = False  # whether the stored log start offset stays if there is none to store
         self._reads_options = reads_options
         self._partition_lock: PartitionLock | None = None
-        self._around = directory_of(path)
-        self._alone = self._around == Path(os.path.abspath(path))  # noqa: PTH100
-        super().__init__(self._around, path)
+        super().__init__(Path(self._location.directory), path)
 
     @property
     def is_moved(self) -> bool:
@@ -480,14 +479,16 @@ class PartitionLease(Lease):
     def _begin(self) -> None:
         directory = self._locked()
         self._partition_lock = PartitionLock(self.path)
-        if directory_of(self.path) != self._around:  # a store's by now, which did not know of this writer
+        if locate(self.path) != self._location:  # a store's by now, which did not know of this writer
             raise LogLockedError(str(self.path), None)
         with directory.writing:
             self._refuse_deleted(directory)
             if self._reads_options:  # if they are damaged, nothing is changed
                 self.kept = kept_options(self.path)
-            self.losses = directory.open_session(self.name if self._alone else None)
-            if not self._alone and is_there(f"{self.path}/{layout.LOG_STARTS}"):  # `store` removes it
+            self.losses = directory.open_session(self.name if self._location.is_alone else None)
+            if not self._location.is_alone and is_there(
+                f"{self.path}/{layout.LOG_STARTS}"
+            ):  # `store` removes it
                 self.losses += keep_damaged(self.path)
             state = directory.checkpoints.state_of(self.path, self.name)
             if state.by_itself:  # what it says of itself, its directory is to say before that is forgotten
@@ -501,7 +502,7 @@ class PartitionLease(Lease):
     def _refuse_deleted(self, directory: LogDirectory) -> None:
         """LogNotFoundError if a store has decided to delete the topic: what is appended now would go with
         it."""
-        if self._alone:
+        if self._location.is_alone:
             return
         with contextlib.suppress(CorruptCheckpointError):  # opening the store raises it
             if topic_being_deleted(directory.path) == self.name.topic:
@@ -513,7 +514,7 @@ class PartitionLease(Lease):
     def _forget_own_state(self) -> None:
         """A partition that kept its own state before it was put into a log directory is no longer clean by
         what it says: a copy of it alone would be believed to be."""
-        if self._alone:
+        if self._location.is_alone:
             return
         for name in (layout.CLEAN_SHUTDOWN, layout.RECOVERY_POINTS):
             own = f"{self.path}/{name}"
@@ -529,12 +530,12 @@ class PartitionLease(Lease):
             directory.checkpoints.put(layout.RECOVERY_POINTS, self.name, recovery_point)
             if log_start_offset is not None or not self.keeps_log_start:
                 directory.checkpoints.put(layout.LOG_STARTS, self.name, log_start_offset)
-            if not self._alone and is_there(f"{self.path}/{layout.LOG_STARTS}"):
+            if not self._location.is_alone and is_there(f"{self.path}/{layout.LOG_STARTS}"):
                 unlink(f"{self.path}/{layout.LOG_STARTS}")  # from before it was put here
 
     def store_high_watermark(self, offset: int) -> None:
         """Writes what a broker takes for the high watermark; only in a log directory. OSError."""
-        if not self._alone:
+        if not self._location.is_alone:
             directory = self._locked()
             with directory.writing:
                 directory.checkpoints.put(layout.HIGH_WATERMARKS, self.name, offset)
