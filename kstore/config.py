@@ -151,8 +151,8 @@ class LogConfig:
         int32(1 << 20),
         1 << 30,
         "log.segment.bytes",
-        text="Size of a segment's .log file at which a new segment begins. Kafka allows no less than 1 MiB; for tests see "
-        "internal_segment_bytes.",
+        text="Size of a segment's .log file at which a new segment begins. Kafka allows no less than 1 MiB; "
+        "for tests see internal_segment_bytes.",
     )
     internal_segment_bytes: int | None = _key(
         int32(),
@@ -171,8 +171,8 @@ class LogConfig:
         0,
         "log.roll.jitter.ms",
         _Synonym("log.roll.jitter.hours", int32(0), _HOUR_MS),
-        text="A random time up to this is subtracted from segment_ms, for each segment, so that the segments of many logs "
-        "do not end at the same moment.",
+        text="A random time up to this is subtracted from segment_ms, for each segment, so that the segments "
+        "of many logs do not end at the same moment.",
     )
     segment_index_bytes: int = _key(
         int32(4),
@@ -184,8 +184,8 @@ class LogConfig:
         int32(0),
         INDEX_INTERVAL_BYTES,
         "log.index.interval.bytes",
-        text="An index gets an entry after more than this many bytes of log. A smaller value makes lookups faster and "
-        "indexes larger.",
+        text="An index gets an entry after more than this many bytes of log. A smaller value makes lookups "
+        "faster and indexes larger.",
     )
     flush_messages: int = _key(
         int64(1),
@@ -204,8 +204,8 @@ class LogConfig:
         int64(),
         -1,
         "log.retention.bytes",
-        text="retain() deletes the oldest segments as long as the others have at least this size together. -1: the size "
-        "does not matter. If it is given, and retention_ms is not, nothing goes by age.",
+        text="retain() deletes the oldest segments as long as the others have at least this size together. "
+        "-1: the size does not matter. If it is given, and retention_ms is not, nothing goes by age.",
     )
     retention_ms: int = _key(
         int64(-1),
@@ -213,8 +213,9 @@ class LogConfig:
         _Synonym("log.retention.ms", int64()),
         _Synonym("log.retention.minutes", int32(), _MINUTE_MS),
         _Synonym("log.retention.hours", int32(), _HOUR_MS),
-        text="retain() deletes the oldest segments whose newest record is older than this, the active one too. -1: the age does "
-        "not matter. Set segment_ms too: segments go whole, so a record stays for up to retention_ms and segment_ms together; "
+        text="retain() deletes the oldest segments whose newest record is older than this, the active one "
+        "too. -1: the age does not matter. Set segment_ms too: segments go whole, so a record stays for up to "
+        "retention_ms and segment_ms together; "
         'longer with cleanup_policy="compact,delete", since a compaction makes few segments of many.',
     )
     max_message_bytes: int = _key(
@@ -227,15 +228,17 @@ class LogConfig:
         Choices(("compact", "delete")),
         ("delete",),
         "log.cleanup.policy",
-        text='What happens to old records, as a tuple of words or as text with commas. "delete": retain() deletes old '
-        'segments, by retention_ms and retention_bytes. "compact": of each key the newest record is kept; records need a '
+        text="What happens to old records, as a tuple of words or as text with commas. "
+        '"delete": retain() deletes old segments, by retention_ms and retention_bytes. '
+        '"compact": of each key the newest record is kept; records need a '
         "key then, and compact() removes the others. Neither: all records are kept.",
     )
     delete_retention_ms: int = _key(
         int64(0),
         24 * _HOUR_MS,
         "log.cleaner.delete.retention.ms",
-        text="How long compact() keeps records that delete a key, and transaction markers, after it first met them.",
+        text="How long compact() keeps records that delete a key, and transaction markers, after it first "
+        "met them.",
     )
     min_compaction_lag_ms: int = _key(
         int64(0),
@@ -247,8 +250,8 @@ class LogConfig:
         int64(1),
         MAX64,
         "log.cleaner.max.compaction.lag.ms",
-        text="Time after which a record must be compacted: compact() then begins whatever min_cleanable_dirty_ratio says. "
-        "If cleanup_policy has compact, a segment also ends at this age.",
+        text="Time after which a record must be compacted: compact() then begins whatever "
+        "min_cleanable_dirty_ratio says. If cleanup_policy has compact, a segment also ends at this age.",
     )
     min_cleanable_dirty_ratio: float = _key(
         Ratio(),
@@ -272,14 +275,15 @@ class LogConfig:
         Choice(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
         "producer",
         "compression.type",
-        text='Compression of stored batches. "producer": batches are stored as they come; what append() and extend() '
-        'write is not compressed then. "uncompressed": none.',
+        text='Compression of stored batches. "producer": batches are stored as they come; what append() and '
+        'extend() write is not compressed then. "uncompressed": none.',
     )
     compression_gzip_level: int = _key(
         int32(1, 9, other=-1),
         -1,
         "compression.gzip.level",
-        text="Level of gzip, if compression_type is gzip. -1 is gzip's own default. Higher: smaller and slower.",
+        text="Level of gzip, if compression_type is gzip. -1 is gzip's own default. Higher: smaller and "
+        "slower.",
     )
     compression_lz4_level: int = _key(
         int32(1, 17),
@@ -297,22 +301,23 @@ class LogConfig:
         Choice(("CreateTime", "LogAppendTime")),
         "CreateTime",
         "log.message.timestamp.type",
-        text='"CreateTime": a record keeps the timestamp that it is appended with. "LogAppendTime": it gets the time of '
+        text='"CreateTime": a record keeps the timestamp that it is appended with. '
+        '"LogAppendTime": it gets the time of '
         "the append.",
     )
     message_timestamp_before_max_ms: int = _key(
         int64(0),
         MAX64,
         "log.message.timestamp.before.max.ms",
-        text="A record whose timestamp is earlier than the time of the append by more than this is refused. For "
-        "CreateTime only.",
+        text="A record whose timestamp is earlier than the time of the append by more than this is refused. "
+        "For CreateTime only.",
     )
     message_timestamp_after_max_ms: int = _key(
         int64(0),
         _HOUR_MS,
         "log.message.timestamp.after.max.ms",
-        text="A record whose timestamp is later than the time of the append by more than this is refused. For CreateTime "
-        "only.",
+        text="A record whose timestamp is later than the time of the append by more than this is refused. "
+        "For CreateTime only.",
     )
     min_insync_replicas: int = _key(
         int32(1),
@@ -329,8 +334,8 @@ class LogConfig:
     remote_storage_enable: bool = _key(
         Boolean(),
         False,
-        text="Whether old segments are moved to remote storage. kstore has no remote storage: it only checks, as Kafka "
-        "does, which options go together with it.",
+        text="Whether old segments are moved to remote storage. kstore has no remote storage: it only "
+        "checks, as Kafka does, which options go together with it.",
     )
     local_retention_ms: int = _key(
         int64(-2),
@@ -359,29 +364,30 @@ class LogConfig:
     key_files: bool = _own_key(
         Boolean(),
         False,
-        text="True: a .keys file is made in the background beside each sealed segment, also after a compaction, so that the "
-        "last record of a key is found at once. See make_key_files of LogWriter. Kafka has no such option.",
+        text="True: a .keys file is made in the background beside each sealed segment, also after a "
+        "compaction, so that the last record of a key is found at once. See make_key_files of LogWriter. "
+        "Kafka has no such option.",
     )
     log_cleaner_dedupe_buffer_size: int = _broker_key(
         int64((1 << 20) + 1),
         128 << 20,
         "log.cleaner.dedupe.buffer.size",
-        text="Most memory that compact() takes for what it knows of keys: 24 bytes a key. If the keys do not fit, it goes "
-        "over the log several times. Of a broker, not of a topic.",
+        text="Most memory that compact() takes for what it knows of keys: 24 bytes a key. If the keys do not "
+        "fit, it goes over the log several times. Of a broker, not of a topic.",
     )
     log_cleaner_io_buffer_load_factor: float = _broker_key(
         Ratio(),
         0.9,
         "log.cleaner.io.buffer.load.factor",
-        text="How full the memory for keys may become, as a share. A larger value takes in more keys, and is slower. Of a "
-        "broker, not of a topic.",
+        text="How full the memory for keys may become, as a share. A larger value takes in more keys, and is "
+        "slower. Of a broker, not of a topic.",
     )
     log_cleaner_io_max_bytes_per_second: float = _broker_key(
         Positive(),
         1.7976931348623157e308,
         "log.cleaner.io.max.bytes.per.second",
-        text="Most bytes that compact() reads and writes in a second, together. It holds for erase(), for making .keys files "
-        "and for dry runs, too. Of a broker, not of a topic.",
+        text="Most bytes that compact() reads and writes in a second, together. It holds for erase(), for "
+        "making .keys files and for dry runs, too. Of a broker, not of a topic.",
     )
     log_cleaner_enable: bool = _broker_key(
         Boolean(),
@@ -393,7 +399,8 @@ class LogConfig:
         int64(0),
         15_000,
         "log.cleaner.backoff.ms",
-        text="How often a LogStore looks in the background for what is to be compacted. Of a store, not of a topic.",
+        text="How often a LogStore looks in the background for what is to be compacted. Of a store, not of a "
+        "topic.",
     )
     log_retention_check_interval_ms: int = _broker_key(
         int64(1),
@@ -417,8 +424,8 @@ class LogConfig:
         int32(1),
         7 * 24 * 60,
         "offsets.retention.minutes",
-        text="How long the positions of a group of cursors are kept after its last member has left. A LogStore removes them "
-        "in the background only if this is given. Of a store, not of a topic.",
+        text="How long the positions of a group of cursors are kept after its last member has left. A "
+        "LogStore removes them in the background only if this is given. Of a store, not of a topic.",
     )
     offsets_retention_check_interval_ms: int = _broker_key(
         int64(1),
@@ -571,10 +578,11 @@ _BROKER_LOG_NAMES = _TOPIC_NAME_OF.keys() | {
 
 
 # No options of a configuration, but asked for as such.
+_PARTITIONS = "create_topic(name, partitions) and add_partitions(topic, total) say how many there are"
 _DURABILITY = "durability is an argument of kstore.open and LogStore, not of a topic"
 _MEANT = {
-    "partitions": "create_topic(name, partitions) and add_partitions(topic, total) say how many there are",
-    "num_partitions": "create_topic(name, partitions) and add_partitions(topic, total) say how many there are",
+    "partitions": _PARTITIONS,
+    "num_partitions": _PARTITIONS,
     "durability": _DURABILITY,
     "durable": _DURABILITY,
     "fsync": _DURABILITY,
@@ -715,8 +723,8 @@ def _check_together(config: LogConfig) -> None:
     if slots * config.log_cleaner_io_buffer_load_factor <= 1:
         raise refuse(
             "log_cleaner_io_buffer_load_factor",
-            f"log.cleaner.io.buffer.load.factor is {config.log_cleaner_io_buffer_load_factor}, allowed is what leaves "
-            f"room for more than one key of {slots}",
+            f"log.cleaner.io.buffer.load.factor is {config.log_cleaner_io_buffer_load_factor}, allowed is "
+            f"what leaves room for more than one key of {slots}",
         )
     if not config.remote_storage_enable:
         return

@@ -28,8 +28,8 @@ TICK = 100_000_000  # ns: within it a directory may change twice and have the sa
 
 
 class StoreDirectory:
-    """A log directory of a store: `partitions` are those in use, `others` names of directories that are none, `deleted`
-    those of them that wait to be removed.
+    """A log directory of a store: `partitions` are those in use, `others` names of directories that are none,
+    `deleted` those of them that wait to be removed.
 
     For writing it is made if it is missing, and locked. What fails with an OSError is out of use from then
     on: `failure` says why, and it holds no partitions.
@@ -215,7 +215,8 @@ def refuse_partition(path: Path) -> None:
         layout.is_partition_name(path.name) and any((path / name).exists() for name in marks)
     ):
         raise LogNotFoundError(
-            f"{path} is a partition, not a log directory: give the directory around it, or open it with kstore.open"
+            f"{path} is a partition, not a log directory: give the directory around it, or open it with "
+            "kstore.open"
         )
 
 

@@ -1,5 +1,6 @@
 """The plan of an opening: facts in, steps out. Each case is facts about one directory."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -117,7 +118,7 @@ TAIL = End(100, 28, 20, None, True, (0, 0))
         ),
         (
             {0: walked(0, 100)},
-            CRASHED._replace(log_start_offset=50),
+            replace(CRASHED, log_start_offset=50),
             10,
             {"stored": CRASHED},
             [("indexes_rebuilt", name(0), "write_indexes"), ("below_log_start", name(0), "delete_segment")],
@@ -126,7 +127,7 @@ TAIL = End(100, 28, 20, None, True, (0, 0))
         ),
         (
             {0: walked(0, 100)},
-            CRASHED._replace(log_start_offset=50),
+            replace(CRASHED, log_start_offset=50),
             10,
             {},
             [("log_start_beyond_end", "", "")],

@@ -8,6 +8,7 @@ its own, in the same form: so programs can write partitions side by side, and Ka
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +32,8 @@ _SIGNS = (
 )
 
 
-class Location(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Location:
     """Where a partition is: its absolute path, the directory that keeps its state, and its name there."""
 
     path: str
@@ -65,7 +67,8 @@ def located(path: str) -> str:
     link stands for what it leads to."""
     path = os.path.abspath(path)  # noqa: PTH100
     parent, base = os.path.split(path)
-    if os.path.islink(path) and not (layout.is_partition_name(base) and _is_log_directory(parent)):  # noqa: PTH114
+    is_partition = layout.is_partition_name(base) and _is_log_directory(parent)
+    if not is_partition and os.path.islink(path):  # noqa: PTH114
         real = os.path.realpath(path)
         return path if os.path.islink(real) else real  # noqa: PTH114 - it may lead to itself
     return path
@@ -125,7 +128,8 @@ class Complaint(NamedTuple):
     hides_start: bool = False
 
 
-class State(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class State:
     """What is known of a partition beside its own files."""
 
     clean: bool
@@ -177,7 +181,7 @@ def read_state(path: Path, read: Callable[[str], Checkpoint] = read_checkpoint) 
         # log directory has a line for it: whatever writes it there, a broker too, notes a recovery point.
         known = read(f"{place.directory}/{layout.RECOVERY_POINTS}")
         by_itself = not known.damage and place.name not in known.offsets
-    own = place._replace(directory=place.path) if by_itself else place
+    own = replace(place, directory=place.path) if by_itself else place
     recovery_point = _offset_in(layout.RECOVERY_POINTS, own, complaints, read)
     marker = f"{own.directory}/{layout.CLEAN_SHUTDOWN}"
     clean = is_there(marker)
@@ -195,7 +199,7 @@ def _log_start_of(place: Location, complaints: list[Complaint], read: Callable[[
     offset = _offset_in(layout.LOG_STARTS, place, complaints, read)
     if not place.is_alone and is_there(f"{place.path}/{layout.LOG_STARTS}"):
         # it kept its own state before it was put here
-        own = place._replace(directory=place.path)
+        own = replace(place, directory=place.path)
         offset = max(offset, _offset_in(layout.LOG_STARTS, own, complaints, read))
     return offset
 
@@ -230,7 +234,8 @@ def is_known_compacted(path: Path) -> bool:
     """Whether a partition, or another of its topic, was compacted, as its log directory tells, or is of a
     topic of Kafka's own that is. CorruptCheckpointError if the file that tells is damaged, or was, and no
     sound line names the topic. OSError."""
-    _, directory, (topic, _) = locate(path)
+    place = locate(path)
+    directory, topic = place.directory, place.name.topic
     if topic in layout.KAFKAS_COMPACTED or read_cleaner_offset(path) is not None:
         return True
     offsets, damage = _look_into_cleaner_offsets(f"{directory}/{layout.CLEANER_OFFSETS}")

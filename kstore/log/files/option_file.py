@@ -28,8 +28,8 @@ def read_options(path: Path) -> dict[str, str]:
         return _options_in(file, data)
     except CorruptCheckpointError as e:
         e.add_note(
-            "put it back from a backup. Without it, the log has the default options: move it away, and give the options that "
-            "differ to kstore.open(path, 'a', …), which keeps them"
+            "put it back from a backup. Without it, the log has the default options: move it away, and give "
+            "the options that differ to kstore.open(path, 'a', …), which keeps them"
         )
         raise
 

@@ -111,8 +111,8 @@ def read_table(directory: Path) -> TopicTable:
         return _table_in(path, data)
     except CorruptCheckpointError as e:
         e.add_note(
-            "copy it from another log directory of the store, or from a backup. Without it, the topics are what the directories say, "
-            "without options of their own: move it away"
+            "copy it from another log directory of the store, or from a backup. Without it, the topics are "
+            "what the directories say, without options of their own: move it away"
         )
         raise
 

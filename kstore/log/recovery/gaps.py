@@ -143,7 +143,7 @@ def gaps_in(
             # As much as a segment may hold. A follower of Kafka may have left out a few, or a few of all
             # segments, if they are small.
             is_sure = count >= max(_FEWEST_OFFSETS, held // 2) and (are_few or held >= _UNBROKEN)
-            gap = gap._replace(is_sure=is_sure)
+            gap = Gap(gap.offsets, gap.code, is_sure, 0)
         yield segments[at], gap
 
 

@@ -78,7 +78,8 @@ def load(
     stored = state or read_state(path)
     # If the caller gives what is to be distrusted, every batch from there on is checked.
     is_given = clean is not None or recovery_point is not None
-    state = stored._replace(
+    state = replace(
+        stored,
         clean=stored.clean if clean is None else clean,
         recovery_point=stored.recovery_point if recovery_point is None else recovery_point,
         log_start_offset=stored.log_start_offset if log_start_offset is None else log_start_offset,

@@ -43,8 +43,8 @@ def require_partition(path: Path, *, may_be_empty: bool = True) -> None:
         named = ", ".join(map(str, below[:_MOST_NAMED]))
         more = f" and {len(below) - _MOST_NAMED} more" if len(below) > _MOST_NAMED else ""
         error = LogNotFoundError(
-            f"{path} is a log directory, not a partition: it holds {named}{more}; give one of the partitions, such as "
-            f"{path / str(below[0])}"
+            f"{path} is a log directory, not a partition: it holds {named}{more}; give one of the "
+            f"partitions, such as {path / str(below[0])}"
         )
         error.is_log_directory = True
         raise error
@@ -64,8 +64,8 @@ def require_free(path: Path) -> None:
             name = entry.name
             if not (_is_harmless(name) or layout.parse_offset(name) is not None):
                 raise LogNotFoundError(
-                    f"no partition at {path}, and none is made there, in the midst of other files such as {name}: give a new "
-                    "partition a directory of its own, such as data/orders-0"
+                    f"no partition at {path}, and none is made there, in the midst of other files such as "
+                    f"{name}: give a new partition a directory of its own, such as data/orders-0"
                 )
 
 
@@ -81,20 +81,21 @@ def doubt_about(path: Path) -> str:
         return ""
     if not layout.is_partition_name(name):
         return (
-            f"{home} is the directory of a store, which passes over {name!r} in it: the name of a partition is a topic, a dash "
-            "and a number without leading zeros, such as orders-0"
+            f"{home} is the directory of a store, which passes over {name!r} in it: the name of a partition "
+            "is a topic, a dash and a number without leading zeros, such as orders-0"
         )
     topic, _, number = name.rpartition("-")
     known = topics.get(topic)
     if known is None:
         if number == "0" or (home / f"{topic}-0").exists():
             return ""
-        return f"topic {topic} in {home} has no partition 0, so records without a partition of their own find no place in it"
+        return f"topic {topic} in {home} has no partition 0, so records without a partition of their own "
+        "find no place in it"
     if int(number) < known.count:
         return ""
     return (
-        f"topic {topic} in {home} has {known.count} partitions, of which {name} is none: store.add_partitions({topic!r}, …), or "
-        "kstore alter --partitions, adds some"
+        f"topic {topic} in {home} has {known.count} partitions, of which {name} is none: "
+        f"store.add_partitions({topic!r}, …), or kstore alter --partitions, adds some"
     )
 
 

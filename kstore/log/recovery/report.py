@@ -95,7 +95,7 @@ class Recovery:
 
     def shown(self) -> Self:
         """This Recovery without actions, which hold indexes."""
-        return replace(self, steps=tuple(step._replace(action=None) for step in self.steps))
+        return replace(self, steps=tuple(replace(step, action=None) for step in self.steps))
 
     def __str__(self) -> str:
         findings = self.findings

@@ -30,7 +30,8 @@ def load_file(path: Path, index_interval_bytes: int, max_decompressed_bytes: int
     if not dot or "." in stem or offset is None or offset < 0:
         kind = kind_of(str(path))
         raise LogNotFoundError(
-            f"{path} is no partition directory, nor a .log or .cut file of one{f': it is {kind}' if kind else ''}"
+            f"{path} is no partition directory, nor a .log or .cut file of "
+            f"one{f': it is {kind}' if kind else ''}"
         )
     # a name with something behind it has no index files of its own
     suffixes = dict.fromkeys(layout.SEGMENT_KINDS, suffix) if suffix else None

@@ -5,6 +5,7 @@ A plan consists of steps. Reading shows them. Writing carries them out in order.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
@@ -40,8 +41,8 @@ class Code(Enum):
     TRANSACTIONS_BEHIND_END = (
         "broken_index",
         (
-            "{bytes} {were} cut off: they name transactions that end at offset {first} or later, where the log "
-            "ends"
+            "{bytes} {were} cut off: they name transactions that end at offset {first} or later, where the "
+            "log ends"
         ),
     )
     OFFSETS_FAR_APART = "split", "{be} split into {detail} segments: offsets too far apart"
@@ -65,8 +66,8 @@ class Code(Enum):
     FILE_SHORTENED = (
         "gap",
         (
-            "offsets {first} to {last} are missing: an index of the file names them, so it was emptied, cut off "
-            "or damaged"
+            "offsets {first} to {last} are missing: an index of the file names them, so it was emptied, cut "
+            "off or damaged"
         ),
     )
     OFFSETS_MISSING = (
@@ -75,7 +76,10 @@ class Code(Enum):
     )
     SEGMENT_EMPTY = (
         "gap",
-        "offsets {first} to {last} are in no segment: a compaction took them all out, or the file was emptied",
+        (
+            "offsets {first} to {last} are in no segment: a compaction took them all out, or the file was "
+            "emptied"
+        ),
     )
     OFFSETS_REMOTE = (
         "remote",
@@ -93,8 +97,8 @@ class Code(Enum):
     LOG_START_BEYOND_END = (
         "checkpoint",
         (
-            "the log start offset {first} does not count: the log ends at {end}. Records that were deleted may "
-            "be readable again"
+            "the log start offset {first} does not count: the log ends at {end}. Records that were deleted "
+            "may be readable again"
         ),
     )
     EPOCHS_DAMAGED = "checkpoint", "damaged, rebuilt from the batches: {detail}"
@@ -171,7 +175,8 @@ def action(
     return Action(method, args)
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Step:
     """One thing out of order, and the action that repairs it; without an action it is only reported."""
 
     code: Code

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -103,7 +104,8 @@ class Part(NamedTuple):
     rest: Rest | None = None
 
 
-class SegmentFacts(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
     """What is known of a segment. `files` are the BITS of its files. `parts` is empty if it was not walked.
 
     `is_trusted`: a process that has the log open for writing has checked it, and a walk found only its end.
@@ -165,7 +167,7 @@ class Survey(NamedTuple):
     drafts: tuple[str, ...]
 
 
-# ---- names ---------------------------------------------------------------------------------------------------
+# ---- names -----------------------------------------------------------------------------------------------
 
 
 def read_names(directory: str) -> Names:
@@ -219,7 +221,7 @@ def read_swaps(swaps: Iterable[str], make: SegmentFactory) -> dict[str, Swapped]
     return found
 
 
-# ---- segments ------------------------------------------------------------------------------------------------
+# ---- segments --------------------------------------------------------------------------------------------
 
 
 def segments_of(files: Files, make: SegmentFactory) -> list[Segment]:
@@ -259,20 +261,20 @@ def survey(
         known, later = _facts_of(segment, files.files[segment.base_offset]), segments[at + 1 :]
         if is_cut:
             rest = _rest_of(segment, 0, later, state.log_start_offset)
-            known = known._replace(parts=(Part(segment.base_offset, 0, segment.size, None, rest),))
+            known = replace(known, parts=(Part(segment.base_offset, 0, segment.size, None, rest),))
         elif recover and (not known.files & INDEX or known.transactions is not None):
             # Kafka recovers such a segment even after a clean shutdown, and keeps those behind it
-            known = known._replace(parts=_walked(segment, later, state.log_start_offset))
+            known = replace(known, parts=_walked(segment, later, state.log_start_offset))
         elif at >= first:
             if until:
                 known = _trusted(path, segment, segments[-1], known, state, until)
             if not known.is_trusted:
-                known = known._replace(parts=_walked(segment, later, state.log_start_offset))
+                known = replace(known, parts=_walked(segment, later, state.log_start_offset))
                 is_cut = any(part.rest is not None for part in known.parts)
         elif recover and clean and mode != "read" and not later and _has_tail(segment):
             # Kafka trusts the clean shutdown, and appends behind these bytes: then the new batch completes
             # what was damaged, and nothing behind it can be read.
-            known = known._replace(parts=_walked(segment, (), state.log_start_offset))
+            known = replace(known, parts=_walked(segment, (), state.log_start_offset))
         facts.append(known)
     kept = [at for at, each in enumerate(facts) if not each.is_behind_damage]
     end, next_offset, continues, log_starts = None, -1, False, ""
@@ -292,7 +294,7 @@ def survey(
             log_starts = f"{directory_of(path)}/{layout.LOG_STARTS}"
     epochs, error = _read_epochs(path)  # after the walks: a writer may have begun one meanwhile
     if error is not None:
-        facts = [each._replace(epochs=_epochs_in(s)) for each, s in zip(facts, segments, strict=True)]
+        facts = [replace(each, epochs=_epochs_in(s)) for each, s in zip(facts, segments, strict=True)]
     packed = {}
     if not segments:
         packed = {name: kind_of(str(path / name)) for name in files.others if _may_be_packed(path / name)}
@@ -430,7 +432,7 @@ def _trusted(
 ) -> SegmentFacts:
     """The facts of a segment if all of it below the offset `until` needs no check; the rest was checked."""
     if segment is not last and segment.end_offset <= until:
-        return known._replace(is_trusted=True)
+        return replace(known, is_trusted=True)
     walk = segment.walk_on(until)
     if walk is None or (walk.valid_bytes < segment.size and segment is not last):
         return known
@@ -440,10 +442,10 @@ def _trusted(
     if walk.valid_bytes < segment.size:
         rest = _rest_of(segment, walk.valid_bytes, (), state.log_start_offset)
     part = Part(segment.base_offset, segment.origin, segment.size, walk, rest)
-    return known._replace(parts=(part,), is_trusted=True)
+    return replace(known, parts=(part,), is_trusted=True)
 
 
-# ---- the end -------------------------------------------------------------------------------------------------
+# ---- the end ---------------------------------------------------------------------------------------------
 
 
 def _next_offset(segment: Segment) -> int:
@@ -492,7 +494,7 @@ def transactions_until(segment: Segment, offset: int) -> TransactionIndex:
     return index
 
 
-# ---- leader epochs, other files ------------------------------------------------------------------------------
+# ---- leader epochs, other files --------------------------------------------------------------------------
 
 
 def _read_epochs(path: Path) -> tuple[tuple[tuple[int, int], ...], Exception | None]:
@@ -529,7 +531,7 @@ def _may_be_packed(path: Path) -> bool:
     )
 
 
-# ---- what lies behind damage ---------------------------------------------------------------------------------
+# ---- what lies behind damage -----------------------------------------------------------------------------
 
 
 def sound_batches(segment: Segment, position: int) -> SoundBatches | None:
