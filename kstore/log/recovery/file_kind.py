@@ -9,6 +9,7 @@ _SIGNATURES = (
     (b"\x28\xb5\x2f\xfd", "compressed with zstd: unpack it first"),
     (b"\x04\x22\x4d\x18", "compressed with lz4: unpack it first"),
     (b"\xff\x06\x00\x00sNaPpY", "compressed with snappy: unpack it first"),
+    (b"\xfd7zXZ\x00", "compressed with xz: unpack it first"),
     (b"PK\x03\x04", "a zip archive: unpack it first"),
     (b"PAR1", "a Parquet file"),
     (b"ARROW1", "an Arrow file"),
