@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kstore.config import MAX64
 from kstore.engine.segment.index import OffsetIndex, TimeIndex, TimestampOffset
 from kstore.engine.segment.recovery_walk import RecoveryWalk
 from kstore.errors import CorruptRecordError
@@ -33,6 +34,10 @@ def name(offset: int, kind: str = ".log") -> str:
     return f"{offset:020d}{kind}"
 
 
+def path(offset: int) -> str:
+    return f"t-0/{name(offset)}"
+
+
 def walked(base: int, valid: int, size: int = 100, **rest: Any) -> Part:
     """A segment of 10 records, of which so many bytes count; `rest` is about the others."""
     error = CorruptRecordError("batch", file=name(base), position=valid) if valid < size else None
@@ -52,13 +57,13 @@ def behind(base: int, sound: SoundBatches | None) -> Part:
 def plan(parts: dict[int, Part | None], state: State, next_offset: int, **more: Any) -> Plan:
     """The plan for a log of these segments; None for one that was not walked."""
     segments = tuple(
-        SegmentFacts(base, name(base), more.get("files", WHOLE), () if part is None else (part,))
-        for base, part in parts.items()
+        SegmentFacts(at, base, end, more.get("files", WHOLE), () if part is None else (part,))
+        for at, ((base, part), end) in enumerate(zip(parts.items(), [*parts, MAX64][1:], strict=True))
     )
     end = more.get("end")
     files = Files(dict.fromkeys(parts, WHOLE), more.get("others", ()))
     found = Survey(
-        *("t-0", files, segments, state.clean, next_offset, end, "", False, (), None, {}),
+        *("t-0", files, tuple(parts), segments, state.clean, next_offset, end, "", False, (), None, {}),
         tuple(name for name in files.others if name.endswith(".tmp")),
     )
     stored = more.get("stored", state)
@@ -81,23 +86,23 @@ TAIL = End(100, 28, 20, None, True, (0, 0))
     ("parts", "state", "next_offset", "more", "steps", "end", "losses"),
     [
         ({0: None}, CLEAN, 30, {}, [], 30, 0),
-        ({0: None}, CLEAN, 30, {"files": LOG | INDEX}, [("no_time_index", name(0), "write_index")], 30, 0),
+        ({0: None}, CLEAN, 30, {"files": LOG | INDEX}, [("no_time_index", path(0), "write_index")], 30, 0),
         (
             {0: None},
             CLEAN,
             28,
             {"end": TAIL},
-            [("tail_left", name(0), ""), ("ends_early", name(0), "")],
+            [("tail_left", path(0), ""), ("ends_early", path(0), "")],
             28,
             1,
         ),
-        ({0: None}, CLEAN, 40, {}, [("ends_late", name(0), "")], 40, 0),
+        ({0: None}, CLEAN, 40, {}, [("ends_late", path(0), "")], 40, 0),
         (
             {0: walked(0, 100), 10: walked(10, 40, is_zeros=True)},
             CRASHED,
             14,
             {},
-            [("indexes_rebuilt", name(0), "write_indexes"), ("spare_room", name(10), "cut")],
+            [("indexes_rebuilt", path(0), "write_indexes"), ("spare_room", path(10), "cut")],
             14,
             0,
         ),
@@ -107,11 +112,11 @@ TAIL = End(100, 28, 20, None, True, (0, 0))
             14,
             {},
             [
-                ("indexes_rebuilt", name(0), "write_indexes"),
-                ("behind_damage", name(30), "delete_segment"),
-                ("behind_damage", name(20), "delete_segment"),
-                ("names_synced", name(10), "sync_names"),
-                ("corrupt_batch", name(10), "cut"),
+                ("indexes_rebuilt", path(0), "write_indexes"),
+                ("behind_damage", path(30), "delete_segment"),
+                ("behind_damage", path(20), "delete_segment"),
+                ("names_synced", path(10), "sync_names"),
+                ("corrupt_batch", path(10), "cut"),
             ],
             14,
             2,
@@ -121,7 +126,7 @@ TAIL = End(100, 28, 20, None, True, (0, 0))
             replace(CRASHED, log_start_offset=50),
             10,
             {"stored": CRASHED},
-            [("indexes_rebuilt", name(0), "write_indexes"), ("below_log_start", name(0), "delete_segment")],
+            [("indexes_rebuilt", path(0), "write_indexes"), ("below_log_start", path(0), "delete_segment")],
             50,
             0,
         ),

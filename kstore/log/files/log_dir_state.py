@@ -66,12 +66,13 @@ def located(path: str) -> str:
     """The place of a partition, absolute: that of a link in a log directory, as a broker sees it; any other
     link stands for what it leads to."""
     path = os.path.abspath(path)  # noqa: PTH100
+    if not os.path.islink(path):  # noqa: PTH114
+        return path
     parent, base = os.path.split(path)
-    is_partition = layout.is_partition_name(base) and _is_log_directory(parent)
-    if not is_partition and os.path.islink(path):  # noqa: PTH114
-        real = os.path.realpath(path)
-        return path if os.path.islink(real) else real  # noqa: PTH114 - it may lead to itself
-    return path
+    real = os.path.realpath(path)
+    if (layout.is_partition_name(base) and _is_log_directory(parent)) or os.path.islink(real):  # noqa: PTH114
+        return path  # a link may lead to itself
+    return real
 
 
 def _is_log_directory(path: str) -> bool:

@@ -153,15 +153,15 @@ def _built(
     found: Survey, plan: Plan, surveyed: Sequence[Segment], make: SegmentFactory, recover: bool
 ) -> tuple[Segment, ...]:
     """The segments of the log as the plan leaves them."""
-    built = [_segment_of(kept, surveyed[kept.at], make) for kept in plan.kept]
-    for segment in built:
-        if (
-            segment.base_offset in plan.lost_time_indexes
-            and segment.base_offset not in plan.recovered_segments
-        ):
+    built = list(surveyed[: plan.kept_count])
+    for at in sorted(plan.walked, reverse=True):
+        built[at : at + 1] = [_segment_of(kept, surveyed[at], make) for kept in plan.walked[at]]
+    lost = plan.lost_time_indexes.difference(plan.recovered_segments)
+    for segment in built if lost else ():
+        if segment.base_offset in lost:
             segment.use_indexes(None, TimeIndex(segment.base_offset))
     if built and recover:
-        last, known = built[-1], found.segments[plan.kept[-1].at]
+        last, known = built[-1], found.segments[-1]
         is_rebuilt = last.base_offset in plan.recovered_segments
         if known.files & TRANSACTIONS and known.transactions is None and not is_rebuilt:
             index = transactions_until(last, plan.log_end_offset)
@@ -173,8 +173,7 @@ def _built(
 
 def _segment_of(kept: Kept, segment: Segment, make: SegmentFactory) -> Segment:
     part = kept.part
-    if part is None or part.walk is None:
-        return segment
+    assert part.walk is not None
     if (part.base_offset, kept.end_offset) != (segment.base_offset, segment.end_offset):
         segment = make(segment.stem, part.base_offset, segment.suffixes, kept.end_offset, part.origin)
     segment.limit_to(part.walk.valid_bytes)

@@ -46,21 +46,22 @@ class Tidied(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A segment of the log: number `at` of those surveyed, or a part of it as it was walked."""
+    """A segment of the log, as it was walked."""
 
-    at: int
-    part: Part | None
+    part: Part
     end_offset: int
 
 
 class Plan(NamedTuple):
     """The log as recovery leaves it, and the steps that lead there, in order.
 
-    `orphans` are the offsets of indexes without a log, that nothing was removing. `has_producers`: a segment
+    The first `kept_count` segments of the directory are left; `walked` has those of which recovery makes others, by
+    number. `orphans` are the offsets of indexes without a log, that nothing was removing. `has_producers`: a segment
     that was walked may have batches with producer ids.
     """
 
-    kept: tuple[Kept, ...]
+    kept_count: int
+    walked: Mapping[int, tuple[Kept, ...]]
     steps: tuple[Step, ...]
     losses: tuple[str, ...]
     log_start_offset: int
@@ -189,7 +190,7 @@ class _Draft:
         self.log_start_offset = log_start_offset
         self.point = point
         self.mode = mode
-        self.kept: list[Kept] = []
+        self.walked: dict[int, tuple[Kept, ...]] = {}
         self.steps: list[Step] = []
         self.losses: list[str] = []
         self.recovered: list[int] = []
@@ -238,25 +239,26 @@ class _Draft:
             Step(code, path, walk.valid_bytes, size, detail=walk.error, sound=rest.sound, action=do)
         )
 
-    def recover(self, at: int, known: SegmentFacts, end_offset: int) -> None:
+    def recover(self, known: SegmentFacts, path: str, end_offset: int) -> None:
         """Notes what recovery makes of a segment that was walked."""
         parts = known.parts
+        ends = [*(part.base_offset for part in parts[1:]), end_offset]
         if [part.base_offset for part in parts] != [known.base_offset]:
-            ends = [*(part.base_offset for part in parts[1:]), end_offset]
             places = [Place(p.base_offset, p.origin, p.size, end) for p, end in zip(parts, ends, strict=True)]
             do = action(Repairs.split, known.base_offset, tuple(places))
-            self.steps.append(Step(Code.OFFSETS_FAR_APART, known.path, detail=len(parts), action=do))
-        for number, part in enumerate(parts):
+            self.steps.append(Step(Code.OFFSETS_FAR_APART, path, detail=len(parts), action=do))
+        kept = []
+        for part, end in zip(parts, ends, strict=True):
             if part.walk is None:
-                self.remove(Code.BEHIND_DAMAGE, known.path, part)
+                self.remove(Code.BEHIND_DAMAGE, path, part)
                 continue
-            self.cut(known.path, part)
+            self.cut(path, part)
             stem = layout.segment_stem(part.base_offset)
             do = action(Repairs.write_indexes, stem, part.walk.offset_index, part.walk.time_index)
-            self.steps.append(Step(Code.INDEXES_REBUILT, known.path, action=do))
+            self.steps.append(Step(Code.INDEXES_REBUILT, path, action=do))
             self.recovered.append(part.base_offset)
-            is_last = part.rest is not None or number == len(parts) - 1
-            self.kept.append(Kept(at, part, end_offset if is_last else parts[number + 1].base_offset))
+            kept.append(Kept(part, end if part.rest is None else end_offset))
+        self.walked[known.at] = tuple(kept)
 
 
 def make_plan(found: Survey, state: State, stored: State, *, recover: bool, mode: Mode) -> Plan:
@@ -266,41 +268,41 @@ def make_plan(found: Survey, state: State, stored: State, *, recover: bool, mode
     steps = draft.steps
     orphans = _note_other_files(found, steps)
     behind = [each for each in found.segments if each.is_behind_damage]
-    whole = found.segments[: len(found.segments) - len(behind)]
-    ends = [*(each.base_offset for each in whole[1:]), MAX64]
-    for at, (known, end_offset) in enumerate(zip(whole, ends, strict=False)):
-        _note_indexes(known, steps)
-        if behind and known is whole[-1]:
+    count = len(found.bases) - len(behind)
+    for known in found.segments[: len(found.segments) - len(behind)]:
+        path = found.path_of(known.base_offset)
+        _note_indexes(known, path, steps)
+        if behind and known.at == count - 1:
             # They are deleted before the log ends, the last one first: a crash on the way leaves no gap.
             before = len(draft.losses)
             for each in reversed(behind):
-                draft.remove(Code.BEHIND_DAMAGE, each.path, each.parts[0])
+                draft.remove(Code.BEHIND_DAMAGE, found.path_of(each.base_offset), each.parts[0])
             later = draft.losses[before:]
             del draft.losses[before:]
-            steps.append(Step(Code.NAMES_SYNCED, known.path, action=action(Repairs.sync_names)))
-            draft.recover(at, known, end_offset)
+            steps.append(Step(Code.NAMES_SYNCED, path, action=action(Repairs.sync_names)))
+            draft.recover(known, path, MAX64)
             draft.losses += reversed(later)
-        elif known.is_trusted or not known.parts:
+        elif known.is_trusted:
             for part in known.parts:
-                draft.cut(known.path, part)
-            draft.kept.append(Kept(at, known.parts[0] if known.parts else None, end_offset))
-        else:
-            draft.recover(at, known, end_offset)
-    return _with_end(draft, found, state, stored, recover, tuple(orphans))
+                draft.cut(path, part)
+                draft.walked[known.at] = (Kept(part, known.end_offset),)
+        elif known.parts:
+            draft.recover(known, path, known.end_offset)
+    return _with_end(draft, found, count, state, stored, recover, tuple(orphans))
 
 
-def _note_indexes(known: SegmentFacts, steps: list[Step]) -> None:
+def _note_indexes(known: SegmentFacts, path: str, steps: list[Step]) -> None:
     """What is wrong with the index files of a segment."""
     stem = layout.segment_stem(known.base_offset)
     if not known.files & INDEX:
         if not known.is_blank:  # a writer gives an empty segment its indexes at the first append
-            steps.append(Step(Code.NO_OFFSET_INDEX, known.path))
+            steps.append(Step(Code.NO_OFFSET_INDEX, path))
     elif not known.files & TIME_INDEX:
         do = action(Repairs.write_index, f"{stem}.timeindex", b"")
-        steps.append(Step(Code.NO_TIME_INDEX, known.path, action=do))
+        steps.append(Step(Code.NO_TIME_INDEX, path, action=do))
     if known.transactions is not None:
         error = known.transactions
-        steps.append(Step(Code.BROKEN_TRANSACTION_INDEX, known.path, error.position, detail=error))
+        steps.append(Step(Code.BROKEN_TRANSACTION_INDEX, path, error.position, detail=error))
 
 
 def _note_other_files(found: Survey, steps: list[Step]) -> list[int]:
@@ -347,54 +349,64 @@ def _note_other_files(found: Survey, steps: list[Step]) -> list[int]:
 
 
 def _with_end(
-    draft: _Draft, found: Survey, state: State, stored: State, recover: bool, orphans: tuple[int, ...]
+    draft: _Draft,
+    found: Survey,
+    count: int,
+    state: State,
+    stored: State,
+    recover: bool,
+    orphans: tuple[int, ...],
 ) -> Plan:
     """The plan, once it is known which segments there are."""
-    steps, kept, point, clean = draft.steps, draft.kept, draft.point, found.clean
+    steps, walked, point, clean = draft.steps, draft.walked, draft.point, found.clean
     start = state.log_start_offset
     log_end_offset = found.next_offset
     epochs = _epochs(found)
-    if kept:
-        last = found.segments[kept[-1].at]
-        _note_tail(draft, found, last.path, recover)
+    if count:
+        path = found.path_of(found.bases[count - 1])
+        _note_tail(draft, found, path, recover)
         if clean and log_end_offset < point:
-            steps.append(Step(Code.ENDS_EARLY, last.path, offsets=(log_end_offset, point)))
+            steps.append(Step(Code.ENDS_EARLY, path, offsets=(log_end_offset, point)))
         elif clean and 0 < point < log_end_offset:
-            steps.append(Step(Code.ENDS_LATE, last.path, offsets=(log_end_offset, point)))
+            steps.append(Step(Code.ENDS_LATE, path, offsets=(log_end_offset, point)))
         # The program that opens the log may have given its start, or a truncation was to go on there.
         # delete_records() flushes what it deletes before it writes the start.
         if log_end_offset < start == stored.log_start_offset and not found.truncation_continues:
             steps.append(Step(Code.LOG_START_BEYOND_END, found.log_starts, offsets=(start, log_end_offset)))
             start = 0
         if log_end_offset < start:
-            for each in found.segments[: kept[-1].at + 1]:
-                do = action(Repairs.delete_segment, layout.segment_stem(each.base_offset), True)
-                steps.append(Step(Code.BELOW_LOG_START, each.path, action=do))
-            kept.clear()
+            for base_offset in found.bases[:count]:
+                do = action(Repairs.delete_segment, layout.segment_stem(base_offset), True)
+                steps.append(Step(Code.BELOW_LOG_START, found.path_of(base_offset), action=do))
+            count = 0
+            walked.clear()
             epochs = LeaderEpochs()
         elif recover:
-            _note_transactions(draft, found, last, log_end_offset)
-    first = found.segments[kept[0].at].base_offset if kept else start
-    if kept and kept[0].part is not None:
-        first = kept[0].part.base_offset
-    log_end_offset = log_end_offset if kept else first
+            _note_transactions(draft, found, log_end_offset)
+    first = start
+    if count:
+        first = walked[0][0].part.base_offset if 0 in walked else found.bases[0]
+    log_end_offset = log_end_offset if count else first
     # Kafka and kstore store the end when they close a log. A broker's end lies behind the last batch if it
     # has truncated the log inside a batch.
-    is_explained = clean and (draft.losses or (kept and state.by_broker))
+    is_explained = clean and (draft.losses or (count and state.by_broker))
     if log_end_offset < point and not is_explained:
         lost = Step(Code.FLUSHED_IS_LOST, found.path, offsets=(log_end_offset, point))
         draft.losses.append(lost.text(done=True))
         if not clean:
             steps.append(lost)
-    if draft.mode != "read" and kept and kept[-1].part is not None and not kept[-1].part.origin:
+    if draft.mode != "read" and count - 1 in walked and not walked[count - 1][-1].part.origin:
         # a writer makes the indexes of the last segment anew, from those in memory
-        path = found.segments[kept[-1].at].path
+        path = found.path_of(found.bases[count - 1])
         steps = [step for step in steps if step.code is not Code.INDEXES_REBUILT or step.file != path]
-    walks = [part.walk for each in found.segments for part in each.parts if part.walk is not None]
-    trusted = any(each.is_trusted for each in found.segments)
     broken = [each.base_offset for each in found.segments if each.transactions is not None]
+    has_producers = any(
+        each.is_trusted or any(part.walk is not None and part.walk.has_producers for part in each.parts)
+        for each in found.segments
+    )
     return Plan(
-        tuple(kept),
+        count,
+        walked,
         tuple(steps),
         tuple(draft.losses),
         max(start, first),
@@ -403,11 +415,11 @@ def _with_end(
         epochs.entries,
         tuple(draft.recovered),
         draft.truncated_bytes,
-        trusted or any(walk.has_producers for walk in walks) or bool(broken and not recover),
+        has_producers or bool(broken and not recover),
         frozenset(
             each.base_offset
             for each in found.segments
-            if each.files & (INDEX | TIME_INDEX) == INDEX and recover
+            if recover and each.files & (INDEX | TIME_INDEX) == INDEX
         ),
         frozenset(() if recover else broken),
         orphans,
@@ -423,16 +435,16 @@ def _note_tail(draft: _Draft, found: Survey, path: str, recover: bool) -> None:
         draft.steps.append(Step(Code.TAIL_LEFT, path, end.size - end.tail, end.tail))
         if recover:
             draft.lose(path, end.tail, Rest(end.sound), found.clean and end.was_batch)
-    elif end.size and found.next_offset == found.segments[-1].base_offset and not recover:
+    elif end.size and found.next_offset == found.bases[-1] and not recover:
         draft.steps.append(Step(Code.WRONG_NAME, path, 0, end.size))
 
 
-def _note_transactions(draft: _Draft, found: Survey, last: SegmentFacts, log_end_offset: int) -> None:
+def _note_transactions(draft: _Draft, found: Survey, log_end_offset: int) -> None:
     """An entry behind the end is of a marker that is gone: the next one there must not find it. A reader
     passes over it: a process may be writing its marker."""
     before, after = (count * TRANSACTION for count in found.end.transactions) if found.end else (0, 0)
     if after < before and draft.mode != "read":
-        name = f"{layout.segment_stem(last.base_offset)}.txnindex"
+        name = f"{layout.segment_stem(found.bases[-1])}.txnindex"
         file, do = f"{found.path}/{name}", action(Repairs.cut, name, after, False)
         offsets = log_end_offset, -1
         draft.steps.append(
@@ -442,10 +454,14 @@ def _note_transactions(draft: _Draft, found: Survey, last: SegmentFacts, log_end
 
 def _epochs(found: Survey) -> LeaderEpochs:
     """The leader epochs of the checkpoint, and those of batches that it does not have."""
-    epochs = LeaderEpochs(found.epochs)
+    is_damaged = found.epochs_error is not None
+    in_batches = list(found.epochs) if is_damaged else []
     for each in found.segments:
-        walks = [part.walk for part in each.parts if part.walk is not None]
-        for epoch, offset in [*each.epochs, *(known for walk in walks for known in walk.leader_epochs)]:
-            if epochs.latest is None or epoch > epochs.latest:
-                epochs = epochs.assigned(epoch, offset)
+        in_batches += [
+            entry for part in each.parts if part.walk is not None for entry in part.walk.leader_epochs
+        ]
+    epochs = LeaderEpochs(() if is_damaged else found.epochs)
+    for epoch, offset in in_batches:
+        if epochs.latest is None or epoch > epochs.latest:
+            epochs = epochs.assigned(epoch, offset)
     return epochs

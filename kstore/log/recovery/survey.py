@@ -32,6 +32,7 @@ from kstore.log.recovery.steps import SoundBatches
 KINDS = (*layout.SEGMENT_KINDS, layout.KEYS, ".snapshot")
 BITS = {kind: 1 << i for i, kind in enumerate(KINDS)}
 LOG, INDEX, TIME_INDEX, TRANSACTIONS, KEYS, _ = (BITS[kind] for kind in KINDS)
+_FILES = INDEX | TIME_INDEX | TRANSACTIONS
 TRANSACTION = 34  # bytes of an entry of a .txnindex
 Mode = Literal["read", "dry", "write"]  # dry: the steps of an opening for writing are only shown
 
@@ -106,20 +107,21 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """What is known of a segment. `files` are the BITS of its files. `parts` is empty if it was not walked.
+    """What is known of a segment: number `at`, of those in the directory, with files of these BITS. `parts` is
+    empty if it was not walked.
 
     `is_trusted`: a process that has the log open for writing has checked it, and a walk found only its end.
     `is_blank`: it is the last, without an offset index, and has no bytes but zeros.
     """
 
+    at: int
     base_offset: int
-    path: str
+    end_offset: int
     files: int
     parts: tuple[Part, ...] = ()
     is_trusted: bool = False
     is_blank: bool = False
     transactions: CorruptIndexError | None = None  # what is wrong with its .txnindex
-    epochs: tuple[tuple[int, int], ...] = ()  # of its batches, if the checkpoint of epochs is damaged
 
     @property
     def is_behind_damage(self) -> bool:
@@ -144,17 +146,19 @@ class End(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """All facts about a log.
+    """All facts about a log. `bases` are the base offsets of its segments, and `segments` those of which there
+    is more to say: the last, those that were walked, and those that lack a file.
 
     `next_offset` follows the last batch that counts; -1 if there are no segments. `end` is None if the last
     segment was walked. If the log ends before its log start offset, `log_starts` is the file with that, and
     `truncation_continues` says whether a truncation was to go on there. `epochs` are those of the
-    leader-epoch-checkpoint; `epochs_error` says how that is damaged. `packed` says what files are whose names
+    leader-epoch-checkpoint; if that is damaged, as `epochs_error` says, those of the batches. `packed` says what files are whose names
     are nearly those of segments. `drafts` are files that no process is writing any more.
     """
 
     path: str
     files: Files
+    bases: tuple[int, ...]
     segments: tuple[SegmentFacts, ...]
     clean: bool
     next_offset: int
@@ -165,6 +169,11 @@ class Survey(NamedTuple):
     epochs_error: Exception | None
     packed: Mapping[str, str]
     drafts: tuple[str, ...]
+
+    def path_of(self, base_offset: int) -> str:
+        """The path of a segment's .log file."""
+        name = f"{layout.segment_stem(base_offset)}.log"
+        return f"{self.path}/{name}{'.swap' if name in self.files.renamed else ''}"
 
 
 # ---- names -----------------------------------------------------------------------------------------------
@@ -258,7 +267,10 @@ def survey(
     facts: list[SegmentFacts] = []
     is_cut = False  # the log ends in a segment before
     for at, segment in enumerate(segments):
-        known, later = _facts_of(segment, files.files[segment.base_offset]), segments[at + 1 :]
+        files_of_it, is_last = files.files[segment.base_offset], at == len(segments) - 1
+        if at < first and not is_last and files_of_it & _FILES == INDEX | TIME_INDEX:  # nearly all
+            continue
+        known, later = _facts_of(at, segment, files_of_it), segments[at + 1 :]
         if is_cut:
             rest = _rest_of(segment, 0, later, state.log_start_offset)
             known = replace(known, parts=(Part(segment.base_offset, 0, segment.size, None, rest),))
@@ -271,20 +283,19 @@ def survey(
             if not known.is_trusted:
                 known = replace(known, parts=_walked(segment, later, state.log_start_offset))
                 is_cut = any(part.rest is not None for part in known.parts)
-        elif recover and clean and mode != "read" and not later and _has_tail(segment):
+        elif recover and clean and mode != "read" and is_last and _has_tail(segment):
             # Kafka trusts the clean shutdown, and appends behind these bytes: then the new batch completes
             # what was damaged, and nothing behind it can be read.
             known = replace(known, parts=_walked(segment, (), state.log_start_offset))
         facts.append(known)
-    kept = [at for at, each in enumerate(facts) if not each.is_behind_damage]
     end, next_offset, continues, log_starts = None, -1, False, ""
-    if kept:
-        last, known = segments[kept[-1]], facts[kept[-1]]
+    if segments:
+        known = [each for each in facts if not each.is_behind_damage][-1]
         walks = [part.walk for part in known.parts if part.walk is not None]
         if walks:
             next_offset = walks[-1].next_offset
         else:
-            end = _end_of(last, known)
+            end = _end_of(segments[known.at], known)
             next_offset = end.next_offset
             if not recover and end.sound is not None:  # shown as it is, the log goes on behind the damage
                 next_offset = max(next_offset, end.sound.last_offset + 1)
@@ -294,7 +305,7 @@ def survey(
             log_starts = f"{directory_of(path)}/{layout.LOG_STARTS}"
     epochs, error = _read_epochs(path)  # after the walks: a writer may have begun one meanwhile
     if error is not None:
-        facts = [replace(each, epochs=_epochs_in(s)) for each, s in zip(facts, segments, strict=True)]
+        epochs = tuple(entry for segment in segments for entry in _epochs_in(segment))
     packed = {}
     if not segments:
         packed = {name: kind_of(str(path / name)) for name in files.others if _may_be_packed(path / name)}
@@ -304,6 +315,7 @@ def survey(
     return Survey(
         str(path),
         files,
+        tuple(segment.base_offset for segment in segments),
         tuple(facts),
         clean,
         next_offset,
@@ -317,10 +329,12 @@ def survey(
     )
 
 
-def _facts_of(segment: Segment, files: int) -> SegmentFacts:
+def _facts_of(at: int, segment: Segment, files: int) -> SegmentFacts:
     is_blank = not files & INDEX and segment.end_offset == MAX64 and is_zeros(segment, 0)
     error = _check_transactions(segment) if files & TRANSACTIONS else None
-    return SegmentFacts(segment.base_offset, segment.path, files, is_blank=is_blank, transactions=error)
+    return SegmentFacts(
+        at, segment.base_offset, segment.end_offset, files, is_blank=is_blank, transactions=error
+    )
 
 
 def _check_transactions(segment: Segment) -> CorruptIndexError | None:
