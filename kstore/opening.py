@@ -132,7 +132,7 @@ def open_writer(
     path: str | PathLike[str], kept: KeptConfig, *, create: bool, wait: float, **own: Any
 ) -> LogWriter:
     """A partition for writing, whose configuration is what is kept of it, with changes."""
-    changed(LogConfig(), kept.changes)  # refuses what is none
+    changed(LogConfig(), kept.changes)  # before anything is touched
     _check_directory(Path(path), create=create)
     return once_free(lambda: LogWriter(path, create=create, kept=kept, **own), wait)
 

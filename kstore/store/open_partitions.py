@@ -11,7 +11,7 @@ from kstore.errors import KstoreError, LogClosedError, ReentrantCallError
 from kstore.log.files.layout import TopicPartition
 from kstore.log.writer import LogWriter
 
-_MINE = 2  # references to a log that nobody else has: the table's, and the argument of getrefcount
+_MINE = 2  # references to a log that only the table has: its own, and the argument of getrefcount
 _LEAST = 8
 
 
@@ -30,7 +30,7 @@ class _Open:
 
 
 class OpenPartitions:
-    """Logs by partition. At most `limit` are open, but one that somebody holds stays open whatever their
+    """Logs by partition. At most `limit` are open, but one that the program holds stays open whatever their
     number.
 
     To open one more, one is closed that was not used lately: each that was used is passed over once, as the
@@ -100,7 +100,7 @@ class OpenPartitions:
             tp = next(iter(self._logs))
             found = self._logs[tp]
             try:
-                del self._logs[tp]  # from here on nobody gets it without the guard
+                del self._logs[tp]  # from here on it is given out only with the guard held
                 is_needed = found.used or sys.getrefcount(found.log) > _MINE or found.log._refusal is not None
                 if found.log.is_closed or not is_needed:
                     self._close(tp, found.log)
@@ -110,8 +110,8 @@ class OpenPartitions:
                     self._logs[tp] = found
 
     def _close(self, tp: TopicPartition, log: LogWriter) -> None:
-        """What fails is told by `failures`: whoever needs another log cannot help it. ReentrantCallError: it
-        is not closed."""
+        """What fails is in `failures`: it is no fault of the call that needs another log. ReentrantCallError:
+        it is not closed."""
         try:
             log.close()
         except ReentrantCallError:
@@ -131,7 +131,7 @@ class OpenPartitions:
         return [(tp, found.log) for tp, found in list(self._logs.items()) if not found.log.is_closed]
 
     def all_open(self) -> list[tuple[TopicPartition, LogWriter]]:
-        """The same, once those that are being opened are open."""
+        """The logs that are open, once those that are being opened are."""
         with self._guard:
             return self.open_now()
 

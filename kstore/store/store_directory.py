@@ -101,7 +101,7 @@ class StoreDirectory:
         return self.path / str(tp)
 
     def gone(self) -> list[TopicPartition]:
-        """Partitions in use whose directories somebody has removed or renamed. OSError."""
+        """Partitions in use whose directories were removed or renamed. OSError."""
         known = list(self.partitions)
         names = set(os.listdir(self.path))  # noqa: PTH208
         return [tp for tp in known if str(tp) not in names]

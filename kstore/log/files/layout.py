@@ -88,7 +88,7 @@ def deleted_name(tp: TopicPartition) -> str:
 
 def partition_named(name: str) -> TopicPartition | None:
     """The partition in use to whose directory a broker gives this very name: a legal topic, a dash, a number
-    without leading zeros. No two such names stand for the same partition. None if it is no such name."""
+    without leading zeros. Two such names stand for two partitions. None if it is no such name."""
     tp = parse_directory(name)
     if tp is None or tp.partition < 0 or str(tp) != name or not is_valid_topic(tp.topic):
         return None

@@ -66,7 +66,7 @@ class LeaderEpochs:
 
 
 class LeaderEpochCheckpoint:
-    """The leader epochs of a log that is written, and the file that says the same. Readers see a change once
+    """The leader epochs of a log that is written, and their file. Readers see a change once
     it is written. OSError.
 
     What the deletion of records changes may wait: a log that is opened finds out about it without the file.

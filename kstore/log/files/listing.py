@@ -45,8 +45,8 @@ def _asked(ask: Callable[[str], _Found], path: str) -> _Found:
 
 
 def is_there(path: str) -> bool:
-    """Whether a path leads to something. OSError where that cannot be told; Path.exists does the same in
-    three times the time."""
+    """Whether a path leads to something. OSError where that is not known. Path.exists takes
+    three times as long."""
     try:
         os.stat(path)  # noqa: PTH116
     except ValueError:  # no path at all

@@ -69,8 +69,7 @@ class User:
 
 
 def once_free(make: Callable[[], Made], wait: float, error: type[KstoreError] = LogLockedError) -> Made:
-    """What `make` makes, tried again for so many seconds while somebody else has the lock, or while it raises
-    that error. LogLockedError, or that error."""
+    """What `make` makes, tried again for so many seconds while it raises that error. That error."""
     until = time.monotonic() + wait
     for pause in pauses():
         try:
@@ -94,19 +93,19 @@ def pauses() -> Iterator[float]:
 def is_locked(directory: Path) -> bool:
     """Whether a log in this directory, or whose state it keeps, is open for writing, here or in another
     process."""
-    return holder_in(directory) is not Holder.NOBODY
+    return holder_in(directory) is not Holder.NONE
 
 
 class Holder(Enum):
-    """Who has a directory locked."""
+    """Which program has a directory locked."""
 
-    NOBODY = 0
+    NONE = 0
     KSTORE = 1
     BROKER = 2
 
 
 def holder_in(directory: Path) -> Holder:
-    """Who has this directory locked, here or in another process."""
+    """Which program has this directory locked: this process or another."""
     key = os.path.realpath(directory)
     with _guard:  # closing the file would drop the lock that another thread is taking
         if key in _locked:
@@ -115,9 +114,9 @@ def holder_in(directory: Path) -> Holder:
             file = File(f"{key}/{layout.LOCK}")
             found = conflict_in(file.fd, 0, 0)
         except (OSError, struct.error):
-            return Holder.NOBODY
+            return Holder.NONE
         if found is None:
-            return Holder.NOBODY
+            return Holder.NONE
         return Holder.KSTORE if found[2] == _OWN_LENGTH else Holder.BROKER
 
 

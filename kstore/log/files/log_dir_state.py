@@ -2,7 +2,7 @@
 1.8).
 
 A broker keeps them in the directory around the partitions. A partition that lies in no such directory keeps
-its own, in the same form: so programs can write partitions side by side, and Kafka passes the files over.
+its own, in that form: so programs can write partitions side by side, and Kafka passes over the files.
 """
 
 import json
@@ -92,7 +92,7 @@ def name_of(path: Path) -> TopicPartition:
 def is_led(path: Path) -> bool:
     """Whether a controller of Kafka assigns the leader epochs of the partition at a path: it lies in a
     broker's directory, or has the topic id that a controller gave. Clients refuse metadata whose epoch is
-    below one they have read, so nobody else may begin an epoch there."""
+    below one they have read, so no other program may begin an epoch there."""
     directory = locate(path).directory
     return is_there(f"{path}/{layout.METADATA}") or is_there(f"{directory}/{layout.META_PROPERTIES}")
 

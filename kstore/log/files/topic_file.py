@@ -68,7 +68,7 @@ class TopicTable:
         return TopicTable(self.number + 1, topics, Change(name, delete=True, make=places))
 
     def finished(self) -> "TopicTable":
-        """The same, with its change carried out."""
+        """The table once its change is carried out."""
         return replace(self, change=None)
 
     def before(self) -> "TopicTable":

@@ -42,7 +42,7 @@ class Recovery:
     be done.
 
     `clean`: whether the log was closed cleanly. `findings`: everything that was found. `losses`: what
-    recovery removes (or would) that somebody may miss, as sentences: undamaged batches after damage, damage
+    recovery removes (or would) and someone may miss, as sentences: undamaged batches after damage, damage
     before them, and records that had been flushed. Opening for writing keeps those bytes in .cut files, and
     warns with DataLossWarning. `truncated_bytes`: how many bytes recovery cut off. `recovered_segments`: base
     offsets of the segments that it walked. `written`: whether the files were changed. `missing`: offsets

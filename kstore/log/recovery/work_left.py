@@ -23,9 +23,9 @@ _LEFT_BEHIND = (".deleted", ".cleaned", ".swap", ".tmp")
 
 def work_left(path: Path, state: State, index_interval_bytes: int = INDEX_INTERVAL_BYTES) -> int:
     """How many bytes recovery must read; 0 if it would find nothing to do, and all of the log is on the disk:
-    it ends at its recovery point, with nothing behind. What is below was flushed, and is not looked at, as in
-    a log that was closed cleanly. A log that was written by itself is opened once in any case: then its
-    directory tells of it. OSError."""
+    it ends at its recovery point, with nothing behind. What is below was flushed, and is not checked, as in a
+    log that was closed cleanly. A log that was written by itself is opened once in any case: then its
+    directory has a line for it. OSError."""
     sizes: dict[str, int] = {}
     is_tidy = True
     with scan_directory(str(path)) as entries:
