@@ -24,6 +24,7 @@ from kstore.config import MAX64, ConfigOptions, LogConfig, changed, given_in_tex
 from kstore.engine.append.record_appender import Appended, RecordAppender
 from kstore.engine.io.file import (
     File,
+    Traffic,
     is_crowded,
     make_directory,
     open_files,
@@ -117,11 +118,12 @@ def _cut_files(paths: list[str]) -> str:
 class OwnWork(NamedTuple):
     """What a log that is open for writing does itself; a store does the rest for its logs. `flushes`: by
     flush_ms. `prepares_indexes`: gives index files their room when it is opened, as Kafka does, not at the
-    first append."""
+    first append. `traffic`: counts what the log reads and writes."""
 
     flushes: bool = True
     makes_key_files: bool = True
     prepares_indexes: bool = True
+    traffic: Traffic | None = None
 
 
 _ALL_WORK = OwnWork()
@@ -179,6 +181,7 @@ class LogWriter(RecordAppender, PartitionLog):
             raise TypeError(f"config must be a kstore.LogConfig, not {config!r}")
         self._config = config or LogConfig()
         self._own = own
+        self._traffic = own.traffic
         self._max_decompressed_bytes: int = given["max_decompressed_bytes"]
         self._producer_id_expiration_ms: int = given["producer_id_expiration_ms"]
         clock, leader_epoch = given["clock"], given["leader_epoch"]

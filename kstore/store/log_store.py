@@ -277,14 +277,12 @@ class LogStore:
         self._work.opened(tp)
         self._work.begin_missing(self)
         path, config = directory.path_of(tp), self._catalog.config_of(tp.topic)
-        own = OwnWork(flushes=not self._is_busy, makes_key_files=False, prepares_indexes=not recovers)
+        traffic = self._traffic_of(tp.topic)
+        own = OwnWork(
+            not self._is_busy, makes_key_files=False, prepares_indexes=not recovers, traffic=traffic
+        )
         log = LogWriter(path, config, create=False, own=own, **self._log_options)
-        try:
-            log._traffic = self._traffic_of(tp.topic)
-            count_recovery(log._traffic, log.recovery)
-        except BaseException:  # who keeps the exception would keep it locked
-            log.abandon()
-            raise
+        count_recovery(traffic, log.recovery)
         return log
 
     def _traffic_of(self, topic: str) -> Traffic:
