@@ -52,17 +52,17 @@ class Checkpoints:
         self._own = own
         self.delays = False
         self._by_broker = by_broker
-        self._files: dict[str, Checkpoint] = {}
+        self._offsets: dict[str, dict[TopicPartition, int]] = {}  # by file
+        self._damage: dict[str, str] = {}
         self._unwritten: set[str] = set()
         self._known_starts: set[TopicPartition] = set()  # though the file may have lost its lines
         for file in _KEPT_IN_MEMORY:
             path = f"{directory}/{file}"
-            found = read_checkpoint(path)
-            offsets = dict(found.offsets)
+            offsets, self._damage[file] = read_checkpoint(path)
             if own is not None and len(offsets) == 1:
                 offsets = {own: next(iter(offsets.values()))}  # the directory may have been renamed
-            self._files[file] = Checkpoint(offsets, found.damage)
-            if found.damage or (file == layout.LOG_STARTS and not offsets and is_there(path)):
+            self._offsets[file] = dict(offsets)
+            if self._damage[file] or (file == layout.LOG_STARTS and not offsets and is_there(path)):
                 self._unwritten.add(file)
 
     def _reader(self, around: Path) -> Callable[[str], Checkpoint]:
@@ -70,8 +70,9 @@ class Checkpoints:
 
         def read(path: str) -> Checkpoint:
             directory, _, file = path.rpartition("/")
-            known = self._files.get(file) if directory == str(around) else None
-            return read_checkpoint(path) if known is None else known
+            if directory != str(around) or file not in self._offsets:
+                return read_checkpoint(path)
+            return Checkpoint(self._offsets[file], self._damage[file])
 
         return read
 
@@ -100,29 +101,26 @@ class Checkpoints:
         """What a file is to say of a partition; None for nothing. OSError: it says what it said before."""
         if file == layout.LOG_STARTS:
             self._known_starts.add(name)
-        offsets = dict(self._files[file].offsets)
+        offsets = self._offsets[file]
         known = offsets.get(name)
-        rises = file == layout.HIGH_WATERMARKS or (
-            file == layout.RECOVERY_POINTS and offset is not None and offset >= (known or 0)
-        )
         if known == offset and (self.delays or file not in self._unwritten):
             return
         if offset is None:
-            offsets.pop(name, None)
-        else:
+            self._write(file, {other: kept for other, kept in offsets.items() if other != name})
+            return
+        rises = file == layout.RECOVERY_POINTS and offset >= (known or 0)
+        if self.delays and (rises or file == layout.HIGH_WATERMARKS):
             offsets[name] = offset
-        if self.delays and rises:
-            self._files[file] = Checkpoint(offsets, self._files[file].damage)
             self._unwritten.add(file)
         else:
-            self._write(file, offsets)
+            self._write(file, {**offsets, name: offset})
 
     def forget(self, names: Collection[TopicPartition]) -> None:
         """Takes partitions out of all files, durably: others of these names may come. OSError."""
         self._known_starts.update(names)
-        for file, known in self._files.items():
-            kept = {name: offset for name, offset in known.offsets.items() if name not in names}
-            if len(kept) < len(known.offsets):
+        for file, known in self._offsets.items():
+            kept = {name: offset for name, offset in known.items() if name not in names}
+            if len(kept) < len(known):
                 self._write(file, kept)
         cleaner = self._directory / layout.CLEANER_OFFSETS
         offsets = read_checkpoint(str(cleaner)).offsets
@@ -133,16 +131,16 @@ class Checkpoints:
     def store(self) -> None:
         """Writes what was not written yet, durably. OSError."""
         for file in sorted(self._unwritten):
-            self._write(file, dict(self._files[file].offsets))
+            self._write(file, self._offsets[file])
 
     def _write(self, file: str, offsets: dict[TopicPartition, int]) -> None:
         checkpoints.write_offsets(self._directory / file, offsets)
-        damage = ""
-        if file == layout.LOG_STARTS:  # lines that are lost stay lost
-            damage = self._files[file].damage
-            self._known_starts.update(offsets)
-        self._files[file] = Checkpoint(offsets, damage)
+        self._offsets[file] = offsets
         self._unwritten.discard(file)
+        if file == layout.LOG_STARTS:  # lines that are lost stay lost
+            self._known_starts.update(offsets)
+        else:
+            self._damage[file] = ""
 
 
 class Lease:
