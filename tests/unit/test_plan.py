@@ -17,7 +17,6 @@ from kstore.log.recovery.survey import (
     LOG,
     TIME_INDEX,
     End,
-    Files,
     Names,
     Part,
     Rest,
@@ -61,10 +60,10 @@ def plan(parts: dict[int, Part | None], state: State, next_offset: int, **more: 
         for at, ((base, part), end) in enumerate(zip(parts.items(), [*parts, MAX64][1:], strict=True))
     )
     end = more.get("end")
-    files = Files(dict.fromkeys(parts, WHOLE), more.get("others", ()))
+    names = Names("t-0", dict.fromkeys(parts, WHOLE), more.get("others", ()), {}, 0, 0)
     found = Survey(
-        *("t-0", files, tuple(parts), segments, state.clean, next_offset, end, "", False, (), None, {}),
-        tuple(name for name in files.others if name.endswith(".tmp")),
+        *(names, tuple(parts), segments, state.clean, next_offset, end, "", False, (), None, {}),
+        tuple(name for name in names.others if name.endswith(".tmp")),
     )
     stored = more.get("stored", state)
     return make_plan(found, state, stored, recover=True, mode=more.get("mode", "write"))
@@ -194,7 +193,7 @@ def test_plans(
 )
 def test_interrupted_work(others: list[str], is_sound: bool, steps: list[str], left: list[str]) -> None:
     names = Names("t-0", {0: LOG, 10: LOG}, tuple(others), {}, 0, 0)
-    done = tidied(names, {swap: Swapped(20, is_sound) for swap in counted_swaps(names)})
-    assert [step.code.name.lower() for step in done.steps] == steps
-    assert [name(offset) for offset in done.files.files] == left
-    assert len(done.losses) == 2 * (not is_sound)
+    after, done, losses = tidied(names, {swap: Swapped(20, is_sound) for swap in counted_swaps(names)})
+    assert [step.code.name.lower() for step in done] == steps
+    assert [name(offset) for offset in after.files] == left
+    assert len(losses) == 2 * (not is_sound)

@@ -17,7 +17,7 @@ from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import State, directory_of, is_led, is_tiered, read_state
 from kstore.log.recovery.gaps import Gap, gaps_in
-from kstore.log.recovery.plan import Kept, Plan, Tidied, counted_swaps, make_plan, tidied
+from kstore.log.recovery.plan import Kept, Plan, counted_swaps, make_plan, tidied
 from kstore.log.recovery.presence import not_found
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import Gaps, Recovery
@@ -25,7 +25,6 @@ from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.steps import Code, Step
 from kstore.log.recovery.survey import (
     TRANSACTIONS,
-    Files,
     Mode,
     Names,
     Survey,
@@ -87,13 +86,13 @@ def load(
     )
     make = SegmentFactory(str(path), index_interval_bytes, max_decompressed_bytes)
     names = read_names(str(path))
-    tidy = Tidied(Files(names.files, names.others))
+    after, steps, losses = names, list[Step](), list[str]()
     if recover:
-        tidy = tidied(names, read_swaps(counted_swaps(names), make))
-    surveyed = segments_of(tidy.files, make)
+        after, steps, losses = tidied(names, read_swaps(counted_swaps(names), make))
+    surveyed = segments_of(after, make)
     found = survey(
         path,
-        tidy.files,
+        after,
         surveyed,
         state,
         recover=recover,
@@ -102,8 +101,8 @@ def load(
     )
     plan = make_plan(found, state, stored, recover=recover, mode=mode)
     segments = _built(found, plan, surveyed, make, recover)
-    steps = [*_noted(names, state, found, mode), *tidy.steps, *plan.steps]
-    losses = [*tidy.losses, *plan.losses]
+    steps = [*_noted(names, state, found, mode), *steps, *plan.steps]
+    losses = [*losses, *plan.losses]
     gaps = Gaps()
     if segments:
         gaps = Gaps(lambda: _gap_steps(path, names, found, plan, segments, make, stored))

@@ -6,6 +6,7 @@ indexes. Here the same is decided. Nothing is read or written.
 
 from bisect import bisect_left
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from kstore.config import MAX64
@@ -22,7 +23,6 @@ from kstore.log.recovery.survey import (
     TIME_INDEX,
     TRANSACTION,
     TRANSACTIONS,
-    Files,
     Mode,
     Names,
     Part,
@@ -35,14 +35,6 @@ from kstore.log.recovery.survey import (
 
 _INDEXES = INDEX | TIME_INDEX | TRANSACTIONS
 _GONE = {"read": "are left out", "dry": "would be cut off", "write": "were cut off"}
-
-
-class Tidied(NamedTuple):
-    """The files of a log once interrupted work is finished, and the steps that finish it."""
-
-    files: Files
-    steps: tuple[Step, ...] = ()
-    losses: tuple[str, ...] = ()
 
 
 class Kept(NamedTuple):
@@ -95,12 +87,12 @@ def _offset(name: str) -> int:
     return layout.parse_offset(name) or 0
 
 
-def tidied(names: Names, swaps: Mapping[str, Swapped]) -> Tidied:
-    """Passes 1 to 3 of spec 8.2: what interrupted deletions and compactions have left. swaps: what is in the
-    .log.swap files that count."""
+def tidied(names: Names, swaps: Mapping[str, Swapped]) -> tuple[Names, list[Step], list[str]]:
+    """Passes 1 to 3 of spec 8.2, which finish interrupted deletions and compactions: the names after that,
+    the steps, and what is lost. swaps: what is in the .log.swap files that count."""
     extras = sorted(n for n in names.others if n.endswith((".deleted", ".cleaned", ".swap")))
     if not extras:
-        return Tidied(Files(names.files, names.others))
+        return names, [], []
     there = set(names.others)
     for offset, bits in names.files.items():
         there.update(names_of(offset, bits))
@@ -162,7 +154,8 @@ def tidied(names: Names, swaps: Mapping[str, Swapped]) -> Tidied:
         renamed.add(final)
         note(Code.COMPACTION_ALL_BUT_FINISHED, name, do=action(Repairs.rename, name, final))
     files, others = _sorted_out(there)
-    return Tidied(Files(files, others, frozenset(renamed), frozenset(removed)), tuple(steps), tuple(losses))
+    after = replace(names, files=files, others=others, renamed=frozenset(renamed), removed=frozenset(removed))
+    return after, steps, losses
 
 
 def _sorted_out(names: Collection[str]) -> tuple[dict[int, int], tuple[str, ...]]:
@@ -312,19 +305,19 @@ def _note_other_files(found: Survey, steps: list[Step]) -> list[int]:
 
     def note(code: Code, name: str, detail: object = "", offset: int = -1, *, delete: bool = False) -> None:
         do = action(Repairs.delete, name) if delete else None
-        file = f"{found.path}/{name}"
+        file = f"{found.names.directory}/{name}"
         steps.append(Step(code, file, detail=detail, offsets=(offset, -1), action=do))
 
     def leave_aside(offset: int, name: str) -> None:
         note(Code.INDEX_WITHOUT_LOG, name, delete=True)
-        if offset not in found.files.removed and not name.endswith(layout.KEYS):
+        if offset not in found.names.removed and not name.endswith(layout.KEYS):
             orphans.append(offset)
 
-    for offset, bits in found.files.files.items():
+    for offset, bits in found.names.files.items():
         if not bits & LOG:
             for name in names_of(offset, bits & (_INDEXES | KEYS)):
                 leave_aside(offset, name)
-    for name in found.files.others:
+    for name in found.names.others:
         parsed = layout.parse_offset(name)
         if name.endswith(".log"):
             if parsed is None or parsed < 0:
@@ -335,7 +328,7 @@ def _note_other_files(found: Survey, steps: list[Step]) -> list[int]:
         elif name.endswith(layout.INDEX_KINDS):
             if parsed is None:
                 note(Code.NO_NAME_OF_A_SEGMENT, name)
-            elif not found.files.has(parsed, LOG):
+            elif not found.names.files.get(parsed, 0) & LOG:
                 leave_aside(parsed, name)
         elif name in found.packed:
             kind = found.packed[name]
@@ -391,7 +384,7 @@ def _with_end(
     # has truncated the log inside a batch.
     is_explained = clean and (draft.losses or (count and state.by_broker))
     if log_end_offset < point and not is_explained:
-        lost = Step(Code.FLUSHED_IS_LOST, found.path, offsets=(log_end_offset, point))
+        lost = Step(Code.FLUSHED_IS_LOST, found.names.directory, offsets=(log_end_offset, point))
         draft.losses.append(lost.text(done=True))
         if not clean:
             steps.append(lost)
@@ -445,7 +438,7 @@ def _note_transactions(draft: _Draft, found: Survey, log_end_offset: int) -> Non
     before, after = (count * TRANSACTION for count in found.end.transactions) if found.end else (0, 0)
     if after < before and draft.mode != "read":
         name = f"{layout.segment_stem(found.bases[-1])}.txnindex"
-        file, do = f"{found.path}/{name}", action(Repairs.cut, name, after, False)
+        file, do = f"{found.names.directory}/{name}", action(Repairs.cut, name, after, False)
         offsets = log_end_offset, -1
         draft.steps.append(
             Step(Code.TRANSACTIONS_BEHIND_END, file, after, before - after, offsets=offsets, action=do)

@@ -41,12 +41,15 @@ _HEADER_SIZE = 61  # bytes of a batch before its records
 _FIRST_PIECE, _PIECE = 4 << 10, 1 << 20  # bytes that are read at a time to find out whether all are zero
 
 
-class Names(NamedTuple):
-    """The names in a directory, when it was listed.
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names in a directory, when it was listed, or what they are once interrupted work is finished.
 
     Most are a base offset in 20 digits and one of KINDS: `files` has, for each such offset in order, the BITS
     of the kinds that are there. `others` are all other names. `inodes` are those of .log files, by offset,
-    and `device` is theirs. `digest` distinguishes the listing from most others.
+    and `device` is theirs. `digest` distinguishes the listing from most others. `renamed` are names that are
+    still called NAME.swap. `removed` are the offsets of segments whose removal was under way: a .log is the
+    first file that is called .deleted.
     """
 
     directory: str
@@ -55,23 +58,8 @@ class Names(NamedTuple):
     inodes: Mapping[int, int]
     device: int
     digest: int
-
-
-class Files(NamedTuple):
-    """The files of a log, once interrupted work is finished: `files` and `others` as in Names.
-
-    `renamed` are names that are still called NAME.swap. `removed` are the offsets of segments whose removal
-    was under way: a .log is the first file that is called .deleted.
-    """
-
-    files: Mapping[int, int]
-    others: tuple[str, ...]
     renamed: frozenset[str] = frozenset()
     removed: frozenset[int] = frozenset()
-
-    def has(self, offset: int, bit: int) -> bool:
-        """Whether a segment has its file of a kind."""
-        return bool(self.files.get(offset, 0) & bit)
 
     def suffixes(self, stem: str) -> dict[str, str]:
         """How the files of a segment are named on disk, where that is not their final name."""
@@ -156,8 +144,7 @@ class Survey(NamedTuple):
     are nearly those of segments. `drafts` are files that no process is writing any more.
     """
 
-    path: str
-    files: Files
+    names: Names
     bases: tuple[int, ...]
     segments: tuple[SegmentFacts, ...]
     clean: bool
@@ -173,7 +160,7 @@ class Survey(NamedTuple):
     def path_of(self, base_offset: int) -> str:
         """The path of a segment's .log file."""
         name = f"{layout.segment_stem(base_offset)}.log"
-        return f"{self.path}/{name}{'.swap' if name in self.files.renamed else ''}"
+        return f"{self.names.directory}/{name}{'.swap' if name in self.names.renamed else ''}"
 
 
 # ---- names -----------------------------------------------------------------------------------------------
@@ -233,19 +220,19 @@ def read_swaps(swaps: Iterable[str], make: SegmentFactory) -> dict[str, Swapped]
 # ---- segments --------------------------------------------------------------------------------------------
 
 
-def segments_of(files: Files, make: SegmentFactory) -> list[Segment]:
+def segments_of(names: Names, make: SegmentFactory) -> list[Segment]:
     """The segments, in order; nothing of them is read yet."""
-    offsets = sorted(offset for offset, bits in files.files.items() if bits & LOG)
+    offsets = sorted(offset for offset, bits in names.files.items() if bits & LOG)
     made = []
     for offset, end_offset in zip(offsets, [*offsets[1:], MAX64], strict=False):
         stem = layout.segment_stem(offset)
-        made.append(make(stem, offset, files.suffixes(stem) if files.renamed else None, end_offset))
+        made.append(make(stem, offset, names.suffixes(stem) if names.renamed else None, end_offset))
     return made
 
 
 def survey(
     path: Path,
-    files: Files,
+    names: Names,
     segments: Sequence[Segment],
     state: State,
     *,
@@ -267,7 +254,7 @@ def survey(
     facts: list[SegmentFacts] = []
     is_cut = False  # the log ends in a segment before
     for at, segment in enumerate(segments):
-        files_of_it, is_last = files.files[segment.base_offset], at == len(segments) - 1
+        files_of_it, is_last = names.files[segment.base_offset], at == len(segments) - 1
         if at < first and not is_last and files_of_it & _FILES == INDEX | TIME_INDEX:  # nearly all
             continue
         known, later = _facts_of(at, segment, files_of_it), segments[at + 1 :]
@@ -308,13 +295,12 @@ def survey(
         epochs = tuple(entry for segment in segments for entry in _epochs_in(segment))
     packed = {}
     if not segments:
-        packed = {name: kind_of(str(path / name)) for name in files.others if _may_be_packed(path / name)}
+        packed = {name: kind_of(str(path / name)) for name in names.others if _may_be_packed(path / name)}
     drafts = []
     if mode != "read":  # else a process may be writing them
-        drafts = [name for name in files.others if _is_draft(name) and not (path / name).is_dir()]
+        drafts = [name for name in names.others if _is_draft(name) and not (path / name).is_dir()]
     return Survey(
-        str(path),
-        files,
+        names,
         tuple(segment.base_offset for segment in segments),
         tuple(facts),
         clean,
