@@ -150,23 +150,6 @@ def test_no_regular_file(partition: Path, no_file: Callable[[Path], None]) -> No
     check(kstore.open(partition), SOME)
 
 
-@pytest.mark.parametrize("no_file", NO_FILES)
-def test_no_regular_draft(partition: Path, no_file: Callable[[Path], None]) -> None:
-    """Nothing is written through it: it is removed first. A directory is an error."""
-    first, _ = sorted(partition.glob("*.keys"))
-    with kstore.open(partition, "a") as log:
-        first.unlink()
-        no_file(first.with_suffix(".keys.tmp"))
-        if no_file is a_directory:
-            with pytest.raises(OSError, match=r"keys\.tmp"):
-                log.make_key_files()
-        else:
-            assert log.make_key_files()[0].made
-            assert first.is_file()
-            assert not first.is_symlink()
-    check(kstore.open(partition), SOME)
-
-
 def test_a_file_of_another_log(partition: Path, tmp_path: Path) -> None:
     """Of the same size and offsets, with other keys: neither its bytes nor a link to it are believed."""
     with kstore.open(tmp_path / "u-0", "a") as log:

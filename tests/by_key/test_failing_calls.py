@@ -1,9 +1,6 @@
 """System calls fail, a process is killed, and there are few descriptors: .keys files are made or not, and
 never wrong."""
 
-import multiprocessing
-import os
-import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -49,26 +46,3 @@ def test_whatever_call_is_the_last(ram: Path, work: Callable[[Path], None]) -> N
             check(log, KEYS[::5])
         shutil.rmtree(path)
     assert ended
-
-
-def few_descriptors(path: Path) -> None:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (96, 96))
-    with opened(path, internal_segment_bytes=700) as log:
-        for i in range(200):
-            log.append(b"v" * 600, key=b"key-%d" % i)
-        assert len(log.segments) == 200
-        log.make_key_files()
-        for way in (log, kstore.open(path)):
-            assert way.last(b"nobody") is None
-            for i in range(200):
-                record = way.last(b"key-%d" % i)
-                assert record is not None
-                assert record.offset == i
-    os._exit(7)
-
-
-def test_more_segments_than_descriptors(ram: Path) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=few_descriptors, args=(ram / "t-0",))
-    process.start()
-    process.join()
-    assert process.exitcode == 7

@@ -4,7 +4,6 @@ import os
 import random
 import resource
 import shutil
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -139,14 +138,6 @@ def test_odd_keys(tmp_path: Path) -> None:
         log.close()
 
 
-def test_a_segment_without_keys(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        log.append(b"v")
-        log.roll()
-        assert [(each.keys, each.size) for each in log.make_key_files()] == [(0, 64)]
-        assert log.last(b"") is None
-
-
 def test_transactions(tmp_path: Path) -> None:
     with opened(tmp_path / "t-0") as log:
         for number in range(30):
@@ -197,19 +188,6 @@ def test_files_are_removed_with_their_segments(tmp_path: Path) -> None:
         log.make_key_files()
         log.truncate_fully_and_start_at(7)
         assert key_files(path) == []
-        check(log)
-
-
-def test_adopted(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "s-0", "a") as other:
-        other.extend([b"x"] * 9, keys=KEYS[:9])
-    with opened(tmp_path / "t-0") as log:
-        fill(log, 6, count=20)
-        check(log)
-        log.adopt(tmp_path / "s-0" / f"{0:020}.log")
-        check(log)
-        fill(log, 7)
-        log.make_key_files()
         check(log)
 
 
@@ -330,18 +308,6 @@ def test_made_for_another_state_of_the_log(tmp_path: Path, change: Callable[[Pat
         check(log, [b"new-9", b"old-0", b"end"])
 
 
-def test_a_copy_of_a_log(tmp_path: Path) -> None:
-    """Its files are others: they are made again."""
-    with opened(tmp_path / "t-0") as log:
-        fill(log, 11)
-        log.make_key_files()
-    shutil.copytree(tmp_path / "t-0", tmp_path / "u-0")
-    check(kstore.open(tmp_path / "u-0"))
-    with opened(tmp_path / "u-0") as log:
-        assert all(each.made for each in log.make_key_files())
-        check(log)
-
-
 def test_leftover_files_are_removed_at_the_next_opening(tmp_path: Path) -> None:
     path = tmp_path / "t-0"
     with opened(path) as log:
@@ -434,44 +400,6 @@ def in_threads(*works: Callable[[], object]) -> None:
         thread.join()
     if failures:
         raise failures[0]
-
-
-def test_threads_that_ask_while_others_append(tmp_path: Path) -> None:
-    """The map of the active segment grows while threads use it: each finds what it has appended itself."""
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        fill(log, 21)
-
-        def work(number: int) -> None:
-            for i in range(400):
-                key = b"own-%d-%d" % (number, i % 7)
-                offset = log.append(b"v" * 100, key=key)
-                found = log.last(key)
-                assert found is not None
-                assert (found.offset, found.key) == (offset, key)
-                assert log.last(b"none-%d" % i) is None
-
-        in_threads(*[lambda n=n: work(n) for n in range(4)])
-        check(log)
-
-
-def test_maps_are_made_and_dropped_in_threads(tmp_path: Path) -> None:
-    """While one thread adds up the memory of all maps, others make and drop theirs."""
-    with opened(tmp_path / "t-0", internal_segment_bytes=350) as log:
-        fill(log, 22)
-        assert len(log.segments) > 30
-
-    def make_and_drop() -> None:
-        for _ in range(times(30)):
-            reader = kstore.open(tmp_path / "t-0")
-            for _ in range(2):  # the second lookup makes maps
-                assert reader.last(b"nobody") is None
-
-    switching = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        in_threads(*[make_and_drop] * 4)
-    finally:
-        sys.setswitchinterval(switching)
 
 
 def test_everything_at_once(tmp_path: Path) -> None:

@@ -126,25 +126,6 @@ def test_in_time_order(tmp_path: Path) -> None:
         assert scanned(log, in_order=True, **wanted) == expected(log, wanted)
 
 
-def test_wrong_arguments(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "empty-0", "a") as log:
-        assert list(log.scan()) == []
-        for wrong in (
-            {"columns": ["nothing"]},
-            {"columns": ["key", "key"]},
-            {"batch_rows": 0},
-            {"threads": 0},
-        ):
-            with pytest.raises(ValueError, match=r"column|batch_rows|threads"):
-                log.scan(**wrong)
-        for wrong in ({"columns": "key"}, {"key": "k"}, {"header": 5}, {"header": (b"h", b"v")}):
-            with pytest.raises(TypeError):
-                log.scan(**wrong)
-        with pytest.raises(ValueError, match="isolation"):
-            log.scan(isolation="none")
-        assert list(log.scan(since=1 << 70)) == list(log.scan(until=-(1 << 70))) == []
-
-
 @pytest.mark.parametrize("shift", [-61, 3])
 def test_splits_that_begin_at_no_batch(tmp_path: Path, shift: int) -> None:
     """An index that names bytes inside batches costs the second thread its work, and no row."""

@@ -3,8 +3,6 @@
 import gzip
 import random
 import struct
-import threading
-from collections.abc import Callable
 
 import cramjam
 import pytest
@@ -12,9 +10,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore import CorruptRecordError, KstoreError, Record, RecordBatch, RecordTooLargeError, encode_batch
+from kstore import CorruptRecordError, Record, RecordBatch, RecordTooLargeError, encode_batch
 from tests.helpers import forge
-from tests.helpers.effort import SEED, times
 from tests.helpers.examples import examples
 from tests.helpers.forge import CODECS, Rec
 
@@ -164,70 +161,6 @@ def test_any_payload(codec: str, values: list[bytes]) -> None:
     assert [record.value for record in batch.records(verify=False)] == values
 
 
-def snappy_by_hand(rnd: random.Random) -> tuple[bytes, bytes]:
-    """(packed, the value of the record in it): literals, and copies in all of their encodings."""
-    packed, value = bytearray(), bytearray()
-
-    def literal(what: bytes) -> bytes:
-        n = len(what) - 1
-        more = 0 if n < 60 else (n.bit_length() + 7) // 8
-        return (
-            bytes([(59 + more if more else n) << 2]) + n.to_bytes(more, "little") + what
-            if more
-            else (bytes([n << 2]) + what)
-        )
-
-    for at in range(rnd.randrange(1, 41)):
-        if at == 0 or rnd.random() < 0.4:
-            sizes = [1, 2, 5, 15, 16, 17, 59, 60, 61, 64, 65, 256, 257, 300, 70_000]
-            what = rnd.randbytes(rnd.choice(sizes))
-            packed += literal(what)
-            value += what
-            continue
-        size = rnd.randint(1, 64)
-        distance = rnd.randint(1, min(len(value), rnd.choice([4, 17, 100, 3000, 80_000])))
-        if 4 <= size < 12 and distance < 2048:
-            packed += bytes([1 | size - 4 << 2 | distance >> 8 << 5, distance & 255])
-        elif distance < 65_536:
-            packed += bytes([2 | size - 1 << 2]) + struct.pack("<H", distance)
-        else:
-            packed += bytes([3 | size - 1 << 2]) + struct.pack("<I", distance)
-        for _ in range(size):
-            value.append(value[-distance])
-    whole = forge.record(Rec(bytes(value), timestamp=5), 0, 5)
-    length, size = bytearray(), len(whole)
-    while size >= 128:
-        length.append(size & 127 | 128)
-        size >>= 7
-    head = whole[: len(whole) - len(value) - 1]
-    return bytes(length) + bytes([size]) + literal(head) + packed + literal(b"\0"), bytes(value)
-
-
-def outcome(codec: str, packed: bytes) -> list[Record] | None:
-    try:
-        return read(codec, packed)
-    except KstoreError:
-        return None
-
-
-def test_snappy_against_the_library() -> None:
-    """Damaged streams too: both take one for the same, or both refuse it."""
-    rnd = random.Random(SEED)
-    for _ in range(times(500)):
-        packed, value = snappy_by_hand(rnd)
-        assert read("snappy", packed, 1 << 23)[0].value == value, SEED
-        for _ in range(20 if len(packed) < 3000 else 0):
-            broken = bytearray(packed)
-            broken[rnd.randrange(len(broken))] = rnd.randrange(256)
-            if rnd.random() < 0.3:
-                del broken[rnd.randrange(len(broken)) :]
-            try:
-                theirs = outcome("none", bytes(cramjam.snappy.decompress_raw(bytes(broken))))
-            except cramjam.DecompressionError:
-                theirs = None
-            assert outcome("snappy", bytes(broken)) == theirs, (SEED, broken.hex())
-
-
 # ---- packing -------------------------------------------------------------------------------------
 
 LEVELS = {
@@ -368,41 +301,3 @@ def test_levels_and_codecs_that_there_are_not() -> None:
                 pack(codec, b"x", level)
     with pytest.raises(ValueError, match="codec"):
         pack("lzma", b"x")
-
-
-PEERS: list[tuple[str, int | None, Callable[[bytes], bytes]]] = [
-    *(("gzip", level, lambda data, level=level: gzip.compress(data, level)) for level in range(1, 10)),
-    ("snappy", None, forge.xerial),
-    ("lz4", None, forge.lz4),
-    *(("zstd", n, lambda data, n=n: bytes(cramjam.zstd.compress(data, level=n))) for n in (1, 3, 9)),
-]
-
-
-def test_as_small_as_the_reference() -> None:
-    """A level packs about as well as the library whose level it is: within 3 %."""
-    data = [TEXT[at : at + 16384] for at in range(0, 160_000, 16384)]
-    for codec, level, peer in PEERS:
-        ours = sum(len(pack(codec, part, level)) for part in data)
-        assert ours < 1.03 * sum(len(peer(body_of(part))) for part in data), (codec, level)
-
-
-@pytest.mark.parametrize("codec", PACKED)
-def test_threads_share_no_context(codec: str) -> None:
-    """Threads that compress at the same time, with several levels, do not meet."""
-    wrong = []
-
-    def work(seed: int) -> None:
-        rnd = random.Random(seed)
-        for _ in range(40):
-            at, size = rnd.randrange(len(TEXT) // 2), rnd.randrange(70_000)
-            try:
-                pack(codec, TEXT[at : at + size], None if codec == "snappy" else rnd.randrange(1, 7))
-            except (AssertionError, KstoreError) as e:
-                wrong.append((seed, at, size, e))
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []

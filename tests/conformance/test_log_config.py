@@ -1,7 +1,5 @@
 """LogConfigTest and its neighbours (spec 12.1, 13.13): names, defaults, limits, a broker's synonyms."""
 
-import copy
-import pickle
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -450,25 +448,6 @@ def test_replace() -> None:
         config.replace(retention=7)
     with pytest.raises(InvalidConfigError, match=r"min.compaction.lag.ms is 9"):
         LogConfig(max_compaction_lag_ms=5).replace(min_compaction_lag_ms=9)
-
-
-def test_configure(tmp_path: Path) -> None:
-    """An open log takes another configuration, and keeps its own where that is refused."""
-    log = opened(tmp_path)
-    log.configure(retention_ms=5)
-    assert log.config.to_topic() == {"retention.ms": "5"}
-    with pytest.raises(InvalidConfigError):
-        log.configure(retention_ms=-2)
-    assert log.config.retention_ms == 5
-
-
-def test_copies() -> None:
-    """To other processes and back, the error too."""
-    config = LogConfig(cleanup_policy="compact", retention_ms=5)
-    assert pickle.loads(pickle.dumps(config)) == copy.deepcopy(config) == config
-    error = InvalidConfigError("no", name="a", value=3)
-    again = pickle.loads(pickle.dumps(error))
-    assert (str(again), again.name, again.value) == ("no", "a", 3)
 
 
 @examples(60)

@@ -16,7 +16,6 @@ from tests.helpers.forge import read_checkpoint
 from tests.helpers.waiting import until
 
 MARKER = ".kafka_cleanshutdown"
-OLD = 1_600_000_000_000
 
 
 @pytest.fixture
@@ -206,19 +205,6 @@ def test_least_loaded_assignment(tmp_path: Path) -> None:
             assert max(sizes) - min(sizes) <= 1
 
 
-@pytest.mark.parametrize("policy", [["compact"], ["compact", "delete"], ["delete"]], ids="-".join)
-def test_logs_that_retention_does_not_delete(tmp_path: Path, policy: list[str]) -> None:
-    """A topic that is only compacted loses nothing by age."""
-    with LogStore(tmp_path, mode="a", background=False, message_timestamp_before_max_ms=2**62) as store:
-        store.create_topic("t", retention_ms=1, cleanup_policy=policy)
-        log = written(store, "t")
-        for i in range(5):
-            log.append(b"v", b"k%d" % i, timestamp=OLD)
-            log.roll()
-        store.retain()
-        assert log.log_start_offset == (5 if "delete" in policy else 0)
-
-
 def test_checkpoints_of_several_directories(tmp_path: Path) -> None:
     """Each directory has the recovery points of its own partitions, and the log starts that moved."""
     dirs = [tmp_path / "a", tmp_path / "b"]
@@ -240,21 +226,6 @@ def test_checkpoints_of_several_directories(tmp_path: Path) -> None:
         starts |= log_starts(directory)
     assert points == {("t", number): number + 1 for number in range(4)}
     assert starts == {("t", 3): 2}
-
-
-def test_no_clean_shutdown_file_where_one_log_was_not_closed(tmp_path: Path) -> None:
-    """Of two directories one is clean."""
-    dirs = [tmp_path / "a", tmp_path / "b"]
-    with LogStore(*dirs, mode="a", background=False) as store:
-        store.create_topic("t", 2)
-        for number in (0, 1):
-            written(store, "t", number).append(b"v")
-        place = store.describe("t").partitions[1]
-        for file in place.glob("*.log"):
-            file.unlink()
-        with pytest.raises(kstore.LogFailedError):
-            store.close()
-    assert [(d / MARKER).exists() for d in dirs] == [d != place.parent for d in dirs]
 
 
 def test_index_cache_of_remote_storage_is_passed_over(tmp_path: Path) -> None:
@@ -311,33 +282,3 @@ def test_flush_around_truncation(tmp_path: Path, sound_calls: None) -> None:
     assert log.durable_offset <= 1
     log.flush()
     assert log.durable_offset == 2
-
-
-@pytest.mark.parametrize("change", ["delete_records", "truncate_to"])
-def test_checkpoints_around_a_flush(data: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
-    """A flush that is about to write the checkpoints writes nothing that the change has taken back."""
-    log = opened(data)
-    put(log, rec(), rec())
-    store, mine = log._log_dir.store, threading.get_ident()
-    begun, changed, stored = threading.Event(), threading.Event(), threading.Event()
-
-    def store_late(point: int, start: int | None) -> None:
-        if threading.get_ident() == mine:
-            store(point, start)
-            return
-        begun.set()
-        changed.wait(0.3)  # in vain: the change waits for this flush
-        store(point, start)
-        stored.set()
-
-    monkeypatch.setattr(log._log_dir, "store", store_late)
-    log.roll()
-    assert begun.wait(60)
-    put(log, rec(), rec())
-    getattr(log, change)(3 if change == "delete_records" else 1)
-    changed.set()
-    assert stored.wait(60)
-    if change == "delete_records":
-        assert log_starts(data) == {("topic", 0): 3}
-    else:
-        assert recovery_points(data)[("topic", 0)] <= 1

@@ -4,7 +4,6 @@ As there, those with messages of magic 1 begin at 40, and timestamps are ten tim
 """
 
 import random
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -139,14 +138,6 @@ def test_index_written_once_per_append_call(tmp_path: Path) -> None:
         assert log.find(timestamp=offset * 10 - 1) == (offset, offset * 10, None)
     assert log.find(timestamp="max") == (11, 110, None)
     assert not log.segments[0].notes
-
-
-def test_concurrent_access_to_max_timestamp(tmp_path: Path) -> None:
-    """Several threads that ask a fresh segment for its largest timestamp get the same."""
-    segment = segment_of(tmp_path, *[old(offset) for offset in range(40, 240)])
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: tuple(segment.max_timestamp_so_far), range(64)))
-    assert set(found) == {(2390, 239)}
 
 
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # of offsets between the segments

@@ -1,7 +1,6 @@
 """Truncations, and what is left of a log at whatever call the power fails or the process dies."""
 
 import shutil
-import time
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -74,26 +73,6 @@ def test_fully(
     assert seen == {False, True} or new in allowed
 
 
-@pytest.mark.parametrize("offset", some((1, 2, 5), 2, "segments"))
-def test_over_segments(ram: Path, offset: int) -> None:
-    """The records from the first one on, to the new end or beyond it, without a gap."""
-    old = begun(ram / "own", "log", SEVERAL, 0, 0)
-    log = kstore.open(ram / "own" / "log", "a", **SEVERAL)
-    with Recorder(ram / "own") as recorder:
-        log.truncate_to(offset)
-        recorder.mark("done")
-        log.abandon()
-    seen = set()
-    for state in states_in(recorder.trace, ram / "image"):
-        for mode in ("r", "a"):
-            with kstore.open(ram / "image" / "log", mode) as again:  # and no loss is warned of
-                shown = [record.offset for record in again]
-                assert shown == old[: again.log_end_offset], (mode, shown, state.text)
-                assert shown == old[:offset] or (state.value is None and len(shown) > offset), state.text
-            seen.add(len(shown))
-    assert {offset, len(old)} <= seen
-
-
 # ---- inside a batch: offsets are left that no record has ---------------------------------------------------
 
 
@@ -128,35 +107,3 @@ def test_no_loss_is_reported(ram: Path, before: int, then: str) -> None:
             again.abandon()
         shutil.rmtree(ram / "image")
     assert tried == {"truncated", "done"}
-
-
-@pytest.mark.parametrize("then", ["flush", "roll", "close"])
-def test_another_log_reaches_that_end(tmp_path: Path, then: str) -> None:
-    """What a truncation inside a batch stored of its end is deleted with all records."""
-    log = kstore.open(tmp_path, "a")
-    log.append(b"a")
-    log.extend([b"a"] * 9)
-    log.truncate_to(9)
-    log.truncate_fully_and_start_at(0)
-    for _ in range(9):
-        log.append(b"b")
-    getattr(log, then)()
-    log.close()
-    assert [record.offset for record in kstore.open(tmp_path)] == list(range(9))
-    assert sorted(path.name for path in tmp_path.glob("*.log"))[1:] in ([], ["00000000000000000009.log"])
-
-
-def test_later_records_are_found_by_time(tmp_path: Path) -> None:
-    """A segment without records has a file of some time, which is the time of no record."""
-    now = int(time.time() * 1000)
-    with kstore.open(tmp_path, "a") as log:
-        log.append(b"old", timestamp=now - 3_600_000)
-        log.extend([b"a", b"b", b"c"], timestamps=[now - 3_600_000] * 3)
-        log.truncate_to(2)
-        log.flush()
-        log.append(b"new", timestamp=now + 1000)
-        for view in (log, kstore.open(tmp_path)):
-            found = view.find(timestamp=now - 1_800_000)
-            assert found is not None
-            assert found.offset == 2
-            assert view.find(timestamp=now + 2000) is None

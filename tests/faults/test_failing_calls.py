@@ -140,20 +140,3 @@ def test_what_retention_deleted_stays_deleted(ram: Path) -> None:
             assert log.log_start_offset >= start, (SEED, nth, error)
             assert [r.offset for r in log] == list(range(log.log_start_offset, log.log_end_offset))
         shutil.rmtree(ram / "t-0")
-
-
-def test_retention_on_a_disk_that_stays_full(ram: Path) -> None:
-    """No call that needs room succeeds, and yet the segments are deleted: this makes room."""
-    with _filled(ram / "t-0") as log:
-        count = sum(d.delete for d in log.retain(dry_run=True))
-        seen = 0
-        for nth in range(1, 200):
-            try:
-                with failing(nth, errno.ENOSPC, this_thread=True):
-                    seen += sum(d.delete for d in log.retain())
-            except OSError as e:
-                assert e.errno == errno.ENOSPC
-            if seen >= count:
-                break
-        assert seen == count
-        assert not list((ram / "t-0").glob("*.deleted"))

@@ -4,10 +4,8 @@ import gzip
 import os
 import random
 import resource
-import signal
 import struct
 import tracemalloc
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +14,6 @@ import pytest
 import kstore
 from kstore.testing import failing
 from tests.helpers import forge
-from tests.helpers.calls import count_calls
 from tests.helpers.forge import Rec
 from tests.helpers.varint import varint
 from tests.hostile.material import LOG
@@ -85,18 +82,6 @@ def test_an_index_larger_than_its_log(tmp_path: Path, kind: str) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10  # KiB
 
 
-def test_headers_of_a_log_with_a_hole(tmp_path: Path) -> None:
-    """The table of headers is not sized by a file that is mostly a hole."""
-    directory = tmp_path / "t-0"
-    with kstore.open(directory, "a") as log:
-        for i in range(1100):
-            log.append(b"%d" % i)
-    path = directory / LOG
-    os.truncate(path, 1 << 30)
-    with pytest.raises(kstore.CorruptRecordError, match="size field"):
-        kstore.Segment(str(directory), path.stem, 0).read_headers()
-
-
 def with_a_gap(directory: Path, size: int, *, hole: bool) -> Path:
     """A log of 20 batches with `size` bytes of zeros between two of them, as a hole of the file or written
     out."""
@@ -129,37 +114,6 @@ def test_skipping_passes_over_a_hole_of_a_file(tmp_path: Path, size: int) -> Non
         scan = log.scan(on_error="skip")
         assert sum(len(batch) for batch in scan) == 20
         assert [skipped.size for skipped in scan.skipped] == [size]
-
-
-class InterruptError(Exception):
-    pass
-
-
-@pytest.fixture
-def interrupts() -> Iterator[None]:
-    """The handler of SIGALRM raises."""
-
-    def handle(_number: int, _frame: object) -> None:
-        raise InterruptError
-
-    before = signal.signal(signal.SIGALRM, handle)
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
-
-
-def test_skipping_can_be_interrupted(tmp_path: Path, interrupts: None) -> None:
-    """Half way: nothing was reported yet as skipped. The reader continues afterwards."""
-    with_a_gap(tmp_path / "t-0", 48 << 20, hole=False)
-    reader = kstore.open(tmp_path / "t-0", recover=False).records(on_error="skip")
-    found = [next(reader).offset for _ in range(10)]
-    with pytest.raises(InterruptError):  # noqa: PT012 - the signal may come before the call
-        signal.setitimer(signal.ITIMER_REAL, 0.001)  # it takes longer to pass over so many zeros
-        next(reader)
-    assert reader.skipped == []
-    found += [record.offset for record in reader]
-    assert found == list(range(20))
-    assert [skipped.size for skipped in reader.skipped] == [48 << 20]
 
 
 def record_with_headers(count: int) -> bytes:
@@ -198,21 +152,6 @@ def test_headers_are_counted_as_the_objects_that_they_become(tmp_path: Path) -> 
     assert len(reader.skipped) == 1
     assert sum(len(batch) for batch in log.scan()) == 1  # columns hold headers as they are
     assert len(kstore.open(directory).get(0).headers) == most + 1  # the default allows 1.5 million
-
-
-@pytest.mark.parametrize("suffix", [".swap", ".cleaned"])
-def test_many_files_of_a_compaction_that_was_interrupted(tmp_path: Path, suffix: str) -> None:
-    """With twice as many files an opening has twice as much to do, not four times as much."""
-    made = []
-    for count in (50, 100):
-        directory = tmp_path / f"t-{count}"
-        directory.mkdir()
-        for offset in range(count):
-            (directory / f"{offset:020}.log").touch()
-            (directory / f"{offset:020}.index").touch()
-            (directory / f"{offset:020}.log{suffix}").touch()
-        made.append(count_calls(lambda directory=directory: kstore.open(directory).segments))
-    assert made[1] < 2.5 * made[0]
 
 
 @pytest.mark.parametrize("content", [b"a b c 1\n" * (1 << 15), bytes(1 << 18)])

@@ -12,7 +12,6 @@ import kstore
 from kstore.__main__ import main
 
 T0 = 1_700_000_000_000
-GOLDEN = Path(__file__).parent.parent / "golden" / "data" / "transactions"
 KINDS = (".log", ".index", ".timeindex")
 
 
@@ -112,26 +111,6 @@ def test_such_a_log_is_not_written(tmp_path: Path, mixed: Callable[[Path], None]
     assert set(values[4:]) <= set(kept)
 
 
-@pytest.mark.parametrize("keeps_times", [False, True])
-def test_the_last_segment_under_a_higher_number(tmp_path: Path, keeps_times: bool) -> None:
-    """Its batches are none of that segment: they are kept, and new ones do not replace them."""
-    directory = tmp_path / "t-0"
-    written(directory)
-    for kind in KINDS:
-        (directory / name(5, kind)).rename(directory / name(1000, kind))
-    content = (directory / name(1000)).read_bytes()
-    if not keeps_times:
-        os.truncate(directory / name(1000, ".timeindex"), 0)
-    with pytest.warns(kstore.DataLossWarning):
-        log = kstore.open(directory, "r+")
-    with log:
-        assert log.append(b"new") == 1000
-        log.roll()
-        assert [record.value for record in log] == [b"v0", b"v1", b"v2", b"v3", b"v4", b"new"]
-    (kept,) = directory.glob("*.cut")
-    assert kept.read_bytes() == content
-
-
 def test_what_was_kept_is_not_replaced(tmp_path: Path) -> None:
     """Two recoveries cut the log off at the same byte: each keeps a file of its own."""
     directory = tmp_path / "t-0"
@@ -148,26 +127,6 @@ def test_what_was_kept_is_not_replaced(tmp_path: Path) -> None:
     for path in directory.glob("*.cut"):
         with pytest.raises(kstore.CorruptFileError, match="the bytes end inside a batch"):
             kstore.open(path)
-
-
-def test_transaction_indexes_that_were_swapped(tmp_path: Path) -> None:
-    """Without recovery, too, the batches show which transactions were aborted."""
-    directory = tmp_path / "txn-0"
-    shutil.copytree(GOLDEN / "txn-0", directory)
-    first, second = sorted(directory.glob("*.txnindex"))[1:3]
-    sound = kstore.open(directory, recover=False)
-    given = [r.offset for r in sound.records(isolation="read_committed")]
-    content = first.read_bytes(), second.read_bytes()
-    first.write_bytes(content[1])
-    second.write_bytes(content[0])
-    log = kstore.open(directory, recover=False)
-    assert [r.offset for r in log.records(isolation="read_committed")] == given
-    for start in range(0, sound.log_end_offset, 7):
-        expected = [offset for offset in given if start <= offset < start + 10]
-        assert [r.offset for r in log.records(start, start + 10, isolation="read_committed")] == expected
-        assert (
-            rows(log.scan(["offset"], start=start, stop=start + 10, isolation="read_committed")) == expected
-        )
 
 
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
@@ -224,21 +183,6 @@ def test_a_damaged_file_replaces_a_segment(tmp_path: Path, damage: str, clean: b
     (directory / f"{name(0)}.swap").write_bytes(broken[damage])
     kstore.open(directory, "r+").close()
     assert before[name(0)] in [path.read_bytes() for path in directory.glob("*.cut")]
-
-
-def test_an_index_of_another_copy(tmp_path: Path) -> None:
-    """It points into the middle of a batch. The log is whole, and can be appended to."""
-    for number, size in enumerate((300, 301)):
-        with kstore.open(tmp_path / f"t-{number}", "a", index_interval_bytes=1) as log:
-            for start in (0, 10):
-                log.extend(
-                    [b"%d" % i + b"x" * size * (1 + number) for i in range(start, start + 10)], batch_bytes=0
-                )
-                log.roll()
-    shutil.copy(tmp_path / "t-1" / name(0, ".index"), tmp_path / "t-0")
-    with kstore.open(tmp_path / "t-0", "r+") as log:
-        assert log.append(b"new") == 20
-    assert [record.offset for record in kstore.open(tmp_path / "t-0")] == list(range(21))
 
 
 def test_a_file_that_becomes_shorter_under_a_follower(tmp_path: Path) -> None:

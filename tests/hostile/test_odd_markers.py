@@ -1,7 +1,6 @@
 """Control batches of a producer that are no transaction markers: refused by appends, skipped by readers.
 Markers that are damaged."""
 
-import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -152,43 +151,3 @@ def test_the_last_stable_offset_cannot_be_known(tmp_path: Path) -> None:
     for read in (log.records, log.scan, log.batches, lambda **options: log.follow(0, timeout=0, **options)):
         with pytest.raises(kstore.CorruptRecordError, match="checksum"):
             list(read(**options))
-
-
-def test_an_abort_marker_is_gone(tmp_path: Path) -> None:
-    """Its segment was cut off before it. The transaction index knows where that transaction ended: the next
-    ones count."""
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        transactions(log, False)
-        log.roll()
-        log.append(b"plain")
-        transactions(log, True, False, True, first=2)
-    sound = [record.offset for record in kstore.open(tmp_path / "t-0").records(isolation="read_committed")]
-    marker = next(batch for batch in kstore.open(tmp_path / "t-0").batches() if batch.is_control)
-    os.truncate(marker.file, marker.position)
-    log = kstore.open(tmp_path / "t-0")
-    for records in (
-        log.records(isolation="read_committed"),
-        log.follow(0, timeout=0, isolation="read_committed"),
-    ):
-        assert [record.offset for record in records] == sound
-    scan = log.scan(["offset"], isolation="read_committed")
-    assert [offset for batch in scan for (offset,) in batch.rows()] == sound
-
-
-def test_batches_of_a_transaction_whose_begin_was_deleted(tmp_path: Path) -> None:
-    """It is open: nothing of it is committed."""
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        log.append(b"first")
-        log.append_batches(
-            kstore.encode_batch(
-                [(T0, None, b"open", None)] * 4,
-                producer_id=3,
-                producer_epoch=0,
-                base_sequence=0,
-                transactional=True,
-            )
-        )
-        log.append(b"last")
-        log.delete_records(3)
-        assert list(log.batches(isolation="read_committed")) == []
-        assert [batch.base_offset for batch in log.batches()] == [1, 5]

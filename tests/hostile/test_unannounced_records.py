@@ -152,29 +152,6 @@ def test_every_way_of_reading(tmp_path: Path, name: str) -> None:
         assert isinstance(error, kstore.CorruptRecordError)
 
 
-@pytest.mark.parametrize("read", ["records", "follow", "scan"])
-def test_the_error_is_raised_again(tmp_path: Path, read: str) -> None:
-    """Otherwise what follows would seem to follow on."""
-    log = made(tmp_path, WRONG["behind"][0])
-    iterator: Any = {
-        "records": lambda: log.records(),
-        "follow": lambda: log.follow(0, timeout=0),
-        "scan": lambda: iter(log.scan()),
-    }[read]()
-    for _ in range(3):
-        with pytest.raises(kstore.CorruptRecordError, match="offset of a record"):
-            list(iterator)
-
-
-def test_a_producers_compressed_message_counts_from_0() -> None:
-    """Old producers gave it offset 0, and the broker put that right; bytes in memory may still be a
-    producer's."""
-    raw = wrapper(0, [0, 1, 2], 1)
-    assert [r.offset for r in kstore.RecordBatch(raw)] == [0, 1, 2]
-    with pytest.raises(kstore.CorruptRecordError, match="expected 1 to 0, found 1"):
-        kstore.RecordBatch(raw, file="x.log").records()
-
-
 @pytest.mark.parametrize("reader", ["records", "batches", "follow", "scan"])
 @pytest.mark.parametrize("outer", [5, 6])
 def test_a_compressed_message_that_begins_in_the_batch_before(
@@ -184,24 +161,6 @@ def test_a_compressed_message_that_begins_in_the_batch_before(
     log = made(tmp_path, wrapper(outer, [0, 1, 2], 1))
     found, reason = taken(READERS[reader](log))
     assert (found, reason) == (list(range(5)), "first offset in a compressed message")
-
-
-def test_a_message_that_cannot_be_unpacked_does_not_keep_a_log_from_being_opened(tmp_path: Path) -> None:
-    """It is after the end of the log, where what is left is counted for a finding."""
-    partition = tmp_path / "t-0"
-    partition.mkdir()
-    broken = forge.message(9, b"no gzip", timestamp=9, attributes=1)
-    (partition / LOG).write_bytes(FIRST + wrapper(1, [0, 1, 2], 1) + broken)
-    log = kstore.open(partition)
-    assert [r.offset for r in log] == list(range(5))
-    assert any("2 sound batches, offsets 1 to 9" in finding.text for finding in log.recovery.findings)
-
-
-def test_records_in_a_dump_are_shown_as_they_are(tmp_path: Path) -> None:
-    """As kafka-dump-log does."""
-    log = made(tmp_path, WRONG["behind"][0])
-    found = [r.offset for b in log.batches() for r in b.unverified()]
-    assert found == [*range(7), 12, 8, 9, *range(10, 15)]
 
 
 @pytest.mark.parametrize("magic", [0, 1])

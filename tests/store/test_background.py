@@ -397,69 +397,6 @@ def test_a_failure_is_reported_once_for_each_reason(
         assert store.health().ok
 
 
-def test_a_log_that_is_free_again_needs_nothing_more(tmp_path: Path, clock: StoreClock) -> None:
-    """The program that had the log open has deleted the old segments itself."""
-    with with_small_segments(tmp_path, clock) as store:
-        store.create_topic("t")
-        fill(store)
-    with with_small_segments(tmp_path, clock) as store:
-        with kstore.open(tmp_path / "t-0", "a", clock=clock, retention_ms=DAY) as log:
-            clock.pass_on(store, DAY + 300_000, runs=3)
-            assert "LogLockedError" in store.health().background["retention of t-0"]
-            log.retain()
-            assert log.log_start_offset == 20
-        clock.pass_on(store, 300_000)
-        assert store.health().ok
-
-
-@pytest.mark.parametrize("closed", [False, True])
-def test_a_file_that_is_in_the_way(
-    tmp_path: Path, clock: StoreClock, caplog: pytest.LogCaptureFixture, closed: bool
-) -> None:
-    """Of a compaction, and of the removal of a deleted segment, whether the background or close() removes it
-    then."""
-    with compacting(tmp_path, clock) as store:
-        store.create_topic("t")
-        store.create_topic("old", cleanup_policy="delete")
-        fill(store, count=40)
-        fill(store, "old")
-        obstacle = tmp_path / "t-0" / f"{0:020}.log.cleaned"
-        (obstacle / "inner").mkdir(parents=True)
-        clock.pass_on(store, 15_000, runs=6)
-        assert store.health().background.keys() == {"cleaning of t-0"}
-        assert len(warnings_in(caplog)) == 1
-        (obstacle / "inner").rmdir()
-        obstacle.rmdir()
-        clock.pass_on(store, 15_000)
-        assert store.health().ok
-        assert count(store) < 15
-        writer(store, "old").delete_records(-1)
-        writer(store, "old").retain()
-        obstacle = next((tmp_path / "old-0").glob("*.deleted"))
-        obstacle.unlink()
-        (obstacle / "inner").mkdir(parents=True)
-        clock.pass_on(store, 60_000, runs=2)
-        assert list(store.health().background) == ["removal of old-0"]
-        (obstacle / "inner").rmdir()
-        obstacle.rmdir()
-        if closed:  # which removes the file
-            writer(store, "old").close()
-        clock.pass_on(store, 60_000)
-        assert store.health().ok
-
-
-def test_a_directory_that_was_away(tmp_path: Path, clock: StoreClock) -> None:
-    """The search for what is to be compacted has failed; it has succeeded once it finds that nothing is."""
-    with compacting(tmp_path, clock) as store:
-        store.create_topic("t")
-    with compacting(tmp_path, clock) as store:
-        with renamed(tmp_path / "t-0"):
-            clock.pass_on(store, 15_000, runs=3)
-            assert "cleaning of t-0" in store.health().background
-        clock.pass_on(store, 300_000)
-        assert store.health().ok
-
-
 def test_any_call_fails(ram: Path, clock: StoreClock) -> None:
     """Whatever file operation of a round fails, the store goes on, and the next rounds do all the work."""
 

@@ -1,6 +1,5 @@
 """The threads of a store: beside other threads, and to their end."""
 
-import logging
 import os
 import signal
 import threading
@@ -100,15 +99,6 @@ def test_leaving_a_store_stops_a_compaction(ram: Path, leave: Callable[[LogStore
     until(lambda: not threads())
     with opened(ram) as store:
         assert newest(store) == [b"%d" % number + b"." * 50 for number in (97, 98, 99)]
-
-
-def test_a_topic_is_deleted_while_it_is_compacted(ram: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with in_a_compaction(ram) as store:
-        store.delete_topic("t")
-        store.create_topic("t", cleanup_policy="delete")
-        append(store)
-        assert store.health().ok
-    assert warnings_in(caplog) == []
 
 
 def test_topics_are_made_and_deleted(ram: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -231,41 +221,6 @@ def test_closing_from_within_is_refused(ram: Path) -> None:
         assert not store.is_closed
         append(store)
         assert threads()
-    assert LogStore(ram).closed_cleanly
-
-
-def test_a_handler_of_logging_may_wait_for_another_thread_that_closes(ram: Path) -> None:
-    """It runs on the store's thread, for which close() would wait."""
-    store = LogStore(ram, mode="a", retention_bytes=0, **SMALL)
-    done = threading.Event()
-
-    class Handler(logging.Handler):
-        def createLock(self) -> None:
-            self.lock = None
-
-        def emit(self, record: logging.LogRecord) -> None:
-            if is_of_the_store() and not done.is_set():
-                done.set()
-                closer = threading.Thread(target=store.close)
-                closer.start()
-                closer.join()
-
-    logger, handler = logging.getLogger("kstore.log"), Handler()
-    level = logger.level
-    logger.setLevel(logging.INFO)
-    logger.addHandler(handler)
-    try:
-        store.create_topic("t")
-        append(store)
-        until(done.is_set)
-        until(lambda: store.is_closed)
-    except kstore.LogClosedError:  # it was quicker
-        pass
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-        store.close()
-    until(lambda: not threads())
     assert LogStore(ram).closed_cleanly
 
 

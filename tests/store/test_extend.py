@@ -11,9 +11,8 @@ import pytest
 
 import kstore
 from kstore.testing import count_calls, failing
-from tests.helpers.effort import SEED, some
+from tests.helpers.effort import SEED
 from tests.helpers.murmur2 import partition_of
-from tests.helpers.thread_library import run_with_library
 from tests.store.stores import opened, values
 
 NOW = 1_700_000_000_000
@@ -180,56 +179,3 @@ def test_a_log_writes_nothing_of_refused_columns(tmp_path: Path, codec: str) -> 
         log.extend([*given, b"." * 29_000], headers=headers)
         if codec != "uncompressed":
             log.extend([b"." * 60_000], headers=headers)
-
-
-@pytest.mark.parametrize("codec", CODECS[1:])
-def test_batches_that_compression_makes_larger(tmp_path: Path, codec: str) -> None:
-    """Batches of several records stay so far below the limit that none is too large then."""
-    r = random.Random(SEED)
-    with opened(tmp_path / "store") as store:
-        for most in some(range(700, 720), 3, codec):
-            topic = f"t{most}"
-            store.create_topic(topic, partitions=2, max_message_bytes=most, compression_type=codec)
-            keys = [r.randbytes(8) for _ in range(300)]
-            store.extend(topic, [b"." * 20] * 200 + [r.randbytes(9) for _ in range(100)], keys)
-            largest = max(batch.size for n in range(2) for batch in store.log(topic, n).batches())
-            assert largest > most // 2, f"SEED={SEED}"
-
-
-# ---- threads -----------------------------------------------------------------------------------------------
-
-EXTENDS = """
-import os, kstore
-few, many = [b"%d" % i for i in range(1_000)], [b"%030d" % i for i in range(100_000)]
-processors = os.sched_getaffinity(0)
-two = len(processors) > 1
-with kstore.LogStore(path + ".store", mode="a", background=False) as store:
-    store.create_topic("t", 3)
-    for n in range(3):
-        store.log("t", n)
-
-    def helpers(keys, **threads):
-        before = begun.value
-        assert sum(map(len, store.extend("t", keys, keys, **threads).values())) == len(keys)
-        return begun.value - before
-
-    assert [helpers(few), helpers(few, threads=1), helpers(many, threads=1)] == [0, 0, 0]
-    assert helpers(few, threads=2) == 2  # one to choose the partition, one to deal
-    assert helpers(few, threads=3) == 4
-    assert helpers(many) == 2 * two
-    os.sched_setaffinity(0, {min(processors)})
-    assert helpers(many) == 0
-    os.sched_setaffinity(0, processors)
-    end = store.log("t", 1).log_end_offset
-    refused.value = 1
-    assert helpers(few, threads=4) == 0
-    here = {r.key for r in store.log("t", 1).records(end)}
-    assert [r.value for r in store.log("t", 1).records(end)] == [key for key in few if key in here]
-"""
-
-
-def test_how_many_threads_help(tmp_path: Path) -> None:
-    """Two for large columns where the process may use two processors, otherwise as many as the call says. The
-    calling thread does it alone if the system gives no thread."""
-    done = run_with_library(EXTENDS, tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")

@@ -1,14 +1,13 @@
 """The option key_files of a topic: the background makes .keys files of sealed segments, and a table uses
 them."""
 
-import errno
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kstore import LogStore
-from kstore.testing import count_calls, failing
+from kstore.testing import count_calls
 from tests.helpers.store_clock import StoreClock
 from tests.store.stores import count, fill, flip, with_small_segments, writer
 
@@ -83,25 +82,6 @@ def test_closed_partitions_get_theirs_and_stay_closed(tmp_path: Path, clock: Sto
         fill(store)
         clock.pass_on(store, BACKOFF, runs=3)
         assert not is_complete(tmp_path / "t-1")
-
-
-def test_a_full_disk_is_reported(tmp_path: Path, clock: StoreClock) -> None:
-    with make(tmp_path, clock) as store:
-        store.create_topic("t", key_files=True)
-        fill(store)
-        clock.pass_on(store, BACKOFF, runs=3)
-        reported = 0
-        for nth in range(1, 12):
-            fill(store, count=2)
-            store.flush()
-            with failing(nth, errno.ENOSPC, "half", this_thread=True):
-                clock.pass_on(store, BACKOFF)
-            assert not list((tmp_path / "t-0").glob("*.tmp"))
-            reported += list(store.health().background) == ["key files of t-0"]
-            clock.pass_on(store, BACKOFF, runs=3)
-            assert store.health().ok
-        assert reported > 2
-        assert is_complete(tmp_path / "t-0")
 
 
 def test_a_table_uses_them(tmp_path: Path, clock: StoreClock) -> None:

@@ -127,21 +127,6 @@ def test_a_log_beside_the_store(tmp_path: Path) -> None:
     assert again.open("t", 1).log_end_offset == 1
 
 
-def test_a_log_that_was_open_before_the_directory_was_a_stores(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "t-0", "a", durability="group") as log:
-        log.append(b"1")
-        with opened(tmp_path) as store:
-            with pytest.raises(kstore.LogLockedError, match="t-0"):
-                store.delete_topic("t")
-            assert store.health().unfinished == ""
-            assert list(store.topics) == ["t"]
-        log.append(b"2")
-    assert [record.value for record in kstore.open(tmp_path / "t-0")] == [b"1", b"2"]
-    with opened(tmp_path) as store:
-        store.delete_topic("t")
-        assert list(store.topics) == []
-
-
 def test_a_close_that_fails_gives_the_lock_up(tmp_path: Path) -> None:
     data, away = tmp_path / "d", tmp_path / "away"
     store = opened(data)

@@ -110,38 +110,6 @@ def test_a_lost_line_of_another_partition_stays_known(
     assert main(["stat", str(data)]) == 0
 
 
-def test_each_damaged_file_is_kept(tmp_path: Path) -> None:
-    """Of a partition that keeps its own; one content once."""
-    path = tmp_path / "t-0"
-    with kstore.open(path, "a") as log:
-        log.extend([b"v"] * 20)
-        log.delete_records(10)
-    for damaged in (b"0\n1\nt 0 -5\n", b"", b"0\n1\nt 0 -5\n"):
-        (path / STARTS).write_bytes(damaged)
-        with pytest.warns(kstore.DataLossWarning, match="may be readable again"):
-            kstore.open(path, "a").close()
-    assert {file.name: file.read_bytes() for file in path.glob("*.cut")} == {
-        f"{STARTS}.cut": b"0\n1\nt 0 -5\n",
-        f"{STARTS}.2.cut": b"",
-    }
-    assert main(["stat", str(path)]) == 1
-    with kstore.open(path, "a") as log:
-        assert log.erase(keys=[b"k"], reason="test", dry_run=True, cut_files=True).cut_files == ()
-
-
-def test_a_damaged_file_of_a_partition_that_was_moved_here_is_kept(data: Path, tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "moved-0", "a") as log:
-        log.extend([b"v"] * 20)
-        log.delete_records(10)
-    path = (tmp_path / "moved-0").rename(data / "moved-0")
-    (path / STARTS).write_bytes(b"0\n1\nmoved 0 x\n")
-    with pytest.warns(kstore.DataLossWarning, match="may be readable again"):
-        kstore.open(path, "a").close()
-    assert not (path / STARTS).exists()
-    assert main(["stat", str(data)]) == 1
-    assert (path / f"{STARTS}.cut").exists()
-
-
 def test_a_broker_makes_an_empty_file(data: Path) -> None:
     """It is filled a minute later, or when the broker stops."""
     (data / "meta.properties").write_text("version=1\nnode.id=1\n")

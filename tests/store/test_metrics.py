@@ -55,16 +55,6 @@ def test_every_way_in_is_counted(tmp_path: Path) -> None:
     assert on_disk(tmp_path) == (3, found.bytes_in)
 
 
-def test_a_gap_counts_no_records(tmp_path: Path) -> None:
-    with opened(tmp_path / "a") as store, kstore.open(tmp_path / "b-0", "a") as other:
-        other.extend([b"v"] * 5)
-        other.truncate_fully_and_start_at(1000)
-        other.extend([b"v"] * 3)
-        store.create_topic("t")
-        writer(store).append_batches(bytes(other.span(1000)), keep_offsets=True)
-        assert (writer(store).log_end_offset, of(store).records_in) == (1003, 3)
-
-
 @pytest.mark.parametrize("opens", [LogStore, opened], ids=["reading", "writing"])
 def test_every_way_out_is_counted(tmp_path: Path, opens: Any) -> None:
     with opened(tmp_path) as store:
@@ -133,20 +123,6 @@ def test_counts_of_logs_that_were_closed(tmp_path: Path) -> None:
             assert found.open_partitions < 10
         writer(store, "t", 3).roll()
         assert of(store).segments == 21
-
-
-def test_topics_that_come_and_go(tmp_path: Path) -> None:
-    with opened(tmp_path) as store:
-        assert store.metrics().topics == {}
-        store.create_topic("t")
-        assert of(store) == (1, 0, *[0] * 12)
-        store.append("t", b"v")
-        store.delete_topic("t")
-        assert store.metrics().topics == {}
-        store.create_topic("t")
-        assert of(store)[2:] == (0,) * 12
-    with pytest.raises(kstore.LogClosedError):
-        store.metrics()
 
 
 # ---- maintenance -------------------------------------------------------------------------------------------

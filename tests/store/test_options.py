@@ -8,7 +8,6 @@ import pytest
 
 import kstore
 from kstore import LogStore
-from kstore.__main__ import main
 from tests.store.stores import DAY, opened, writer
 
 OLD = 1_600_000_000_000
@@ -98,51 +97,6 @@ def test_kstore_open(path: Path) -> None:
         assert log.config == kstore.LogConfig()
     with LogStore(path, mode="a") as store:
         assert store.describe("t").config.segment_bytes == 2 << 20
-
-
-def test_commands(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one = str(path / "t-0")
-
-    def start() -> int:
-        return kstore.open(one).log_start_offset
-
-    assert main(["retain", one, "--dry-run"]) == 0
-    assert "delete" not in capsys.readouterr().out
-    assert main(["retain", one]) == 0
-    assert start() == 0
-    assert main(["retain", one, "--dry-run", "--config", "retention.ms=1"]) == 0
-    assert "delete" in capsys.readouterr().out
-    assert main(["compact", str(path / "c-0")]) == 0
-    assert "2 records" in capsys.readouterr().out
-    properties = path.parent / "server.properties"
-    properties.write_text("log.retention.ms=1\nlog.segment.bytes=5000000\n")
-    # the topic's count before the broker's
-    assert main(["retain", one, "--server-properties", str(properties)]) == 0
-    assert start() == 0
-    assert main(["retain", one, "--config", "retention.ms=1"]) == 0
-    assert start() == 3
-
-
-def test_retention_that_is_not_configured(path: Path) -> None:
-    with opened(path) as store:
-        store.alter_topic("t", retention_ms=None)
-    with kstore.open(path / "t-0", "a") as log, pytest.raises(kstore.InvalidConfigError):
-        log.retain()
-    assert main(["retain", str(path / "t-0")]) != 0
-
-
-def test_a_damaged_table_is_no_configuration(path: Path) -> None:
-    (path / "kstore-topics.json").write_bytes(b"{")
-    with pytest.raises(kstore.CorruptCheckpointError):
-        kstore.open(path / "t-0", "a")
-    assert main(["retain", str(path / "t-0"), "--defaults"]) != 0
-    assert kstore.open(path / "t-0").log_end_offset == 3
-
-
-def test_a_partition_alone_has_no_topic(tmp_path: Path) -> None:
-    (tmp_path / "kstore-topics.json").write_bytes(b"{")  # no sign of a log directory: nothing else is there
-    with kstore.open(tmp_path / "orders", "a") as log:
-        assert log.config == kstore.LogConfig()
 
 
 def test_the_options_of_a_log_become_those_of_the_topic(tmp_path: Path) -> None:

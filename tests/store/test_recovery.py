@@ -154,17 +154,6 @@ def test_an_exception_in_a_thread_ends_the_opening(tmp_path: Path) -> None:
         assert all(values(store, "t", number) == ALL for number in range(60))
 
 
-def test_a_log_that_cannot_be_closed_cleanly(tmp_path: Path) -> None:
-    """The directory does not say that it was."""
-    with opened(tmp_path) as store:
-        store.create_topic("t", 2)
-        number, _ = store.append("t", b"v", b"key")
-        (tmp_path / f"t-{number}" / LOG).unlink()
-        with pytest.raises(kstore.LogFailedError):
-            store.close()
-    assert not LogStore(tmp_path).closed_cleanly
-
-
 # ---- partitions that were written by themselves ------------------------------------------------------------
 
 
@@ -209,18 +198,6 @@ def test_a_clean_log_is_as_clean_in_a_store(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*/t-0/*.cut"))
 
 
-def test_a_copy_of_an_open_partition_is_not_clean(tmp_path: Path) -> None:
-    """Though it was closed when it was put into the store."""
-    with kstore.open(tmp_path / "d" / "t-0", "a") as log:
-        log.append(b"v")
-    with opened(tmp_path / "d") as store:
-        store.append("t", b"w")
-        shutil.copytree(tmp_path / "d" / "t-0", tmp_path / "copy" / "t-0")
-    copy = kstore.open(tmp_path / "copy" / "t-0")
-    assert not copy.recovery.clean
-    assert [record.value for record in copy] == [b"v", b"w"]
-
-
 @pytest.mark.parametrize("how", ["r", "a", "store"])
 def test_a_clean_log_is_as_clean_beside_others(tmp_path: Path, how: Any) -> None:
     with opened(tmp_path) as store:
@@ -246,17 +223,6 @@ def test_what_was_flushed_before_a_crash_is_not_checked(tmp_path: Path) -> None:
         log = store.log("t")
         assert not log.recovery.clean
         assert (log.recovery.recovery_point, log.log_end_offset) == (point, 100)
-
-
-def test_an_abandoned_log_is_recovered_in_a_clean_directory(tmp_path: Path) -> None:
-    with opened(tmp_path / "d") as store:
-        store.create_topic("other")
-    files = written_by_itself(tmp_path / "away" / "t-0", flushed=5)
-    rot(files[9])
-    (tmp_path / "away" / "t-0").rename(tmp_path / "d" / "t-0")
-    with opened(tmp_path / "d") as store:
-        assert not store.log("t").recovery.clean
-        assert store.log("t").log_end_offset == 90
 
 
 def test_what_a_broker_added_is_checked(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import kstore
 from kstore import TopicPartition
 from kstore.__main__ import main
 from tests.helpers.store_clock import StoreClock
-from tests.store.stores import DAY, opened, starts, writer
+from tests.store.stores import DAY, opened, starts
 
 LONG_AGO = 1_600_000_000_000
 RETENTION = {"retention_ms": 3_600_000}
@@ -48,18 +48,6 @@ def test_all_partitions(tmp_path: Path) -> None:
         store.retain()
         assert starts(store, "silent") == kept
         assert not store.health().ok
-
-
-def test_by_size_alone(tmp_path: Path) -> None:
-    """Nothing is deleted by age then."""
-    with opened(tmp_path, retention_bytes=1 << 30) as store:
-        store.create_topic("t")
-        log = writer(store)
-        log.append(b"old", timestamp=1)
-        log.roll()
-        log.append(b"new")
-        store.retain()
-        assert log.log_start_offset == 0
 
 
 # ---- what is known to be compacted -------------------------------------------------------------------------
@@ -109,21 +97,6 @@ def test_it_is_refused(tmp_path: Path, topic: str) -> None:
     assert records(path) == 0
 
 
-def test_it_is_refused_while_closed(copied: Path) -> None:
-    clock = StoreClock()
-    with opened(copied.parent, clock=clock, **RETENTION) as store:
-        clock.pass_on(store, DAY, runs=2)
-        assert "is known to be compacted" in str(store.health().background)
-    assert records(copied) == 90
-
-
-def test_a_policy_of_the_store(copied: Path) -> None:
-    """It is for all topics."""
-    with opened(copied.parent, cleanup_policy="delete", **RETENTION) as store:
-        store.retain()
-    assert records(copied) == 0
-
-
 def test_a_log(copied: Path) -> None:
     """Records below the log start are deleted; only the rest is refused."""
     with kstore.open(copied, "r+", **RETENTION) as log:
@@ -140,36 +113,6 @@ def test_a_log(copied: Path) -> None:
         assert log.log_end_offset == 90
         log.configure(cleanup_policy="delete")
         assert any(decision.rule == "size" for decision in log.retain())
-
-
-def test_commands(copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    properties = tmp_path / "server.properties"
-    properties.write_text("log.retention.hours=1\n")
-    for more in ([], ["--dry-run"]):
-        assert main(["retain", str(copied), "--server-properties", str(properties), *more]) == 2
-        assert "known to be compacted" in capsys.readouterr().err
-    assert records(copied) == 90
-    assert main(["retain", str(copied), "--defaults", "--dry-run"]) == 0
-    assert "delete (time)" in capsys.readouterr().out
-
-
-def test_another_topic(copied: Path) -> None:
-    """One of which nothing is known has the retention of the store."""
-    other = copied.parent / "events-0"
-    copied.rename(other)
-    (other.parent / "cleaner-offset-checkpoint").unlink()
-    with opened(other.parent, **RETENTION) as store:
-        store.retain()
-        assert store.health().ok
-    assert records(other) == 0
-
-
-def test_another_partition_of_the_topic(copied: Path) -> None:
-    """A broker names only what it has cleaned already."""
-    other = copied.rename(copied.parent / "state_store-1")
-    with kstore.open(other, "r+", **RETENTION) as log, pytest.raises(kstore.InvalidConfigError):
-        log.retain()
-    assert records(other) == 90
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,14 @@
 
 import contextlib
 import errno
-import os
 import threading
 from pathlib import Path
 
-import numpy
 import pytest
 
 import kstore
 from kstore.testing import Recorder, count_calls, failing
 from tests.compaction import disks
-from tests.helpers.effort import SEED, some
 from tests.unit.logs import filled, flip, offsets
 
 
@@ -164,25 +161,6 @@ def test_a_system_call_fails(ram: Path, error: int) -> None:
         check_done_or_not(ram / str(nth) / "log", file, before)
 
 
-@pytest.mark.parametrize("how", ["kill", "kill_half"])
-def test_killed_at_a_call(ram: Path, how: str) -> None:
-    for nth in some(calls_of_adopt(ram / "counted"), 8, how):
-        file = left_by(ram / str(nth) / "other", *numbered("a", 10))
-        before = file.read_bytes()
-        child = os.fork()
-        if not child:
-            log = kstore.open(ram / str(nth) / "log", "a")
-            log.append(b"first")
-            log.flush()
-            with failing(nth, how=how, this_thread=True):
-                log.adopt(file)
-            os._exit(0)
-        os.waitpid(child, 0)
-        path = ram / str(nth) / "log"
-        assert [r.value for r in kstore.open(path)][:1] == [b"first"], f"SEED={SEED}, call {nth}"
-        check_done_or_not(path, file, before)
-
-
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # of what was appended behind, and not flushed
 def test_power_cuts(ram: Path) -> None:
     """Whatever had reached the disk when the power failed, of either log."""
@@ -257,24 +235,6 @@ def test_hard_links(tmp_path: Path) -> None:
             log.adopt(file)
         link.unlink()
         assert log.adopt(file) == range(10)
-
-
-def test_indexes_of_large_files(tmp_path: Path) -> None:
-    """Records are found by offset and time as in a log that was written here."""
-    other = kstore.open(tmp_path / "other", "a")
-    times = numpy.arange(50_000) + 1_700_000_000_000
-    other.extend(numpy.full(50_000, b"0123456789", "S10"), timestamps=times)
-    other.flush()
-    other.abandon()
-    [file] = (tmp_path / "other").glob("*.log")
-    with kstore.open(tmp_path / "log", "a") as log:
-        log.append(b"first", timestamp=1)
-        log.adopt(file)
-        for i in (0, 17_000, 49_999):
-            assert log.get(i + 1).timestamp == times[i]
-            assert log.find(timestamp=int(times[i])).offset == i + 1
-        [_, segment] = log.segments
-        assert len(segment.offset_index) > 20
 
 
 @pytest.mark.parametrize(("who", "first"), [("the writer", 0), ("a reader", 0), ("a reader", 1)])

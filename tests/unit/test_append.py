@@ -5,7 +5,6 @@ import gzip
 import itertools
 import struct
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,29 +78,6 @@ def test_what_is_wrong_late_is_found_before_anything_is_written(tmp_path: Path) 
         assert log.extend([]) == range(0)
         assert log.append_batches(b"").batch_count == 0
         assert log.log_end_offset == 0
-
-
-def test_a_timestamp_at_the_limit_is_judged_by_the_exact_time(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "t-0", "a", message_timestamp_after_max_ms=0) as log:
-        for _ in range(200):
-            log.append(b"v", timestamp=time.time_ns() // 1_000_000)
-        with pytest.raises(kstore.InvalidTimestampError):
-            log.append(b"v", timestamp=time.time_ns() // 1_000_000 + 60_000)
-
-
-def test_an_iterator_of_timestamps_may_append(log: kstore.LogWriter) -> None:
-    """The log is not held while an argument is read."""
-
-    def times() -> Iterator[int]:
-        with pytest.raises(kstore.RecordTooLargeError):
-            log.append(b"x" * 200)
-        yield 5
-        raise ZeroDivisionError
-
-    log.configure(max_message_bytes=100)
-    with pytest.raises(ZeroDivisionError):
-        log.extend([b"a", b"b"], timestamps=times())
-    assert log.log_end_offset == 0
 
 
 @pytest.mark.parametrize("room", [0, 1, 2])
@@ -276,18 +252,6 @@ def test_the_rest_after_a_full_disk(ram: Path) -> None:
     assert met
 
 
-def test_one_that_grows_when_it_is_converted(tmp_path: Path) -> None:
-    """Beyond the size of a segment: then none is appended."""
-    small, large = (kstore.encode_batch([(T, None, b"x" * size, None)], codec="lz4") for size in (1000, 9000))
-    with kstore.open(
-        tmp_path / "t-0", "a", compression_type="uncompressed", internal_segment_bytes=5000
-    ) as log:
-        with pytest.raises(kstore.RecordTooLargeError):
-            log.append_batches(small + large)
-        assert (log.log_end_offset, len(log.segments)) == (0, 1)
-        assert log.append_batches(small * 2) == (0, 1, 2, False)
-
-
 def test_several_batches_over_segments_as_one_by_one(tmp_path: Path) -> None:
     several = [
         batch(sequence, b"x" * 60, producer=producer, transactional=True)
@@ -307,19 +271,6 @@ def test_several_batches_over_segments_as_one_by_one(tmp_path: Path) -> None:
         return {file.name: file.read_bytes() for file in path.iterdir() if file.suffix in kinds}
 
     assert written(tmp_path / "one", [b"".join(calls)]) == written(tmp_path / "several", calls)
-
-
-def test_producers_are_a_copy(log: kstore.LogWriter) -> None:
-    log.append_batches(batch(0, b"v", producer=7))
-    found = log.producers()
-    found[7].batches.clear()
-    found.popitem()
-    log.append_batches(batch(0, b"v", producer=7))
-    assert log.log_end_offset == 1
-    log.flush()
-    reader = kstore.open(log.path)
-    reader.producers().clear()
-    assert list(reader.producers()) == [7]
 
 
 # ---- after recovery and truncation ---------------------------------------------------------------

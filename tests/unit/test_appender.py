@@ -61,32 +61,7 @@ def test_who_waits_is_served_when_the_batch_is_due(log: kstore.LogWriter) -> Non
             assert not thread.is_alive()
 
 
-def test_old_tickets_are_good(log: kstore.LogWriter) -> None:
-    with log.appender(linger_ms=60_000, batch_bytes=0) as out:
-        first = out.append(b"x")
-        for _ in range(5000):
-            out.append(b"x")
-        assert first.wait() == 0
-
-
 # ---- what it refuses -----------------------------------------------------------------------------
-
-
-def test_a_header_of_str_is_named(log: kstore.LogWriter) -> None:
-    with log.appender() as out:
-        headers: Any
-        for headers in ({"h": "text"}, [("h", "text")]):
-            for append in (out.append, log.append):
-                with pytest.raises(TypeError, match=r"header 'h' is bytes, not str: encode it"):
-                    append(b"x", headers=headers)
-            with pytest.raises(TypeError, match=r"'h' is bytes-like or None, not str: encode it"):
-                log.extend([b"x"], headers=headers)
-
-
-def test_an_appender_of_a_closed_log(log: kstore.LogWriter) -> None:
-    log.close()
-    with pytest.raises(kstore.LogClosedError):
-        log.appender()
 
 
 @pytest.mark.parametrize("codec", ["uncompressed", "lz4"])
@@ -167,17 +142,6 @@ def test_a_signal_handler_that_appends_gets_an_error_instead_of_a_deadlock(tmp_p
 
 
 # ---- nobody closes it ----------------------------------------------------------------------------
-
-
-def test_a_dropped_appender_appends_all_the_same(log: kstore.LogWriter) -> None:
-    def work() -> None:
-        out = log.appender(linger_ms=1)
-        for i in range(50):
-            out.append(b"%d" % i)
-
-    work()
-    until(lambda: log.log_end_offset == 50)
-    assert [r.value for r in log] == [b"%d" % i for i in range(50)]
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -392,23 +392,6 @@ def test_a_change_checks_its_range(tmp_path: Path, name: str) -> None:
     log.close()
 
 
-@pytest.mark.parametrize("flag", [None, 0, "", "no"])
-def test_only_true_and_false_say_whether_something_is_deleted(tmp_path: Path, flag: Any) -> None:
-    with kstore.open(tmp_path / "t-0", "a", retention_ms=1, cleanup_policy="compact,delete") as log:
-        log.append(b"v", b"k", timestamp=1)
-        log.roll()
-        for delete in (
-            lambda: log.retain(dry_run=flag),
-            lambda: log.compact(dry_run=flag),
-            lambda: log.erase(where=bool, reason="a test", dry_run=flag),
-            lambda: log.erase(where=bool, reason="a test", cut_files=flag),
-        ):
-            with pytest.raises(TypeError, match="must be True or False"):
-                delete()
-        assert [d.delete for d in log.retain(dry_run=True)] == [True, False]
-        assert (log.log_start_offset, len(log.segments)) == (0, 2)
-
-
 def test_a_clock_that_goes_wrong(tmp_path: Path) -> None:
     times: list[Any] = [T]
     with kstore.open(tmp_path / "t-0", "a", clock=lambda: times[-1]) as log:

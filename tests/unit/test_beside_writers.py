@@ -215,15 +215,6 @@ def test_whatever_lies_behind_the_entries_of_an_index(crashed: Path, seed: int) 
         assert log.find(timestamp=newest.timestamp) is not None
 
 
-def test_an_index_that_fits_nowhere(crashed: Path) -> None:
-    for path, _ in list(ends(crashed / "t-0")):
-        path.write_bytes(random.Random(1).randbytes(5000))
-    with running(BROKER, crashed):
-        log = kstore.open(crashed / "t-0")
-        assert log.recovery.recovered_segments == [0]
-        assert values(log) == [value(i) for i in range(2000)]
-
-
 def test_a_marker_whose_entry_is_not_written_yet(tmp_path: Path) -> None:
     """Between the two a writer may be stopped: what was aborted must not pass for committed."""
     data = tmp_path / "data"

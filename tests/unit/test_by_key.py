@@ -10,23 +10,6 @@ from tests.hostile.material import resealed
 from tests.unit.logs import flip
 
 
-def test_what_goes_on_beside(tmp_path: Path) -> None:
-    """An iterator shows the log as it was when it was made."""
-    with kstore.open(tmp_path / "t-0", "a", cleanup_policy="compact", min_cleanable_dirty_ratio=0) as log:
-        log.append(b"1", key=b"k")
-        history = log.history(b"k")
-        log.append(b"2", key=b"k")
-        log.roll()
-        log.compact()
-        assert [r.value for r in history] == [b"1"]
-        assert [r.value for r in log.history(b"k")] == [b"2"]
-
-
-def test_an_empty_log_has_no_keys(log: kstore.LogWriter) -> None:
-    assert log.last(b"k") is None
-    assert list(log.history(b"k")) == []
-
-
 def test_damage(tmp_path: Path) -> None:
     with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=300) as log:
         for i in range(20):

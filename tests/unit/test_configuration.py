@@ -52,13 +52,6 @@ def test_options_count_at_the_next_opening(tmp_path: Path) -> None:
         assert log.config == LogConfig()
 
 
-def test_a_log_without_options_keeps_no_file(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        log.append(b"v")
-    kstore.open(tmp_path / "t-0", "a", config=LogConfig()).close()
-    assert not (tmp_path / "t-0" / NAME).exists()
-
-
 def test_configure_is_kept_and_undone_if_it_cannot_be(tmp_path: Path) -> None:
     path = tmp_path / "t-0"
     with kstore.open(path, "a", retention_ms=5) as log:
@@ -73,13 +66,6 @@ def test_configure_is_kept_and_undone_if_it_cannot_be(tmp_path: Path) -> None:
         with pytest.raises(kstore.InvalidConfigError):
             log.configure(retention_ms="x")
         assert kept(path) == {"retention.ms": "7"}
-
-
-def test_what_is_wrong_is_refused_before_anything_is_made(tmp_path: Path) -> None:
-    for options in ({"retention_mss": None}, {"retention_ms": "x"}, {"segment_bytes": 1}):
-        with pytest.raises(kstore.InvalidConfigError):
-            kstore.open(tmp_path / "t-0", "a", **options)  # type: ignore[call-overload]
-    assert not (tmp_path / "t-0").exists()
 
 
 def test_by_name_and_as_an_object_alike(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 import logging
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import kstore
-from tests.helpers.processes import environment
 from tests.helpers.waiting import until
 
 T = 1_700_000_000_000
@@ -116,26 +113,3 @@ def test_a_handler_may_append_to_the_log_that_reports(tmp_path: Path) -> None:
     values = [record.value for record in kstore.open(tmp_path / "t-0")]
     assert values.count(b"from elsewhere") == 200
     assert values.count(b"x" * 50) == 400
-
-
-def test_a_filter_that_fails_ends_nothing(tmp_path: Path) -> None:
-    def fail(record: logging.LogRecord) -> bool:
-        raise ValueError(record)
-
-    logger = logging.getLogger("kstore.log")
-    logger.addFilter(fail)
-    logger.setLevel(logging.INFO)
-    try:
-        with kstore.open(tmp_path / "t-0", "a") as log:
-            fill(log)
-            assert log.roll() == 3
-    finally:
-        logger.removeFilter(fail)
-        logger.setLevel(logging.NOTSET)
-
-
-def test_nothing_is_printed_unless_asked_for(tmp_path: Path) -> None:
-    program = "import sys, kstore\nwith kstore.open(sys.argv[1], 'a') as log: log.append(b'v'); log.roll()"
-    command = [sys.executable, "-P", "-c", program, str(tmp_path / "t-0")]
-    done = subprocess.run(command, env=environment(), capture_output=True, check=True)
-    assert (done.stdout, done.stderr) == (b"", b"")

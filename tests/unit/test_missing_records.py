@@ -124,13 +124,6 @@ def test_segments_of_a_clean_log_are_gone_at_its_end(tmp_path: Path, which: str)
         kstore.open(tmp_path / "t-0", "a").close()
 
 
-def test_a_reader_reports_what_was_flushed_and_is_lost(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        log.append(b"x")
-    lost = kstore.open(tmp_path / "t-0", clean=False, recovery_point=75).recovery
-    assert "offsets 1 to 74 had been flushed, and are lost" in str(lost)
-
-
 def test_a_compacted_log_has_gaps(tmp_path: Path) -> None:
     """Its log directory says that it is, or its batches show it."""
     (tmp_path / COMPACTED).write_text("0\n1\nt 0 9\n")
@@ -182,29 +175,6 @@ def test_many_files_are_gone(
         assert found == ([] if is_sure is None else ["gap"] * 3)
         assert len(missing) == (3 if is_sure else 0)
         assert [w.category for w in warned] == ([kstore.DataLossWarning] if is_sure else [])
-
-
-def test_truncation_inside_a_batch_leaves_a_gap(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=2000) as log:
-        for _ in range(12):
-            log.extend([b"x" * 50] * 5)
-        segments = len(log.segments)
-        log.truncate_to(log.log_end_offset - 2)
-        log.roll()
-        for _ in range(6):
-            log.extend([b"y" * 50] * 5)
-        assert len(log.segments) > segments
-    assert clean(tmp_path / "t-0") == clean(tmp_path / "t-0", "a") == []
-
-
-def test_what_lies_below_the_log_start_is_nobodys_loss(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=1000) as log:
-        for i in range(40):
-            log.append(b"%03d" % i * 15)
-        second = log.segments[1]
-        log.delete_records(log.segments[2].base_offset + 1)
-    os.truncate(second.path, 0)
-    assert clean(tmp_path / "t-0") == []
 
 
 @pytest.mark.parametrize("mode", ["r", "a"])

@@ -1,13 +1,11 @@
 """Files of segments are open while they are needed, and no more of them than a process may have."""
 
-import gc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import kstore
-from tests.helpers.waiting import until
 
 SEGMENTS = 60
 
@@ -20,34 +18,6 @@ def log(ram: Path) -> Iterator[kstore.PartitionLog]:
     kstore.limit_open_files(5)
     yield kstore.open(ram / "t-0")
     kstore.limit_open_files(None)
-
-
-def logs_open() -> int:
-    """How many descriptors of .log files this process has."""
-    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
-    return sum(link.readlink().suffix == ".log" for link in links)
-
-
-def test_every_way_of_reading(log: kstore.PartitionLog) -> None:
-    gc.collect()  # logs of other tests
-    before = logs_open() - kstore.open_files().open
-    everything = list(range(SEGMENTS))
-    assert len(log.segments) == SEGMENTS
-    for _ in range(2):
-        assert [record.offset for record in log] == everything
-        assert [
-            int(row) for batch in log.scan(["offset"]) for row in batch.column("offset").values
-        ] == everything
-        assert sum(map(len, log.scan(["offset"], threads=2))) == SEGMENTS
-        assert [log.get(offset).offset for offset in reversed(everything)] == everything[::-1]
-        found = [log.find(timestamp=1_700_000_000_000 + offset) for offset in everything]
-        assert [place and place.offset for place in found] == everything
-        assert (
-            sum(map(len, (log.read(offset).batches() and list(log.read(offset)) for offset in everything)))
-            == SEGMENTS
-        )
-        assert kstore.open_files() == (5, 5)
-        until(lambda: logs_open() - before == 5)  # a helper of the scan may still hold one
 
 
 def test_what_is_read_stays_open(log: kstore.PartitionLog) -> None:

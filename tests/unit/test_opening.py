@@ -94,24 +94,6 @@ def test_no_log_is_made_among_other_files(tmp_path: Path) -> None:
         kstore.open(made, "a").close()
 
 
-def test_a_path_with_a_null_byte(tmp_path: Path) -> None:
-    """No call takes the file that the part before it names."""
-    filled(tmp_path / "a-0").close()
-    before = sorted(tmp_path.rglob("*"))
-    for mode in MODES:
-        for path in (f"{tmp_path}/a-0\0b", f"{tmp_path}/a-0\0/b-0", f"{tmp_path}/b-0\0"):
-            with pytest.raises(ValueError, match="embedded null byte"):
-                kstore.open(path, mode)
-    for mode in ("a", "r"):
-        with pytest.raises(ValueError, match="embedded null byte"):
-            LogStore(f"{tmp_path}\0b", mode=mode)
-    assert sorted(tmp_path.rglob("*")) == before
-    with kstore.open(tmp_path / "c-0", "a") as log:
-        with pytest.raises(ValueError, match="embedded null byte"):
-            log.adopt(f"{tmp_path}/a-0/{0:020d}.log\0.log")
-        assert log.log_end_offset == 0
-
-
 def test_a_store_opens_only_what_is_in_it(tmp_path: Path) -> None:
     for place in ("other-0", "store/t-0"):
         with kstore.open(tmp_path / place, "a") as log:
@@ -128,29 +110,6 @@ def test_a_store_opens_only_what_is_in_it(tmp_path: Path) -> None:
         with pytest.raises(error):
             store.open(topic, partition)
     assert [record.value for record in store.open("t")] == [b"store/t-0"]
-
-
-@pytest.mark.parametrize("name", ["data/.kafka_cleanshutdown", "t-0/log-start-offset-checkpoint"])
-def test_a_file_that_cannot_be_examined_is_not_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """If a clean marker stayed, a later crash would look like a clean shutdown."""
-    path = tmp_path / "data" / "t-0"
-    with LogStore(path.parent, mode="a") as store:
-        store.create_topic("t")
-    stat = os.stat
-
-    def failing(asked: Any, *args: Any, **options: Any) -> os.stat_result:
-        if str(asked).endswith(name):
-            raise OSError(errno.EIO, os.strerror(errno.EIO), asked)
-        return stat(asked, *args, **options)
-
-    monkeypatch.setattr(os, "stat", failing)
-    with pytest.raises(OSError, match="Input/output error"):
-        kstore.open(path, "a")
-    monkeypatch.undo()
-    with kstore.open(path, "a") as log:
-        log.append(b"v")
 
 
 # ---- a log under several names -------------------------------------------------------------------
@@ -285,16 +244,6 @@ def test_a_reader_says_how_to_write(tmp_path: Path) -> None:
             words = rf"no {name}\(\): kstore.open\(path, 'a'\) opens it for writing"
             with pytest.raises(AttributeError, match=words):
                 getattr(log, name)
-
-
-def test_ordinary_use_gives_no_warning(tmp_path: Path) -> None:
-    filled(tmp_path / "t-0").abandon()
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        log.truncate_to(5)
-        log.delete_records(3)
-        log.truncate_fully_and_start_at(100)
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        assert log.append(b"x") == 100
 
 
 @pytest.mark.parametrize("mode", ["r", "r+", "a"])

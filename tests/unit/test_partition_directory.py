@@ -79,17 +79,6 @@ def test_a_damaged_line_costs_the_others_nothing(tmp_path: Path) -> None:
 # ---- another place -------------------------------------------------------------------------------
 
 
-def test_a_directory_that_was_renamed(tmp_path: Path) -> None:
-    """Where it keeps its own checkpoints, a new name forgets nothing."""
-    with filled(tmp_path / "orders-0") as log:
-        log.delete_records(4)
-    path = (tmp_path / "orders-0").rename(tmp_path / "orders of last year")
-    with kstore.open(path, "a") as log:
-        assert (log.log_start_offset, log.recovery.clean) == (4, True)
-        log.delete_records(6)
-    assert kstore.open(path).log_start_offset == 6
-
-
 @pytest.mark.parametrize("there", ["meta.properties", ".lock"])
 def test_a_deletion_goes_with_the_directory(tmp_path: Path, there: str) -> None:
     with filled(tmp_path / "t-0") as log:
@@ -146,19 +135,6 @@ def test_a_directory_that_is_removed_under_its_writer(tmp_path: Path) -> None:
     with pytest.raises(kstore.LogFailedError, match="was removed"):
         log.close()
     kstore.open(tmp_path / "t-0", "a").close()
-
-
-def test_files_that_are_removed_under_their_writer(tmp_path: Path) -> None:
-    log = filled(tmp_path / "t-0")
-    first, last = log.segments[0], log.segments[-1]
-    for segment in (first, last):
-        Path(segment.path).unlink()
-    end = log.segments[1].base_offset
-    words = rf"{first.path}, with offsets 0 to {end} \(exclusive\), was removed.*the first of 2"
-    with pytest.raises(kstore.LogFailedError, match=words):
-        log.close()
-    with pytest.warns(kstore.DataLossWarning):
-        kstore.open(tmp_path / "t-0", "a").close()
 
 
 # ---- files that were being written when the process died -----------------------------------------

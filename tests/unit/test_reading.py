@@ -73,15 +73,6 @@ def test_times_below_the_start_are_passed_over(log: kstore.PartitionLog) -> None
     assert latest[:2] == (11, 6001)
 
 
-def test_the_largest_timestamp_may_be_below_the_start(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        log.extend([b"v"] * 4, timestamps=[1, 9, 2, 3])
-        log.delete_records(2)
-        found = log.find(timestamp="max")
-        assert found is not None
-        assert found[:2] == (1, 9)
-
-
 # ---- what the calls give -------------------------------------------------------------------------
 
 

@@ -8,7 +8,6 @@ import contextlib
 import os
 import pickle
 import shutil
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,14 +143,6 @@ def test_sound_batches_behind_damage_are_readable(tmp_path: Path) -> None:
     assert [offset for reader in readers for offset in offsets(reader)] == every[7:]
 
 
-def test_a_damaged_size_hides_nothing_without_recovery(tmp_path: Path) -> None:
-    segments = five_segments(tmp_path / "t-0")
-    position = int(segments[4].read_headers()["position"][1])
-    flip(segments[4].path, position + 9)
-    reader = kstore.open(tmp_path / "t-0", recover=False).records(on_error="skip")
-    assert offsets(reader) == [offset for offset in range(25) if offset != 21]
-
-
 def test_a_damaged_batch_in_a_segment_without_index_is_kept(tmp_path: Path) -> None:
     """What follows such a segment stays, as in Kafka."""
     segments = five_segments(tmp_path / "t-0", 5)
@@ -167,20 +158,6 @@ def test_a_damaged_batch_in_a_segment_without_index_is_kept(tmp_path: Path) -> N
 
 
 # ---- other files ---------------------------------------------------------------------------------
-
-
-def test_a_single_file(tmp_path: Path) -> None:
-    segment = five_segments(tmp_path / "t-0")[1]
-    with kstore.open(segment.path) as log:
-        assert (log.log_start_offset, log.log_end_offset) == (segment.base_offset, segment.end_offset)
-        assert [r.offset for r in log] == list(range(segment.base_offset, segment.end_offset))
-        assert log.get(log.log_start_offset + 2).offset == log.log_start_offset + 2
-        assert not log.refresh()
-    for name in ("leader-epoch-checkpoint", "00000000000000000000.index"):
-        with pytest.raises(kstore.LogNotFoundError, match=r"nor a \.log or \.cut file"):
-            kstore.open(tmp_path / "t-0" / name)
-    with pytest.raises((kstore.LogNotFoundError, OSError)):
-        kstore.open(segment.path, "a")
 
 
 def test_a_damaged_epoch_checkpoint_is_made_again(tmp_path: Path) -> None:
@@ -217,67 +194,6 @@ def test_a_pipe_in_the_place_of_a_file_hangs_nobody(tmp_path: Path, mode: Any) -
             assert "regular" in str(e)  # noqa: PT017
 
 
-@pytest.mark.parametrize("kind", [".log", ".index", "leader-epoch-checkpoint"])
-def test_nothing_is_written_through_a_link(tmp_path: Path, kind: str) -> None:
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        log.append(b"x" * 100)
-    path = next((tmp_path / "t-0").glob(f"*{kind}"))
-    target = tmp_path / "target"
-    path.rename(target)
-    with target.open("ab") as file:
-        file.write(b"not a whole batch")
-    before = target.read_bytes()
-    path.symlink_to(target)
-    with warnings.catch_warnings(), contextlib.suppress(OSError):  # ELOOP, where the file must be written
-        warnings.simplefilter("ignore")
-        with kstore.open(tmp_path / "t-0", "a") as log:
-            log.append(b"y")
-    assert target.read_bytes() == before
-
-
-@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
-def test_damage_in_a_segment_that_must_be_split(tmp_path: Path) -> None:
-    """The part that is damaged is cut, and the parts behind it go, for a writer too: it appends there."""
-    path = tmp_path / "t-0"
-    path.mkdir()
-    starts = [0, 2**31 + 10, 2**32 + 30, 2**33]
-    batches = [kstore.encode_batch([(1, None, b"x" * 50, None)], base_offset=start) for start in starts]
-    spoilt = kstore.encode_batch([(1, None, b"y" * 50, None)], base_offset=starts[1] + 1)
-    batches.insert(2, spoilt[:-1] + b"\1")
-    (path / f"{0:020d}.log").write_bytes(b"".join(batches))
-    (path / f"{0:020d}.index").write_bytes(b"")
-    (path / f"{0:020d}.timeindex").write_bytes(b"")
-    reader = kstore.open(path, clean=False)
-    assert [record.offset for record in reader] == starts[:2]
-    assert len(reader.recovery.losses) == 3  # the damaged batch was before sound ones
-    with pytest.warns(kstore.DataLossWarning, match=r"kept in 3 \.cut files"):
-        log = kstore.open(path, "a", clean=False)
-    with log:
-        assert [f.code for f in log.recovery.findings] == [f.code for f in reader.recovery.findings]
-        assert [segment.base_offset for segment in log.segments] == starts[:2]
-        assert log.append(b"next") == starts[1] + 1
-    assert [record.offset for record in kstore.open(path)] == [*starts[:2], starts[1] + 1]
-    kept = {kept.name: kept.read_bytes() for kept in path.glob("*.cut")}
-    assert kept == {
-        f"{starts[1]:020d}.log.{len(batches[1])}.cut": batches[2],
-        f"{starts[2]:020d}.log.0.cut": batches[3],
-        f"{starts[3]:020d}.log.0.cut": batches[4],
-    }
-
-
-def test_ends_behind_where_it_was_closed(tmp_path: Path) -> None:
-    """The offset of a lone batch fits no neighbour, but the checkpoint knows where the log ended."""
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        log.extend([b"."] * 5)
-        log.roll()
-        log.append(b"last")
-    with (tmp_path / "t-0" / f"{5:020}.log").open("r+b") as f:
-        f.write((100).to_bytes(8, "big"))
-    log = kstore.open(tmp_path / "t-0")
-    assert [finding.code for finding in log.recovery.findings] == ["ends_late"]
-    assert "ends at offset 101, where it was closed at 6" in log.recovery.findings[0].text
-
-
 LARGEST = (1 << 31) - 1  # bytes of a segment
 
 
@@ -309,25 +225,6 @@ def test_a_hole_is_kept_as_a_hole(tmp_path: Path) -> None:
     with kept.open("rb") as f:
         f.seek((1 << 30) - size)
         assert f.read(12) == b"in the midst"
-
-
-@pytest.mark.parametrize("data", [b"", bytes(1000)])
-def test_a_hole_behind_the_end_is_not_read(tmp_path: Path, data: bytes) -> None:
-    """It is room that was set aside, of whatever size."""
-    log = kstore.open(tmp_path / "t-0", "a")
-    log.append(b"v")
-    log.abandon()
-    path = tmp_path / "t-0" / f"{0:020}.log"
-    size = path.stat().st_size
-    with path.open("r+b") as f:
-        f.truncate(LARGEST)
-        f.seek(1 << 30)
-        f.write(data)
-    read = bytes_read()
-    with kstore.open(tmp_path / "t-0", clean=False) as view:
-        (finding,) = view.recovery.findings
-        assert (finding.kind, finding.size) == ("preallocated", LARGEST - size)
-    assert bytes_read() - read < 256 << 20
 
 
 @pytest.mark.parametrize("size", [33, 35])
@@ -376,17 +273,6 @@ def test_a_transaction_index_of_other_markers_is_made_again(tmp_path: Path, mode
             assert offsets(read) == committed, (index, other)
 
 
-def test_a_segment_without_index_is_recovered_once(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        log.extend([b"v" * 100] * 1000)
-    for path in (tmp_path / "t-0").glob("*index"):
-        path.unlink()
-    with kstore.open(tmp_path / "t-0", "a", clean=False, recovery_point=0) as log:
-        assert log.recovery.recovered_segments == [0]
-        assert log.log_end_offset == 1000
-        assert log.get(999).offset == 999
-
-
 # ---- what errors and reports of damage say -------------------------------------------------------
 
 
@@ -407,14 +293,3 @@ def test_an_error_says_where_the_damage_is_and_what_to_do(
     assert pickle.loads(pickle.dumps(caught.value)).__notes__ == [note]
     assert main(["records", str(path)]) == 1
     assert note in capsys.readouterr().err
-
-
-def test_a_report_of_recovery_shows_no_internals(tmp_path: Path) -> None:
-    filled(tmp_path / "t-0").abandon()
-    recovery = kstore.open(tmp_path / "t-0").recovery
-    assert repr(recovery).endswith("truncated_bytes=0, losses=[])")
-    (tmp_path / "t-0" / f"{0:020d}.log").unlink()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        lost = kstore.open(tmp_path / "t-0", clean=True).recovery
-    assert "are in no segment" in str(lost)

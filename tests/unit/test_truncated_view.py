@@ -2,7 +2,6 @@
 
 import socket
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kstore
-from tests.helpers.waiting import until
 from tests.unit.logs import offsets
 
 Rows = list[tuple[int, bytes | None]]
@@ -217,21 +215,6 @@ def test_fewer_than_the_view_holds(log: kstore.LogWriter, change: Callable[[ksto
     assert isinstance(skipping.skipped[-1].error, kstore.LogChangedError | kstore.CorruptRecordError)
 
 
-@pytest.mark.parametrize("stop", [8, 9])
-def test_a_hole_before_the_stop(log: kstore.LogWriter, stop: int) -> None:
-    """Whether the stop is in a batch or at its end."""
-    log.append(b"old")
-    log.extend([b"old"] * 9)
-    view = kstore.open(log.path)
-    log.truncate_to(7)
-    log.append(b"new")
-    log.extend([b"new"] * (11 - stop))
-    for read in (view.records, view.batches, lambda start, stop: view.scan(start=start, stop=stop)):
-        with pytest.raises(kstore.LogChangedError):
-            list(read(0, stop))  # type: ignore[operator]
-        assert list(read(10, 10)) == []  # type: ignore[operator] # nothing was asked for
-
-
 @pytest.mark.parametrize("then", [0, 3, 6])
 def test_a_span_over_a_later_file_that_is_open_still(tmp_path: Path, then: int) -> None:
     """What was removed does not come behind what is new."""
@@ -252,36 +235,6 @@ def two_segments(log: kstore.LogWriter) -> kstore.PartitionLog:
             log.roll()
         log.append(b"old", b"k%d" % i)
     return kstore.open(log.path)
-
-
-@pytest.mark.nightly
-def test_files_that_have_rested(tmp_path: Path) -> None:
-    """A lookup does not examine a file again that has rested for seconds; it finds a change after that."""
-    changes: dict[str, Callable[[kstore.LogWriter], object]] = {
-        "truncate below": lambda log: log.truncate_to(3),
-        "truncate inside": lambda log: log.truncate_to(12),
-        "and grow": lambda log: (log.truncate_to(12), log.extend([b"new"] * 9, keys=[b"k12"] * 9)),
-        "append": lambda log: log.append(b"new", b"k12"),
-        "roll": lambda log: (log.roll(), log.append(b"new", b"k12")),
-    }
-    logs = {name: kstore.open(tmp_path / f"{at}-0", "a") for at, name in enumerate(changes)}
-    views = {name: two_segments(log) for name, log in logs.items()}
-    for log in logs.values():
-        log.flush()
-    newest = max(path.stat().st_ctime for path in tmp_path.rglob("*.log"))
-    until(lambda: time.time() > newest + 4.1)
-    for name, log in logs.items():
-        for _ in range(2):
-            assert views[name].last(b"k12").value == b"old"  # type: ignore[union-attr]
-        changes[name](log)
-        if name in ("append", "roll"):
-            assert views[name].last(b"k12").value == b"old"  # type: ignore[union-attr]
-            assert len(views[name].span(0).slices) == 2
-        else:
-            for _ in range(2):
-                with pytest.raises(kstore.LogChangedError):
-                    views[name].last(b"k12")
-        log.close()
 
 
 # ---- what is no change -------------------------------------------------------------------------------
@@ -313,22 +266,3 @@ def test_a_compaction_or_retention_is_no_change(tmp_path: Path) -> None:
         log.compact()
         for name in ("records", "batches", "scan", "scan by threads"):
             assert len(READS[name](kstore.open(log.path))) > 0
-
-
-@pytest.mark.parametrize("is_asked_before", [False, True])
-def test_an_empty_segment_that_was_compacted(tmp_path: Path, is_asked_before: bool) -> None:
-    """It was filled and sealed, and a compaction moved its records into the file of the segment before."""
-    with kstore.open(tmp_path / "t-0", "a", cleanup_policy="compact", min_cleanable_dirty_ratio=0.0) as log:
-        for key in (b"k", b"j"):
-            log.append(b"old", key)
-        log.roll()
-        view = kstore.open(log.path)
-        if is_asked_before:
-            assert view.last(b"k").value == b"old"  # type: ignore[union-attr]
-        log.append(b"new", b"k")
-        log.roll()
-        log.append(b"newer", b"k")
-        log.compact()
-        assert view.last(b"k").value == b"old"  # type: ignore[union-attr]
-        assert [record.value for record in view.history(b"j")] == [b"old"]
-        assert view.last(b"none") is None
