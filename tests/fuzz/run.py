@@ -1,8 +1,8 @@
 """Run as `python -m tests.fuzz.run [SECONDS] [NAME…]`, which `make fuzz` does: every fuzzer gets an equal
 part of the time, which is two minutes times EFFORT if it is not given.
 
-The C headers run under libFuzzer with AddressSanitizer and UBSan; codecs, directories, arguments and a
-broker's positions in Python, with the same sanitizers in the extension modules. What is found is in
+The C headers run under libFuzzer with AddressSanitizer and UBSan; codecs, directories and a broker's
+positions in Python, with the same sanitizers in the extension modules. What is found is in
 build/fuzz/findings, and the exit code is 1. What libFuzzer learns stays in build/fuzz/corpus. `--keep` puts
 the smallest of it into tests/fuzz/corpus.
 """
@@ -18,7 +18,7 @@ from tests.fuzz.driver import FINDINGS
 from tests.helpers.effort import times
 
 BUILD = Path("build/fuzz")
-IN_PYTHON = ("codecs", "directories", "arguments", "positions")
+IN_PYTHON = ("codecs", "directories", "positions")
 MOST_BYTES = 4096
 KEPT_BYTES = 300  # of a file in the repository
 KEPT_FILES = 20  # of a fuzzer

@@ -16,7 +16,7 @@ from kstore.store import consumer_offsets
 from tests.fuzz import codecs, positions, seeds, targets
 from tests.helpers.effort import SEED, some, times
 
-FOUND: dict[str, tuple[str, ...]] = {"codecs": (), "directories": (), "arguments": (), "positions": ()}
+FOUND: dict[str, tuple[str, ...]] = {"codecs": (), "directories": (), "positions": ()}
 
 
 @pytest.fixture
@@ -44,9 +44,7 @@ def test_the_corpus_of_a_header(target: str, tmp_path: Path) -> None:
 def test_cases_of_a_fuzzer_in_python(name: str, findings: Path) -> None:
     """A few new ones, and those that have failed before."""
     module = importlib.import_module(f"tests.fuzz.{name}")
-    material = {"codecs": "cases", "directories": "contents", "arguments": "texts", "positions": "contents"}[
-        name
-    ]
+    material = {"codecs": "cases", "directories": "contents", "positions": "contents"}[name]
     for case in (*[f"{SEED}.{number}" for number in range(times(8))], *FOUND[name]):
         assert module.drive(name, list(getattr(module, material)()), module.try_one, [case]) == 0
     assert not findings.exists()

@@ -1,8 +1,6 @@
-"""Objects that are made in wrong ways, wrong calls: an ordinary exception, never a crash."""
+"""Objects that outlive what they came from, and calls within calls: an error at most, never a crash."""
 
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
@@ -10,62 +8,15 @@ import numpy
 import pytest
 
 import kstore
-from tests.helpers.effort import SEED, times
-from tests.helpers.processes import environment
-
-PROBER = Path(__file__).with_name("prober.py")
+from tests.helpers.processes import run_python
 
 
-@pytest.mark.timeout(times(300))
-def test_no_object_of_a_compiled_class_crashes(tmp_path: Path) -> None:
-    """raw: without __init__, or with wrong arguments; derived: of subclasses that forget super().__init__();
-    whole: as they should be, used wrongly; cleared: emptied by the collector; cyclic: freed by it in many
-    orders."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(PROBER)],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_objects_in_cycles_are_collected(tmp_path: Path) -> None:
+    """No order in which the garbage collector ends them crashes the process."""
+    done = run_python(Path(__file__).with_name("cycles.py").read_text(), tmp_path)
     *crashes, last = done.stdout.splitlines() or ["nothing was printed"]
-    assert (crashes, done.returncode) == ([], 0), f"SEED={SEED}: {done.stderr}"
-    assert last.endswith(" classes")
-    assert int(last.split()[0]) >= 20
-
-
-def test_a_writer_without_init_is_closed() -> None:
-    class Forgetful(kstore.LogWriter):
-        def __init__(self) -> None:
-            pass
-
-    for log in (Forgetful(), kstore.LogWriter.__new__(kstore.LogWriter)):
-        uses: list[Callable[[], object]] = [
-            lambda log=log: log.append(b"x"),
-            lambda log=log: log.extend([b"x"]),
-        ]
-        for use in uses:
-            with pytest.raises(kstore.LogClosedError):
-                use()
-
-
-def test_a_batch_without_init_says_so() -> None:
-    made = kstore.RecordBatch.__new__(kstore.RecordBatch)
-    for use in (lambda: made.is_valid, made.ensure_valid, made.records, lambda: list(made.unverified())):
-        with pytest.raises(TypeError, match="without its __init__"):
-            use()
-
-
-def test_a_second_init_changes_nothing() -> None:
-    """The header of the larger batch would reach past the bytes of the smaller one."""
-    small, large = (kstore.encode_batch([(1, None, b"." * size, None)]) for size in (1, 1 << 20))
-    made = kstore.RecordBatch(small)
-    for data in (large, large[:100], small):
-        with pytest.raises(TypeError, match="make another one"):
-            made.__init__(data)  # type: ignore[misc]
-    assert made.is_valid
-    assert made.data == small
+    assert (crashes, done.returncode) == ([], 0), done.stderr
+    assert int(last.split()[0]) >= 15
 
 
 def test_iterators_outlive_what_they_came_from(tmp_path: Path) -> None:
