@@ -17,7 +17,7 @@ from tests.helpers import forge
 from tests.helpers.effort import times
 from tests.helpers.forge import Rec
 from tests.helpers.markers import marker
-from tests.helpers.waiting import until
+from tests.helpers.waiting import threads_doing, until
 from tests.hostile.material import GOLDEN
 
 
@@ -67,7 +67,6 @@ def test_their_size(tmp_path: Path) -> None:
         assert made.size <= 16 * count
         for i in range(count):  # one in a hundred is beside another of the same fingerprint
             record = log.last(b"%d" % i)
-            assert record is not None
             assert record.offset == i
             assert log.last(b"no %d" % i) is None
 
@@ -129,11 +128,9 @@ def test_odd_keys(tmp_path: Path) -> None:
     for log in (kstore.open(tmp_path / "t-0"), kstore.open(tmp_path / "t-0", "r+")):
         for at, key in enumerate(keys[:-1]):
             record = log.last(key or b"")
-            assert record is not None
             assert (record.key, record.value, record.offset) == (key, b"2", 16 + at)
         assert log.last(b"k" * 999_998) is None
         gone = log.last(b"gone")
-        assert gone is not None
         assert gone.value is None
         log.close()
 
@@ -241,7 +238,6 @@ def test_too_many_keys(tmp_path: Path) -> None:
         assert made == (0, -1, 0, False, "its keys do not fit into log_cleaner_dedupe_buffer_size")
         assert key_files(tmp_path / "t-0") == []
         record = log.last(b"%d" % (count - 1))
-        assert record is not None
         assert record.offset == count - 1
 
 
@@ -374,32 +370,12 @@ def test_a_reader_that_follows(tmp_path: Path) -> None:
             log.append(b"w", key=KEYS[i])
             reader.refresh()
             record = reader.last(KEYS[i])
-            assert record is not None
             assert record.offset == 100 + i
         log.truncate_to(100)
         log.extend([b"w"] * 20, keys=[b"new-%d" % i for i in range(20)], batch_bytes=1)
         log.append(b"x", key=b"end")
         reader.refresh()
         check(reader, [*KEYS, b"new-3", b"end"])
-
-
-def in_threads(*works: Callable[[], object]) -> None:
-    """Calls each in a thread of its own; raises the first error."""
-    failures: list[BaseException] = []
-
-    def run(work: Callable[[], object]) -> None:
-        try:
-            work()
-        except BaseException as e:  # noqa: BLE001 - for the main thread
-            failures.append(e)
-
-    threads = [threading.Thread(target=run, args=[work]) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 def test_everything_at_once(tmp_path: Path) -> None:
@@ -452,7 +428,8 @@ def test_everything_at_once(tmp_path: Path) -> None:
 
         beside = kstore.open(tmp_path / "t-0")
         steps = [lambda: ask(log), lambda: ask(beside), log.make_key_files, log.make_key_files, log.compact]
-        in_threads(append, *map(repeated, steps))
+        with threads_doing(append, *map(repeated, steps)):
+            pass
     reader = kstore.open(tmp_path / "t-0")
     assert {key: getattr(reader.last(key), "offset", -1) for key in acked} == acked
 

@@ -8,7 +8,7 @@ import pytest
 import kstore
 from kstore import Record, RecordBatch
 from tests.helpers import forge
-from tests.helpers.forge import MAX32, MAX64, T0, Rec, simple
+from tests.helpers.forge import T0, Rec, simple
 
 A = bytes.fromhex("""
     00 00 00 00 00 00 00 00 00 00 00 49 00 00 00 00 02 f1 75 9b af 00 00 00 00 00 01 00 00 01 8b cf
@@ -90,13 +90,6 @@ def test_example_d() -> None:
     assert (batch.base_timestamp, batch.max_timestamp) == (-1, T0)
 
 
-def test_size_of_the_usual_record() -> None:
-    """Spec 2.3: one record, null key, value `test`, timestamp -1 is 72 bytes."""
-    made = forge.batch(Rec())
-    assert len(made) == 72
-    assert RecordBatch(made).records() == [Record(0, -1, "CreateTime", None, b"test")]
-
-
 @pytest.mark.parametrize(("magic", "expected"), [(0, V0), (1, V1)])
 def test_legacy_examples(magic: int, expected: bytes) -> None:
     """Spec 2.5: offset 50, key k1, value v1 as messages of magic 0 and 1."""
@@ -138,49 +131,3 @@ def test_index_examples(tmp_path: Path) -> None:
     assert (state.producer_id, state.producer_epoch, state.coordinator_epoch) == (9, 3, 7)
     assert [tuple(batch) for batch in state.batches] == [(4, 106, 4, T0 + 10)]
     assert (state.last_timestamp, state.current_txn_first_offset) == (T0 + 10, None)
-
-
-VARINTS = {
-    0: "00",
-    -1: "01",
-    1: "02",
-    63: "7e",
-    -64: "7f",
-    64: "80 01",
-    -65: "81 01",
-    300: "d8 04",
-    MAX32: "fe ff ff ff 0f",
-    -(2**31): "ff ff ff ff 0f",
-    MAX64: "fe" + "ff" * 8 + "01",
-    -(2**63): "ff" * 9 + "01",
-}
-
-
-def timestamp_read(encoded: bytes) -> int:
-    """What kstore makes of a varlong: as the timestamp delta over base timestamp 0."""
-    body = b"\0" + encoded + forge.varint(0) + forge.blob(None) + forge.blob(None) + b"\0"
-    body = forge.varint(len(body)) + body
-    return RecordBatch(forge.batch(body=body, count=1, base_timestamp=0)).records()[0].timestamp
-
-
-@pytest.mark.parametrize(("value", "encoded"), VARINTS.items())
-def test_varint_vectors(value: int, encoded: str) -> None:
-    """ByteUtilsTest: the varints and varlongs of spec 2.3."""
-    assert forge.varint(value) == bytes.fromhex(encoded)
-    assert timestamp_read(bytes.fromhex(encoded)) == value
-
-
-def test_crc32c() -> None:
-    """Crc32CTest: known sums of the forge, with which kstore agrees on every batch."""
-    assert forge.crc32c(b"123456789") == 0xE3069283
-    assert forge.crc32c(b"Some String") == 608512271
-    for size in range(100):
-        assert RecordBatch(forge.batch(Rec(bytes(range(size))))).is_valid
-
-
-def test_lz4_headers() -> None:
-    """Spec 2.6: the header checksum of a frame, and the wrong one of magic 0."""
-    assert forge.lz4(b"x").startswith(bytes.fromhex("04 22 4d 18 60 40 82"))
-    assert forge.lz4(b"x", magic=0).startswith(bytes.fromhex("04 22 4d 18 60 40 1a"))
-    assert forge.xxh32(b"") == 0x02CC5D05
-    assert forge.xxh32(b"Nobody inspects the spammish repetition") == 0xE2293B2F

@@ -19,7 +19,6 @@ REPORT = REPOSITORY / "benchmarks" / "report"
 
 def generator(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
-    assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -1,11 +1,7 @@
 """What lies around the partitions (lock, clean marker, checkpoints, a store's own files), as Kafka's own
 classes see it."""
 
-import base64
 import json
-import re
-import shutil
-import uuid
 from pathlib import Path
 
 import pytest
@@ -15,7 +11,6 @@ from tests.kafka.compare import Account
 from tests.kafka.jvm import NOW, Kafka, KafkaError, KafkaLog
 from tests.kafka.shapes import SMALL
 
-BROKER = Path(__file__).parents[1] / "golden" / "data" / "broker" / "data"
 CONFIG = kstore.LogConfig(**SMALL)
 
 
@@ -136,18 +131,6 @@ def test_a_partition_that_keeps_its_own_state(kafka: Kafka, tmp_path: Path) -> N
         assert (log.log_start_offset, log.log_end_offset) == (50, 201)
 
 
-def test_the_topic_id(kafka: Kafka, log_directory: Path) -> None:
-    """partition.metadata is read by Kafka when it loads a partition."""
-    topic_id = uuid.UUID(int=2**100 + 12345)
-    with kstore.open(log_directory / "orders-0", "a", topic_id=topic_id, clock=_clock) as log:
-        log.append(b"x")
-    kafka.start(log_directory)
-    assert not kafka.complaints()
-    found = KafkaLog(kafka, log_directory / "orders-0").ask("topic_id")["topic_id"]
-    assert base64.urlsafe_b64decode(found + "==") == topic_id.bytes
-    kafka.ask("shutdown", log_directory)
-
-
 # ---- a store -----------------------------------------------------------------------------------------------
 
 
@@ -165,7 +148,6 @@ def _filled(directory: Path) -> kstore.LogStore:
         for turn in range(5):
             store.extend(topic, [b"value %d of turn %d" % (i, turn) for i in range(200)], keys, NOW)
     log = store.log("orders", 2)
-    assert isinstance(log, kstore.LogWriter)
     log.delete_records(33)
     return store
 
@@ -230,47 +212,3 @@ def test_a_topic_that_waits_to_be_removed(kafka: Kafka, log_directory: Path) -> 
         assert {f"orders-{n}": store.log("orders", n).log_end_offset for n in range(4)} == ends
         assert sorted(store.topics) == ["idle", "orders"]
     assert not [path for path in log_directory.iterdir() if path.name.endswith("-delete")]
-
-
-def test_partitions_of_a_broker_that_was_killed(kafka: Kafka, log_directory: Path) -> None:
-    """They are recovered by the store as by Kafka itself."""
-    with _filled(log_directory):
-        pass
-    theirs = _load(kafka, log_directory)
-    for turn in range(50):
-        for n in range(4):
-            theirs[f"orders-{n}"].append(kstore.encode_batch([(NOW, b"k", b"turn %d" % turn, None)]))
-    ends = {n: theirs[f"orders-{n}"].summary()["log_end_offset"] for n in range(4)}
-    for log in theirs.values():
-        log.ask("flush")
-    copy = log_directory.parent / "copy"
-    shutil.copytree(log_directory, copy)
-    kafka.ask("shutdown", log_directory)
-    with _store(copy) as store:
-        assert store.health().ok
-        assert {n: store.log("orders", n).log_end_offset for n in range(4)} == ends
-        assert store.log("orders", 2).log_start_offset == 33
-    assert kafka.ask("checkpoints", copy)["clean"]
-
-
-def test_positions_of_groups(kafka: Kafka, tmp_path: Path) -> None:
-    """A group's file is read by Kafka's group coordinator as what is exported is. (tests/broker has a real
-    broker.)"""
-    data = tmp_path / "data"
-    shutil.copytree(BROKER, data)
-    store = kstore.LogStore(data)
-    with store.cursor("readers", ["events"]) as cursor:
-        for _ in cursor:
-            pass
-        cursor.commit(metadata="grüße")
-    commit = re.compile(
-        r"OffsetCommitKey\(group='readers', topic='(.*)', partition=(\d+)\), value=.*OffsetCommitValue\("
-        r"offset=(\d+), leaderEpoch=(-?\d+), metadata='(.*)', commitTimestamp=(\d+), expireTimestamp=-1"
-    )
-    found = {}
-    for text in kafka.ask("positions", data / "kstore-cursors-readers.positions")["positions"]:
-        for topic, number, offset, epoch, metadata, time in commit.findall(text):
-            found[topic, int(number)] = kstore.OffsetAndMetadata(int(offset), int(epoch), metadata, int(time))
-    assert found == store.cursors()["readers"]
-    assert found["events", 0].offset == 104
-    assert found["events", 0].metadata == "grüße"

@@ -1,6 +1,5 @@
 """The threads of a store: beside other threads, and to their end."""
 
-import os
 import signal
 import threading
 import time
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import kstore
 from kstore import LogStore
 from tests.helpers.effort import times
 from tests.helpers.processes import run_python
@@ -116,24 +114,6 @@ def test_topics_are_made_and_deleted(ram: Path, caplog: pytest.LogCaptureFixture
 # ---- forks, signals, ends ----------------------------------------------------------------------------------
 
 
-def test_a_child_of_fork(ram: Path) -> None:
-    """It has neither the threads nor the lock."""
-    store = in_a_compaction(ram)
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            store.close()
-            store.abandon()
-            code = 0 if store.is_closed and not threads() else 2
-        finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
-    append(store)
-    store.close()
-    assert LogStore(ram).closed_cleanly
-
-
 ENDS = """
 import pathlib, sys, time, kstore
 store = kstore.LogStore(sys.argv[1], mode="a", internal_segment_bytes=500, log_cleaner_backoff_ms=0,
@@ -198,30 +178,6 @@ def test_a_signal_while_closing_waits(ram: Path) -> None:
     store.close()
     assert LogStore(ram).closed_cleanly
     go_on.set()
-
-
-def test_closing_from_within_is_refused(ram: Path) -> None:
-    """As a signal handler would: the store's thread may wait for the log in which this thread is."""
-    refused: list[str] = []
-    calls: list[Callable[[], object]] = []
-
-    def clock() -> int:
-        if calls and not is_of_the_store():
-            with pytest.raises(kstore.ReentrantCallError) as caught:
-                calls.pop()()
-            refused.append(str(caught.value))
-        return time.time_ns() // 1_000_000
-
-    with LogStore(ram, mode="a", clock=clock, **SMALL) as store:
-        store.create_topic("t")
-        store.append("t", b"v")
-        calls.append(store.close)
-        store.append("t", b"v")
-        assert len(refused) == 1
-        assert not store.is_closed
-        append(store)
-        assert threads()
-    assert LogStore(ram).closed_cleanly
 
 
 @pytest.mark.parametrize(

@@ -261,21 +261,3 @@ def test_flush_goes_on_after_a_failure(tmp_path: Path) -> None:
         with failing(1, this_thread=True), pytest.raises(OSError, match="Input/output"):
             store.flush()
         assert sorted(log.durable_offset for log in logs) == [0, 1]
-
-
-@pytest.mark.parametrize("name", ["alter", "delete"])
-def test_a_log_of_the_topic_has_failed(tmp_path: Path, name: str) -> None:
-    """It refuses to write until it is opened again, which then has the new options of the topic."""
-    with opened(tmp_path, durability="each") as store:
-        store.create_topic("old", 2)
-        log = writer(store, "old", 0)
-        log.append(b"v")
-        with failing(2, this_thread=True), pytest.raises(OSError, match="Input/output"):
-            log.append(b"v")
-        for step in CHANGES[name]:
-            step(store)
-        assert store.health().unfinished == ""
-        if name == "alter":
-            log.close()
-            assert writer(store, "old", 0).config.segment_bytes == 1 << 21
-            assert writer(store, "old", 1).config.segment_bytes == 1 << 21

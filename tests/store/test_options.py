@@ -121,18 +121,6 @@ def test_the_options_of_a_log_become_those_of_the_topic(tmp_path: Path) -> None:
     assert LogStore(tmp_path).describe("t").options == options
 
 
-def test_a_damaged_configuration_of_a_log(tmp_path: Path) -> None:
-    for name in ("t-0", "u-0"):
-        with kstore.open(tmp_path / name, "a", cleanup_policy="compact") as log:
-            log.append(b"v", b"k")
-    (tmp_path / "t-0" / "kstore-config.json").write_text("{}")
-    with opened(tmp_path, retention_ms=DAY) as store:
-        with pytest.raises(kstore.CorruptCheckpointError):
-            store.append("t", b"v", b"k")
-        assert [*store.health().partitions] == [("t", 0)]
-        store.append("u", b"v", b"k")
-
-
 @pytest.mark.parametrize("ends", ["abandon", "garbage"])
 def test_a_writer_that_was_not_closed(tmp_path: Path, ends: str) -> None:
     """The clean marker is gone, and no other file of a log directory is there yet but the table of topics."""

@@ -162,7 +162,6 @@ def test_a_table(tmp_path: Path) -> None:
         assert dict(table) == {b"k%d" % i: b"%d" % (90 + i) for i in range(10)}
         assert sorted(table.values()) == [b"%d" % (90 + i) for i in range(10)]
         record = table.record(b"k3")
-        assert record is not None
         assert record.headers == (("i", b"93"),)
         store.append("prices", None, key=b"k3")
         assert b"k3" not in table

@@ -2,14 +2,12 @@
 
 import contextlib
 import errno
-import threading
 from pathlib import Path
 
 import pytest
 
 import kstore
-from kstore.testing import Recorder, count_calls, failing
-from tests.compaction import disks
+from kstore.testing import count_calls, failing
 from tests.unit.logs import filled, flip, offsets
 
 
@@ -101,31 +99,6 @@ def test_files_that_cannot_be_taken(tmp_path: Path) -> None:
         log.adopt(damaged)
 
 
-def test_while_others_append(tmp_path: Path) -> None:
-    """Every record is there once, and what is taken over is in one piece."""
-    files = [left_by(tmp_path / f"other{i}", *numbered(f"{i}-", 10)) for i in range(4)]
-    with kstore.open(tmp_path / "log", "a") as log:
-        stop = threading.Event()
-        appended = []
-
-        def append() -> None:
-            while not stop.is_set():
-                appended.append(log.append(b"mine"))
-
-        thread = threading.Thread(target=append)
-        thread.start()
-        try:
-            ranges = [log.adopt(file) for file in files]
-        finally:
-            stop.set()
-            thread.join()
-        values = [r.value for r in log]
-    for i, span in enumerate(ranges):
-        assert values[span.start : span.stop] == numbered(f"{i}-", 10)
-    assert all(values[offset] == b"mine" for offset in appended)
-    assert len(values) == 40 + len(appended)
-
-
 def begun(here: Path) -> tuple[kstore.LogWriter, Path]:
     """A log of one record, and a file for it to adopt."""
     file = left_by(here / "other", *numbered("a", 10))
@@ -159,34 +132,6 @@ def test_a_system_call_fails(ram: Path, error: int) -> None:
                     assert log.append(b"second") == 1
         log.abandon()
         check_done_or_not(ram / str(nth) / "log", file, before)
-
-
-@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # of what was appended behind, and not flushed
-def test_power_cuts(ram: Path) -> None:
-    """Whatever had reached the disk when the power failed, of either log."""
-    root = ram / "recorded"
-    file = left_by(root / "other", *numbered("a", 10))
-    before = file.read_bytes()
-    with kstore.open(
-        root / "log", "a", segment_index_bytes=4096
-    ) as log:  # kept: small files are compared fast
-        log.append(b"first")
-    with Recorder(root) as recorder:
-        log = kstore.open(root / "log", "a")
-        log.adopt(file)
-        log.append(b"second" * 99)  # into the same file
-        log.roll()
-        log.append(b"second")
-        log.flush()
-        log.abandon()
-
-    def check(left: Path) -> None:
-        check_done_or_not(left / "log", left / "other" / file.name, before, both=True)
-
-    def reopen(left: Path) -> None:
-        kstore.open(left / "log", "a").close()
-
-    assert disks.check_each(recorder.trace, ram, check, 12, reopen) > 20
 
 
 def check_done_or_not(path: Path, file: Path, before: bytes, *, both: bool = False) -> None:

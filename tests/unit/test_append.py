@@ -1,6 +1,5 @@
 """append, extend and append_batches: what they refuse before anything is written, and what they write."""
 
-import errno
 import gzip
 import itertools
 import struct
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.testing import failing
 from tests.helpers.markers import marker
 from tests.hostile.material import resealed
 from tests.unit.logs import offsets
@@ -169,17 +167,6 @@ def test_a_codec_that_kafka_does_not_know(log: kstore.LogWriter, keep_offsets: b
     assert log.append(b"v") == 0
 
 
-def test_views_with_gaps_are_taken_as_their_bytes(log: kstore.LogWriter) -> None:
-    """In every way of appending, as bytes() takes them; no BufferError."""
-    encoded = kstore.encode_batch([RECORD])
-    spread = memoryview(b"".join(bytes([byte, 0]) for byte in encoded))[::2]
-    log.append_batches(spread)
-    log.append_batches(spread, keep_offsets=False)
-    log.append(spread)
-    log.extend([spread])
-    assert values_of(log) == [b"v", b"v", encoded, encoded]
-
-
 @pytest.mark.parametrize("given", [bytes, bytearray, memoryview])
 def test_a_copy_takes_bytes_as_they_are(tmp_path: Path, given: type) -> None:
     with kstore.open(tmp_path / "leader-0", "a") as log:
@@ -235,23 +222,6 @@ def test_a_gap_within_the_call(begun: kstore.LogWriter, producer: int, first: in
     assert begun.append_batches(batch(first, b"c", producer=producer)).first_offset == 2
 
 
-def test_the_rest_after_a_full_disk(ram: Path) -> None:
-    """Some batches are there, and the producer sends all of them again."""
-    sent = [batch(i, b"%d" % i * 900) for i in range(5)]
-    met = 0
-    for nth in range(1, 30):
-        log = kstore.open(ram / f"{nth}" / "t-0", "a", internal_segment_bytes=2500)
-        try:
-            with failing(nth, errno.ENOSPC):
-                log.append_batches(b"".join(sent))
-        except OSError:
-            met += 0 < log.log_end_offset < 5
-            log.append_batches(b"".join(sent))
-        assert values_of(log) == [b"%d" % i * 900 for i in range(5)]
-        log.close()
-    assert met
-
-
 def test_several_batches_over_segments_as_one_by_one(tmp_path: Path) -> None:
     several = [
         batch(sequence, b"x" * 60, producer=producer, transactional=True)
@@ -274,32 +244,6 @@ def test_several_batches_over_segments_as_one_by_one(tmp_path: Path) -> None:
 
 
 # ---- after recovery and truncation ---------------------------------------------------------------
-
-
-def test_truncation_keeps_producers_that_came_after_recovery(tmp_path: Path) -> None:
-    log = kstore.open(tmp_path / "log", "a")
-    log.append(b"before the crash")
-    log.abandon()
-    with kstore.open(tmp_path / "log", "a") as log:
-        assert log.recovery.recovered_segments == [0]
-        made = batch(0, b"v", producer=7)
-        assert log.append_batches(made).first_offset == 1
-        log.append(b"truncated")
-        log.truncate_to(2)
-        assert list(log.producers()) == [7]
-        assert log.append_batches(made).duplicate
-
-
-def test_truncation_into_a_gap_loses_nothing(tmp_path: Path) -> None:
-    """What is durable ends before the gap: no DataLossWarning, which the settings make an error."""
-    with kstore.open(tmp_path / "log", "a") as log:
-        log.append_batches(kstore.encode_batch([RECORD], base_offset=4), keep_offsets=True)
-        log.delete_records(1)
-    log = kstore.open(tmp_path / "log", "a")
-    log.truncate_to(2)
-    log.abandon()
-    with kstore.open(tmp_path / "log", "a") as log:
-        assert list(log) == []
 
 
 @pytest.mark.parametrize("first", [2**31 - 1, 2**31, 2**40])
@@ -334,16 +278,6 @@ def test_the_leader_epoch_after_all_records_were_deleted(tmp_path: Path, abandon
         log.append(b"b")
         assert log.leader_epochs == kstore.open(tmp_path).leader_epochs == ((2, 1),)
         assert [each.leader_epoch for each in log.from_file_start().batches()] == [2, 2]
-
-
-def test_a_leader_epoch_in_which_nothing_is_appended_yet(tmp_path: Path) -> None:
-    """Readers beside the writer see it; what nobody writes is shown as Kafka's loading leaves it."""
-    log = kstore.open(tmp_path, "a", leader_epoch=0)
-    log.append(b"a")
-    log.assign_leader_epoch(5)
-    assert kstore.open(tmp_path).leader_epochs == log.leader_epochs == ((0, 0), (5, 1))
-    log.abandon()
-    assert kstore.open(tmp_path).leader_epochs == ((0, 0),)
 
 
 def test_the_leader_epoch_after_a_truncation_of_nothing(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import gc
 import os
 import signal
 import threading
-import warnings
 import weakref
 from pathlib import Path
 from typing import Any
@@ -171,36 +170,6 @@ def test_a_log_that_is_collected_open(tmp_path: Path, count: int) -> None:
     gc.enable()
     with kstore.open(tmp_path / "t-0", "a") as again:  # it holds no lock any more
         assert [record.value for record in again] == [b"kept"]
-
-
-@pytest.mark.parametrize("end", ["close", "abandon"])
-def test_a_log_that_was_ended_gives_no_warning(tmp_path: Path, end: str) -> None:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        log = kstore.open(tmp_path / "t-0", "a")
-        log.append(b"v")
-        getattr(log, end)()
-        del log
-        gc.collect()
-    assert not [w for w in caught if "never closed" in str(w.message)]
-
-
-def test_a_child_of_fork_gives_no_warning_about_its_parents_log(tmp_path: Path) -> None:
-    log = kstore.open(tmp_path / "t-0", "a")
-    ours, theirs = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            del log
-            gc.collect()
-        os.write(theirs, b"%d" % len(caught))
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(ours, 10) == b"0"
-    os.close(ours)
-    os.close(theirs)
-    log.close()
 
 
 def test_what_a_dropped_appender_has_gathered_is_appended(tmp_path: Path) -> None:

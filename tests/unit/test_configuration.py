@@ -2,9 +2,6 @@
 
 import errno
 import json
-import subprocess
-import sys
-import warnings
 from pathlib import Path
 
 import pytest
@@ -12,9 +9,7 @@ import pytest
 import kstore
 from kstore import LogConfig, LogStore
 from kstore.__main__ import main
-from kstore.testing import count_calls, failing
-from tests.helpers.effort import times
-from tests.helpers.processes import environment
+from kstore.testing import failing
 
 NAME = "kstore-config.json"
 OLD = 1_600_000_000_000
@@ -158,50 +153,3 @@ def test_a_damaged_file_is_no_configuration(tmp_path: Path) -> None:
         assert kstore.open(path).log_end_offset == 0
     (path / NAME).write_bytes(good)
     kstore.open(path, "a").close()
-
-
-def test_a_full_disk_is_no_reason_not_to_open(ram: Path) -> None:
-    """The options count then, and a warning says that they are not kept."""
-    path = ram / "t-0"
-    old_segments(path)
-    calls = count_calls(lambda: kstore.open(path, "r+", retention_ms=5).close())
-    for nth in range(1, calls):  # one of them makes the file
-        (path / NAME).unlink(missing_ok=True)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                with failing(nth, errno.ENOSPC):
-                    log = kstore.open(path, "r+", retention_ms=5)
-            except OSError:
-                continue
-        assert log.config.retention_ms == 5
-        if any("not kept" in str(warning.message) for warning in caught):
-            break
-        log.close()
-    else:
-        raise AssertionError("the file was never the call that failed")
-    assert not (path / NAME).exists()
-    assert sum(decision.delete for decision in log.retain()) == 3
-    log.close()
-
-
-CHANGES_ITS_OWN = """
-import kstore, sys
-path, option, value, count = sys.argv[1:]
-for _ in range(int(count)):
-    with kstore.open(path, "a", wait=60, **{option: int(value)}) as log:
-        log.append(b"v")
-"""
-
-
-def test_writers_in_turn_keep_the_options_of_each_other(ram: Path) -> None:
-    path, count = ram / "t-0", times(5)
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-P", "-c", CHANGES_ITS_OWN, path, *own, str(count)], env=environment()
-        )
-        for own in (("flush_messages", "3"), ("segment_ms", "4"))
-    ]
-    assert [writer.wait() for writer in writers] == [0, 0]
-    assert kept(path) == {"flush.messages": "3", "segment.ms": "4"}
-    assert kstore.open(path).log_end_offset == 2 * count

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kstore
-from tests.unit.capsules import ARRAY, STREAM, Source, Streaming, capsule, i32, i64, view
+from tests.unit.capsules import Source, Streaming, i32, i64, view
 
 try:
     import pyarrow
@@ -365,19 +365,6 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"format": b"c", "buffers": [None, b"\0\0"], "dictionary": {**WORDS, "buffers": None}}, "buffers"),
     ({"format": None}, "without a format"),
 ]  # fmt: skip
-WRONG_TYPES: list[dict[str, Any]] = [
-    {"format": format}
-    for format in (b"", b"l", b"+s", b"+w:3", b"w:", b"w:-1", b"w:x", b"w:9999999999", b"v", b"\xff")
-] + [
-    {"format": b"f", "dictionary": WORDS},
-    {"format": b"z", "dictionary": WORDS},
-    {"format": b"c", "dictionary": {**WORDS, "format": b"l"}},
-    {"format": b"c", "dictionary": {**WORDS, "format": None}},
-    {
-        "format": b"c",
-        "dictionary": {"format": b"c", "length": 1, "buffers": [None, b"\0"], "dictionary": WORDS},
-    },
-]
 
 
 def forged(forgery: dict[str, Any]) -> Source:
@@ -394,53 +381,6 @@ def test_hostile_arrays(column: Column, streamed: bool) -> None:
         given = Streaming(source, [source]) if streamed else source
         column.refused(given, ValueError, f"values: .*{words}")
         assert sorted(source.released) == ["array", "schema"], forgery
-
-
-def test_wrong_types(column: Column) -> None:
-    for forgery in WRONG_TYPES:
-        source = forged(forgery)
-        column.refused(source, TypeError, "values: an Arrow array")
-        assert sorted(source.released) == ["array", "schema"], forgery
-
-
-def test_a_dictionary_that_only_its_schema_has(column: Column) -> None:
-    source = Source(b"c", 1, [None, b"\0"], dictionary=forged(WORDS))
-    source.array.dictionary = None
-    column.refused(source, ValueError, "without its dictionary")
-
-
-class Exporter:
-    """Gives what it is told to, where Arrow's capsules belong."""
-
-    def __init__(self, given: Any) -> None:
-        self.given = given
-
-    def __arrow_c_array__(self, requested_schema: object = None) -> Any:
-        return self.given
-
-
-def test_wrong_capsules(column: Column) -> None:
-    source = forged({})
-    schema, cells = source.__arrow_c_array__()
-    for what in (None, (), (schema,), (schema, cells, cells), [schema, cells]):
-        column.refused(Exporter(what), ValueError, "gives two capsules")
-    for what in ((cells, schema), (schema, schema), (None, None), (schema, capsule(source.array, STREAM))):
-        column.refused(Exporter(what), ValueError, "a capsule named arrow")
-    assert source.released == []
-    assert column.values(Exporter((schema, cells))) == [b"a", b"b"]
-
-    class NoStream:
-        def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-            return capsule(source.array, ARRAY)
-
-    column.refused(NoStream(), ValueError, "a capsule named arrow_array_stream")
-
-
-def test_half_released(column: Column) -> None:
-    source = forged({})
-    source.array.release = type(source.array.release)(0)
-    column.refused(source, ValueError, "released")
-    assert source.released == []
 
 
 def test_streams_by_hand(column: Column) -> None:
@@ -465,12 +405,6 @@ def test_failing_streams(column: Column, reason: bytes | None, words: str) -> No
         column.refused(stream, ValueError, f"values: the Arrow stream failed with errno 5: {words}")
         assert stream.released == ["stream"]
         assert sorted(first.released) == released
-
-
-def test_a_long_stream_for_few_records(column: Column) -> None:
-    sources = [forged({}) for _ in range(10)]
-    column.refused(Streaming(forged({}), sources), ValueError, "more for 3 records", 3)
-    assert [s.released for s in sources] == [["array"]] * 2 + [[]] * 8
 
 
 def test_buffers_that_are_not_aligned(column: Column) -> None:

@@ -185,30 +185,6 @@ def test_a_partition_on_another_disk(data: Path, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "disk").iterdir()] == ["t-0"]
 
 
-@pytest.mark.parametrize("name", ["u-7", "link"])
-def test_a_link_from_elsewhere(data: Path, tmp_path: Path, name: str) -> None:
-    """It stands for the partition: the files beside the partition count, not those beside the link."""
-    (tmp_path / "else").mkdir()
-    link = tmp_path / "else" / name
-    link.symlink_to(data / "t-0")
-    for path in (link, data / "t-0"):
-        with kstore.open(path).cursor("g", start=3) as cursor:
-            assert cursor.position == 3
-            cursor.commit()
-    log = kstore.open(link, "a")
-    assert log.config.cleanup_policy == ("compact",)
-    log.append(b"5", b"k5")
-    log.abandon()
-    dies = f"import kstore, os; kstore.open({str(link)!r}, 'a').append(b'5', b'k5'); os._exit(0)"
-    subprocess.run([sys.executable, "-P", "-c", dies], check=True, env=environment())
-    assert not kstore.open(data / "t-0").recovery.clean
-    assert not kstore.open(link).recovery.clean
-    with kstore.open(data / "t-0", "a") as log:
-        assert log.log_end_offset == 7
-    assert kstore.open(link).recovery.clean
-    assert [path.name for path in (tmp_path / "else").iterdir()] == [name]
-
-
 @pytest.mark.parametrize("mode", ["r", "a"])
 def test_the_program_goes_to_another_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Any

@@ -186,22 +186,3 @@ def test_half_files_of_a_log(tmp_path: Path, alone: bool) -> None:
     assert drafts(path) == sorted((*OF_OTHERS, "partition.metadata.tmp"))
     with kstore.open(path, "a") as log:
         assert not log.recovery.findings
-
-
-def test_half_files_of_a_log_directory(tmp_path: Path) -> None:
-    with kstore.LogStore(tmp_path, mode="a") as store:
-        store.create_topic("t")
-    names = (*OF_A_DIRECTORY, "kstore-topics.json")
-    for write in (
-        lambda: kstore.LogStore(tmp_path, mode="a").close(),
-        lambda: kstore.open(tmp_path / "t-0", "a").close(),
-    ):
-        leave(tmp_path, names)
-        kstore.LogStore(tmp_path)
-        assert len(drafts(tmp_path)) == len(names) + len(OF_OTHERS)
-        write()
-        assert drafts(tmp_path) == sorted(OF_OTHERS)
-    with kstore.open(tmp_path / "t-0", "a"):
-        leave(tmp_path, names)  # this process may be writing them
-        kstore.open(tmp_path / "u-0", "a").close()
-        assert set(drafts(tmp_path)) >= {"cleaner-offset-checkpoint.tmp", "kstore-topics.json.tmp"}

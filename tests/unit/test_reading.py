@@ -62,14 +62,11 @@ def test_single_offsets_are_refused(log: kstore.PartitionLog, offset: int) -> No
 def test_times_below_the_start_are_passed_over(log: kstore.PartitionLog) -> None:
     """Kafka's searchOffsetInLocalLog asks only the first segment whose largest timestamp reaches the time."""
     found = log.find(timestamp=1000)
-    assert found is not None
     assert found.offset == 5
     found = log.find(timestamp=4000)  # record 2 would be it, in the first segment
-    assert found is not None
     assert found.offset == 10
     assert scanned(log, since=4000) == [10, 11]
     latest = log.find(timestamp="max")
-    assert latest is not None
     assert latest[:2] == (11, 6001)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import kstore
 from kstore.__main__ import main
-from kstore.engine.record.hashes import crc32c
+from tests.helpers.forge import crc32c
 from tests.unit.logs import flip
 
 NAME = f"{0:020d}.log"

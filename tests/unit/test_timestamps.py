@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kstore
-from tests.unit.capsules import Source, i64
 
 try:
     import pyarrow
@@ -181,31 +180,6 @@ def test_arrow_dates_and_nulls(times: Times) -> None:
         times.refused(column, 1, TypeError, "timestamps: an Arrow array")
 
 
-def test_arrow_by_hand(times: Times) -> None:
-    for format, number in (
-        (b"tss:", -1),
-        (b"tss:", 2**60),
-        (b"tsm:UTC", -2),
-        (b"tsu:", -1001),
-        (b"tdm", -(2**63)),
-    ):
-        source = Source(format, 2, [None, i64(5, number)])
-        times.refused(source, 2, ValueError, "timestamp of record 1:")
-        assert sorted(source.released) == ["array", "schema"]
-    for format in (b"", b"t", b"ts", b"tss", b"tsx:", b"tdDx", b"tdm:", b"ll", b"l:", b"+s"):
-        times.refused(Source(format, 1, [None, i64(5)]), 1, TypeError, "timestamps: an Arrow array of int64")
-    for source in (
-        Source(b"l", 1, None),
-        Source(b"l", 1, [None, None]),
-        Source(b"l", 1, [None, i64(1)], null_count=1),
-    ):
-        times.refused(source, 1, ValueError, "timestamps:")
-        assert sorted(source.released) == ["array", "schema"]
-    source = Source(b"l", 2, [None, b"." + i64(5, 6)])
-    source.pointers[1] += 1  # Arrow asks for aligned buffers and does not insist
-    assert times(source, 2) == [5, 6]
-
-
 @needs_pyarrow
 def test_a_series_of_pandas_whose_missing_times_are_nulls(times: Times) -> None:
     """Arrow's nulls are records without a timestamp; a NaT is a mistake, in whatever column of pandas."""
@@ -331,7 +305,6 @@ def test_ranges_of_time_take_datetimes(tmp_path: Any, mode: Any) -> None:
     after = at.replace(microsecond=3999)  # of the 3rd millisecond
     with kstore.open(tmp_path / "t-0", mode) as log:
         found = log.find(timestamp=after)
-        assert found is not None
         assert found.offset == 3
         assert sum(len(batch) for batch in log.scan(since=at, until=after)) == 3
         log.find(timestamp=datetime(1970, 1, 15, tzinfo=UTC))
