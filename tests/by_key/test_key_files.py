@@ -416,7 +416,7 @@ def test_everything_at_once(tmp_path: Path) -> None:
 
         def append() -> None:
             try:
-                for number in range(times(700)):
+                for number in range(times(400)):
                     if ended.is_set():
                         break
                     key = KEYS[number % 20]

@@ -110,7 +110,7 @@ def test_some_columns_of_some_rows(log: kstore.PartitionLog) -> None:
     stamps = [row[1] for row in records] or [0]
     keys = [row[3] for row in records if row[3]] or [b"k"]
     headers = [pair for row in records for pair in row[5]] or [("h", b"v")]
-    for _ in range(times(60)):
+    for _ in range(times(30)):
         wanted: dict[str, Any] = {}
         if r.random() < 0.4:
             wanted["start"] = max(r.choice(offsets) + r.randrange(-1, 2), 0)

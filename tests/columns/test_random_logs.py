@@ -44,7 +44,7 @@ SHAPES = st.fixed_dictionaries(
 )
 
 
-@examples(120)
+@examples(60)
 @given(
     APPENDS,
     st.sampled_from(["uncompressed", "gzip", "snappy", "lz4", "zstd"]),

@@ -30,7 +30,7 @@ def test_whatever_call_is_the_last(ram: Path, operation: Operation) -> None:
     total = count_calls(lambda: operation.work(partition))
     assert total > 60
     ended = 0
-    for end in ends(total, 40, type(operation).__name__):
+    for end in ends(total, 25, type(operation).__name__):
         partition = operation.copy(ram / "t")
         try:
             ended += end.of(lambda partition=partition: operation.work(partition))
@@ -59,7 +59,7 @@ def test_power_cuts(ram: Path, operation: Operation) -> None:
     def reopen(left: Path) -> None:
         kstore.open(left / partition.name, "a", **operation.options).close()
 
-    assert disks.check_each(recorder.trace, ram, check, 20, reopen) > 15
+    assert disks.check_each(recorder.trace, ram, check, 12, reopen) > 10
     assert believed > 10 or not list(partition.glob("*.keys"))
 
 

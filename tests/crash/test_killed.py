@@ -62,7 +62,7 @@ def story_until_death(directory: Path, nth: int, how: str) -> Story | None:
 def test_killed_at_calls(ram: Path, how: str, tried: Callable[[int], None]) -> None:
     total = count_calls(lambda: Story(ram / "whole-0").tell())
     killed = 0
-    for nth in some(range(1, total), 40, how):
+    for nth in some(range(1, total), 25, how):
         directory = ram / f"t{nth}-0"
         story = story_until_death(directory, nth, how)
         if story is None:

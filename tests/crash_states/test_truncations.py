@@ -44,7 +44,7 @@ def states_in(trace: Trace, image: Path) -> Iterator[State]:
         shutil.rmtree(image)
 
 
-@pytest.mark.parametrize("case", some(FULLY, 5, "fully"), ids=str)
+@pytest.mark.parametrize("case", some(FULLY, 2, "fully"), ids=str)
 def test_fully(
     ram: Path, case: tuple[tuple[str, dict[str, int]], tuple[int, int], tuple[int, int | None]]
 ) -> None:

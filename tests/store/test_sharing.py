@@ -9,7 +9,7 @@ from tests.helpers.effort import times
 from tests.helpers.processes import run_python
 from tests.helpers.waiting import threads_doing
 
-THREADS, EACH = 6, times(50)
+THREADS, EACH = 6, times(30)
 
 
 def test_threads_append_to_many_partitions(ram: Path) -> None:
