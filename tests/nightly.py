@@ -27,6 +27,10 @@ class Part(NamedTuple):
     in_ci: bool = True  # whether it fits into CI: at EFFORT=1 it takes at most four minutes on two processors
 
 
+WHOLE = (  # folders of which another part runs all
+    "kafka", "broker", "spark", "crash_states", "power_cuts", "crash", "interrupts", "include", "capi",
+    "performance", "evidence",
+)  # fmt: skip
 PARTS = (
     Part(
         "kafka",
@@ -75,7 +79,7 @@ PARTS = (
     ),
     Part(
         "fuzzing",
-        "bytes, directories and calls made by chance, under sanitizers",
+        "bytes and directories made by chance, under sanitizers",
         (sys.executable, "-m", "tests.fuzz.run"),
         ("include", "kstore/engine", "tests/fuzz"),
         in_ci=False,
@@ -113,29 +117,7 @@ PARTS = (
     Part(
         "rest",
         "what else is marked as nightly",
-        (
-            *PYTEST,
-            "-n",
-            "2",
-            "-m",
-            "nightly",
-            *(
-                f"--ignore=tests/{name}"
-                for name in (
-                    "kafka",
-                    "broker",
-                    "spark",
-                    "crash_states",
-                    "power_cuts",
-                    "crash",
-                    "interrupts",
-                    "include",
-                    "capi",
-                    "performance",
-                    "evidence",
-                )
-            ),
-        ),
+        (*PYTEST, "-n", "2", "-m", "nightly", *(f"--ignore=tests/{name}" for name in WHOLE)),
         ("kstore",),
     ),
     Part(

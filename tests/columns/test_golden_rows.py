@@ -14,41 +14,16 @@ from tests.helpers.effort import SEED, times
 pytestmark = pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # what is left out is compared here
 
 LOGS = {
-    "big_offsets",
-    "broker/__cluster_metadata-0",
-    "broker/state_store-0",
-    "broker_killed/payments-0",
-    "codec_mixed",
-    "compact_2_cleaned",
-    "compact_txn_3_markers_stamped",
-    "crash_bad_crc",
-    "crash_below_recovery_point",
-    "delete_records",
-    "headers",
-    "idempotent",
-    "log_append_time",
-    "magic0",
-    "magic1",
-    "nulls",
-    "swap_3",
-}
+    "big_offsets", "broker/__cluster_metadata-0", "broker/state_store-0", "broker_killed/payments-0",
+    "codec_mixed", "compact_2_cleaned", "compact_txn_3_markers_stamped", "crash_bad_crc",
+    "crash_below_recovery_point", "delete_records", "headers", "idempotent", "log_append_time",
+    "magic0", "magic1", "nulls", "swap_3",
+}  # fmt: skip
 BATCH_FIELDS = (
-    "base_offset",
-    "last_offset",
-    "base_timestamp",
-    "max_timestamp",
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-    "leader_epoch",
-    "records_count",
-    "attributes",
-    "codec",
-    "magic",
-    "crc",
-    "size",
+    "base_offset", "last_offset", "base_timestamp", "max_timestamp", "producer_id", "producer_epoch",
+    "base_sequence", "leader_epoch", "records_count", "attributes", "codec", "magic", "crc", "size",
     "position",
-)
+)  # fmt: skip
 
 
 @pytest.fixture(params=[scenario for scenario in scenarios() if scenario.name in LOGS], ids=str)

@@ -82,17 +82,6 @@ def test_only_where_the_policy_says_so(tmp_path: Path) -> None:
         log.compact()
 
 
-def test_nothing_to_do(tmp_path: Path) -> None:
-    with opened(tmp_path / "t-0", internal_segment_bytes=1_000_000) as log:
-        fill(log)
-        done = log.compact()
-        assert done.segments == ()
-        assert "active segment" in done.reason
-        assert (done.first_dirty_offset, done.first_uncleanable_offset, done.end_offset) == (0, 0, 0)
-        assert len(offsets(log)) == 100
-        assert not (tmp_path / "t-0" / "cleaner-offset-checkpoint").exists()
-
-
 def test_the_dirty_ratio(tmp_path: Path) -> None:
     with opened(tmp_path / "t-0") as log:
         fill(log)
@@ -116,30 +105,6 @@ def test_the_dirty_ratio(tmp_path: Path) -> None:
         log.configure(min_cleanable_dirty_ratio=0.1)
         assert log.compact().records_removed == 3
         assert log.compact().segments == ()
-
-
-def test_lags(tmp_path: Path, clock: Clock) -> None:
-    with opened(tmp_path / "t-0", clock=clock, min_compaction_lag_ms=HOUR) as log:
-        fill(log, 50)
-        log.roll()
-        clock.now += HOUR // 2
-        fill(log, 50, first=50)
-        log.roll()
-        assert log.compact().segments == ()
-        clock.now += HOUR // 2 + 1
-        done = log.compact()
-        assert 40 <= done.end_offset <= 50
-        clock.now += HOUR
-        assert log.compact().end_offset == 100
-        assert offsets(log) == list(range(90, 100))
-        log.configure(min_cleanable_dirty_ratio=1, min_compaction_lag_ms=0, max_compaction_lag_ms=2 * HOUR)
-        fill(log, 10, first=100)
-        log.roll()
-        assert log.compact().segments == ()
-        clock.now += 2 * HOUR + 5
-        done = log.compact()
-        assert done.reason == "max.compaction.lag.ms was over 5 ms ago"
-        assert offsets(log) == list(range(100, 110))
 
 
 def test_records_without_a_key_go(tmp_path: Path) -> None:
@@ -170,40 +135,6 @@ def test_compact_and_delete(tmp_path: Path, clock: Clock) -> None:
         done = log.compact()
         assert done.first_dirty_offset == 100  # what was deleted is not compacted
         assert offsets(log) == list(range(100, 105))
-
-
-def test_segments_are_put_together(tmp_path: Path) -> None:
-    with opened(tmp_path / "t-0", min_cleanable_dirty_ratio=0) as log:
-        fill(log, 300)
-        log.roll()
-        log.compact()
-        log.configure(internal_segment_bytes=100_000)
-        log.append(b"one more", b"key")
-        log.roll()
-        log.compact()
-        assert [s.base_offset for s in log.segments] == [0, 301]
-        assert log.segments[0].end_offset == 301
-        assert offsets(log) == [*range(290, 301)]
-        assert log.find(offset=5).offset == 290
-        snapshots = sorted(int(p.stem) for p in (tmp_path / "t-0").glob("*.snapshot"))
-        assert snapshots == [301]
-
-
-def test_keys_that_do_not_fit(tmp_path: Path) -> None:
-    """Three keys at a time: as many passes as it takes, each of which takes the log further."""
-    options = {
-        "log_cleaner_dedupe_buffer_size": (1 << 20) + 1,
-        "log_cleaner_io_buffer_load_factor": 3.5 / 43690,
-    }
-    with opened(tmp_path / "t-0", **options) as log:
-        fill(log, 100, keys=7)
-        log.roll()
-        told = log.compact(dry_run=True)
-        assert told.end_offset < 10
-        done = log.compact()
-        assert done.end_offset == 100
-        assert offsets(log) == list(range(93, 100))
-        assert done.records_removed == 93
 
 
 def test_much_memory_is_not_taken(tmp_path: Path) -> None:

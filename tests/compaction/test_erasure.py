@@ -3,7 +3,6 @@
 import hashlib
 import json
 import random
-import re
 import shutil
 import threading
 from pathlib import Path
@@ -190,21 +189,6 @@ def test_cut_files_and_damage(ram: Path) -> None:
         assert state == {f.name: f.read_bytes() for f in directory.iterdir()}
 
 
-def test_offsets_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A line that people can read."""
-    with kstore.open(tmp_path / "t-0", "a", cleanup_policy="compact") as log:
-        log.extend([b"v"] * 8, [b"a", b"b", b"a", b"a", b"a", b"b", b"c", b"a"])
-        log.extend([b"v"] * 200, [b"c", b"d"] * 100)
-        log.roll()
-    command = ["erase", str(tmp_path / "t-0"), "--dry-run", "--key"]
-    assert main([*command, "a"]) == 0
-    assert "\n  offsets 0, 2 to 4, 7\n" in capsys.readouterr().out
-    assert main([*command, "d"]) == 0
-    assert re.search(
-        r"\n  offsets 9, 11, .*, 105, 107 and 50 others, which --json lists\n", capsys.readouterr().out
-    )
-
-
 def test_command(ram: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = ram / "t-0"
     write_random(directory, random.Random(3))
@@ -225,17 +209,6 @@ def test_command(ram: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(r.value is None for r in kstore.open(directory) if r.key == b"bob")
     assert main(command[:2]) == 2
     assert "erase needs --key" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("topic", [False, True])
-def test_a_command_erases_several_keys(tmp_path: Path, topic: bool) -> None:
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        for key in (ANN, b"bob", b"\xff", b"dan", b"eve"):
-            log.append(b"v", key)
-    (tmp_path / "meta.properties").write_text("version=1\nbroker.id=1\n")
-    place = [str(tmp_path), "t"] if topic else [str(tmp_path / "t-0")]
-    assert main(["erase", *place, "--key", ANN.decode(), "--key-base64", "/w==", "--key", "bob"]) == 0
-    assert [r.key for r in kstore.open(tmp_path / "t-0")] == [b"dan", b"eve"]
 
 
 def test_beside_appends_and_readers(ram: Path) -> None:
@@ -268,18 +241,6 @@ def test_beside_appends_and_readers(ram: Path) -> None:
         log.erase(keys=[ANN], reason="asked")
         assert not failures
         assert [r.offset for r in log] == list(range(1, 600, 2))
-
-
-def test_producers_whose_time_has_come_stay_known(tmp_path: Path) -> None:
-    """An erasure leaves what is known of producers: a batch that is sent once more is a duplicate as
-    before."""
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        old = [(10**12, b"ann", b"secret", None), (10**12, b"bob", b"value", None)]
-        batch = kstore.encode_batch(old, producer_id=5, producer_epoch=0, base_sequence=0)
-        log.append_batches(batch)
-        assert log.erase(keys=[b"ann"], reason="asked").records_erased == 1
-        assert log.append_batches(batch).duplicate
-        assert log.log_end_offset == 2
 
 
 def test_cut_files_that_are_left_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

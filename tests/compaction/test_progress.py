@@ -212,67 +212,6 @@ def test_changes_meanwhile_are_no_damage(tmp_path: Path) -> None:
         assert not kstore.open(directory).recovery.findings, note
 
 
-def test_the_log_may_be_used_inside(path: Path) -> None:
-    """Except for what waits for this very call."""
-    with kstore.open(path, "a", **OPTIONS) as log:
-        refused = 0
-
-        def use(done: int, total: int) -> None:
-            nonlocal refused
-            log.append(b"more", KEYS[7])
-            record = log.last(KEYS[7])
-            assert record is not None
-            assert record.value == b"more"
-            for again in (log.compact, log.make_key_files, log.close, log.abandon):
-                with pytest.raises(kstore.ReentrantCallError):
-                    again()
-                refused += 1
-
-        for call in CALLS:
-            call(log, use)
-            assert not log.is_closed
-        assert refused
-        assert log.last(KEYS[19]) is None
-
-
-def test_a_policy_that_changes_meanwhile(path: Path) -> None:
-    """A compaction ends with the pass that it is in, and reports what it has done."""
-    slots = {"log_cleaner_dedupe_buffer_size": 2**20 + 1, "log_cleaner_io_buffer_load_factor": 0.0001}
-    with kstore.open(path, "a", **OPTIONS, **slots) as log:
-        count = Told()
-        log.compact(dry_run=True, progress=count)  # one pass
-        done = log.compact(progress=At(len(count.calls) - 1, lambda: log.configure(cleanup_policy="delete")))
-        assert done.segments
-        with pytest.raises(kstore.PolicyViolationError):
-            log.compact()
-
-
-def test_a_store_cannot_be_closed_inside(path: Path) -> None:
-    with kstore.LogStore(path.parent, mode="a", background=False, cleanup_policy="compact") as store:
-
-        def close(done: int, total: int) -> None:
-            with pytest.raises(kstore.ReentrantCallError):
-                store.close()
-
-        store.erase("t", keys=[KEYS[7]], reason="asked for", progress=close)
-        assert not store.is_closed
-        store.append("t", b"value", KEYS[7])
-
-
-def test_it_is_a_function(path: Path) -> None:
-    with kstore.open(path, "a", **OPTIONS) as log:
-        for wrong in (1, "bar", True):
-            calls: list[Callable[[Any], object]] = [
-                lambda wrong: log.compact(progress=wrong),
-                lambda wrong: log.erase(keys=[KEYS[7]], reason="asked for", progress=wrong),
-                lambda wrong: log.last(KEYS[7], progress=wrong),
-                lambda wrong: log.history(KEYS[7], progress=wrong),
-            ]
-            for call in calls:
-                with pytest.raises(TypeError, match="progress is a function of two numbers"):
-                    call(wrong)
-
-
 # ---- the bars ----------------------------------------------------------------------------------------------
 
 
@@ -315,20 +254,3 @@ def test_bars(path: Path, capsys: pytest.CaptureFixture[str], at_once: None) -> 
         assert rows
         for row in rows:
             json.loads(row)  # the bar is not among them
-
-
-def test_bars_of_lookups(tmp_path: Path, capsys: pytest.CaptureFixture[str], at_once: None) -> None:
-    with kstore.open(tmp_path / "log", "a", segment_bytes=2**30) as log:
-        log.append(b"first", b"wanted")
-        log.extend([b"." * 100_000] * 1400)
-        log.append(b"last", b"wanted")
-    for more in ([], ["--history"]):
-        shown = run_on_a_terminal(["get", str(tmp_path / "log"), "--key", "wanted", *more])
-        assert shown.startswith("\rlooking [")
-        assert shown.endswith("\r\x1b[K")
-        assert len(capsys.readouterr().out.splitlines()) == 1 + bool(more)
-
-
-def test_no_bar_without_a_terminal(path: Path, capsys: pytest.CaptureFixture[str], at_once: None) -> None:
-    assert main(["compact", str(path)]) == 0
-    assert capsys.readouterr().err == ""

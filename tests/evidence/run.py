@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> int:
             pass
         print(row, flush=True)
     if FUZZING in names:
-        row = Row(FUZZING, "bytes, directories and calls made by chance, under AddressSanitizer and UBSan")
+        row = Row(FUZZING, "bytes and directories made by chance, under AddressSanitizer and UBSan")
         rows.append(row)
         run_fuzzers(int(60 * minutes * FUZZING_SHARE / whole), row)
         print(row, flush=True)
