@@ -1,6 +1,5 @@
 """OffsetIndexTest and TimeIndexTest: base offset 45, room for 30 entries. TransactionIndexTest."""
 
-import random
 import struct
 from pathlib import Path
 from typing import Any
@@ -32,17 +31,6 @@ def index_of(*entries: tuple[int, int], base: int = BASE, room: int = ROOM) -> O
 
 
 FULL = [(BASE + i + 1, i) for i in range(ROOM)]
-
-
-def test_offset_random_lookup() -> None:
-    """Random rising pairs: each is found, what lies between gets the floor, below is (45, 0)."""
-    assert index_of().lookup(92) == (BASE, 0)
-    draw = random.Random(1)
-    offsets = sorted(draw.sample(range(BASE + 1, 1000), ROOM))
-    entries = list(zip(offsets, sorted(draw.sample(range(10000), ROOM)), strict=True))
-    index = index_of(*entries)
-    for offset in range(BASE - 1, 1010):
-        assert index.lookup(offset) == ([(BASE, 0)] + [entry for entry in entries if entry[0] <= offset])[-1]
 
 
 def test_offset_entries() -> None:
@@ -80,27 +68,6 @@ def test_fetch_upper_bound_offset() -> None:
     assert index_of((45, 0), (46, 10)).fetch_upper_bound(MAX32 - 1, 1) is None
 
 
-def test_offset_reopen() -> None:
-    """After a close the length is the content: the same lookups, and the index is full."""
-    data = index_of((51, 0), (52, 1)).to_bytes()
-    again = OffsetIndex(BASE, data, max_entries=len(data) // 8)
-    assert (len(again), again.last_offset) == (2, 52)
-    assert (again.lookup(51), again.lookup(52)) == ((51, 0), (52, 1))
-    with pytest.raises(ValueError, match="full"):
-        again.append(53, 2)
-
-
-def test_offset_truncate() -> None:
-    """Base 0, entries 1 to 9: truncateTo removes what is at or above the offset."""
-    for offset, left in ((12, 9), (10, 9), (9, 8), (5, 4), (0, 0)):
-        index = index_of(*[(i, i) for i in range(1, 10)], base=0)
-        index.truncate_to(offset)
-        assert len(index) == index.last_offset == left
-        assert index.lookup(10) == (left, left)
-        index.append(max(left, offset) + 1, 100)
-        assert index.last_offset == max(left, offset) + 1
-
-
 def test_offset_sanity() -> None:
     """An entry at the base is sane, reopened too; one below it and a length of 9 bytes are not."""
     index = index_of((BASE, 0))
@@ -121,13 +88,6 @@ def test_offset_overflow() -> None:
         with pytest.raises(OverflowError):
             OffsetIndex(base).append(largest, 0)
     assert index_of((MAX32, 0), base=0).last_offset == MAX32
-
-
-def test_lookup_many_takes_int64_only() -> None:
-    wrong: list[Any] = [numpy.zeros(1, "i4"), numpy.zeros(1, "f8"), numpy.zeros((1, 1), "i8"), bytes(8)]
-    for targets in wrong:
-        with pytest.raises(ValueError, match="one-dimensional array of int64"):
-            OffsetIndex(0).lookup_many(targets)
 
 
 # ---- TimeIndexTest: (i*10 -> base + i*10) for i = 1..n -------------------------------------------

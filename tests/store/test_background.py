@@ -62,29 +62,6 @@ def test_old_segments_are_deleted_at_intervals(tmp_path: Path, clock: StoreClock
         assert store.health().ok
 
 
-def test_closed_partitions_are_opened_only_for_work(tmp_path: Path, clock: StoreClock) -> None:
-    with with_small_segments(tmp_path, clock, message_timestamp_after_max_ms=DAY) as store:
-        store.create_topic("t", 4)
-        store.create_topic("large", 2, retention_ms=-1, retention_bytes=10**9)
-        store.create_topic("empty", 2)
-        store.create_topic("compacted", 2, cleanup_policy="compact", min_cleanable_dirty_ratio=1.0)
-        for topic in ("t", "large", "compacted"):
-            fill(store, topic)
-        writer(store, "t", 3).append(b"young", timestamp=T + DAY)
-        writer(store, "t", 2).delete_records(-1)
-    with with_small_segments(tmp_path, clock, idle_roll_ms=50_000) as store:
-        clock.pass_on(store, 300_000, runs=3)
-        assert (store.metrics().open_partitions, starts(store)) == (1, [0, 0, 20, 0])
-        clock.pass_on(store, DAY)
-        assert (store.metrics().open_partitions, starts(store)) == (4, [20, 20, 20, 20])
-        assert store.open("t", 3).log_end_offset == 21
-        store.alter_topic("large", retention_bytes=1000)
-        clock.pass_on(store, 300_000)
-        assert store.metrics().open_partitions == 6
-        assert all(0 < start < 20 for start in starts(store, "large"))
-        assert store.health().ok
-
-
 def test_an_idle_store_makes_no_system_calls(tmp_path: Path, clock: StoreClock) -> None:
     """It examines each closed partition once; of an open one it checks only that the directory is still
     there."""

@@ -136,24 +136,6 @@ def test_many_are_recovered_by_threads(tmp_path: Path) -> None:
         assert recovered(store) == 0  # the store has closed them
 
 
-def test_an_exception_in_a_thread_ends_the_opening(tmp_path: Path) -> None:
-    make(tmp_path, 60)
-    die(tmp_path, 200, "not stored")
-    calls: list[int] = []
-
-    def clock() -> int:
-        calls.append(1)
-        if len(calls) > 30:
-            raise KeyError("the clock")
-        return 1
-
-    with pytest.raises(KeyError, match="the clock"):
-        opened(tmp_path, clock=clock)
-    with opened(tmp_path) as store:  # the lock was given up
-        assert store.health().ok
-        assert all(values(store, "t", number) == ALL for number in range(60))
-
-
 # ---- partitions that were written by themselves ------------------------------------------------------------
 
 

@@ -60,30 +60,6 @@ def test_the_hash_is_kafkas() -> None:
     assert {key: (murmur2(key) ^ 1 << 31) - (1 << 31) for key in known} == known
 
 
-@pytest.mark.parametrize(("form", "stamps"), [(list, "each"), (tuple, None), ("arrow", "one")])
-def test_columns_are_dealt_by_key(tmp_path: Path, form: Any, stamps: str | None) -> None:
-    keys = [b"key %d" % (i * i % 37) if i % 7 else None for i in range(1000)]
-    given = [b"v" * (i % 50) if i % 11 else None for i in range(1000)]
-    times = {None: None, "one": 5_000_000_000_000 // 4, "each": [10**12 + i for i in range(1000)]}[stamps]
-    if form == "arrow":
-        arrow = pytest.importorskip("pyarrow")
-        columns: Any = arrow.chunked_array([given[:300], given[300:]]), arrow.array(keys, arrow.binary())
-    else:
-        columns = form(given), form(keys)
-    with opened(tmp_path, message_timestamp_after_max_ms=2**62) as store:
-        store.create_topic("t", 5)
-        offsets = store.extend("t", *columns, timestamps=times)
-        (keyless,) = {partition for partition, _, key, _ in rows(store) if key is None}
-        expected: dict[int, list[Any]] = {number: [] for number in range(5)}
-        for i, (key, value) in enumerate(zip(keys, given, strict=True)):
-            number = keyless if key is None else partition_of(key, 5)
-            expected[number].append((key, value, times[i] if isinstance(times, list) else times))
-        for number in range(5):
-            found = [(r.key, r.value, None if times is None else r.timestamp) for r in store.log("t", number)]
-            assert found == expected[number]
-            assert offsets.get(number, range(0)) == range(len(found))
-
-
 def test_records_without_a_key_stay_at_one_partition_for_a_while(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.create_topic("t", 3)
@@ -240,37 +216,7 @@ def test_a_missing_topic_names_what_may_be_meant(tmp_path: Path) -> None:
                 store.cursor("g", [name])
 
 
-def test_a_reader_takes_in_new_partitions(tmp_path: Path) -> None:
-    with opened(tmp_path) as store:
-        store.create_topic("t")
-        reader = LogStore(tmp_path)
-        store.add_partitions("t", 3)
-        store.create_topic("u")
-        assert reader.topics == {"t": [0]}
-        reader.refresh()
-        store.refresh()
-        assert reader.topics == store.topics == {"t": [0, 1, 2], "u": [0]}
-        assert reader.health().ok
-
-
 # ---- directories -------------------------------------------------------------------------------------------
-
-
-def test_several_directories(tmp_path: Path) -> None:
-    dirs = [tmp_path / name for name in ("a", "b", "c")]
-    with opened(*dirs) as store:
-        store.create_topic("t", 7, retention_ms=5)
-        assert sorted(len(list(path.glob("t-*"))) for path in dirs) == [2, 2, 3]
-        for i in range(100):
-            store.append("t", b"%d" % i, b"%d" % i)
-        expected = rows(store)
-        assert store.paths == tuple(dirs)
-    with opened(*reversed(dirs)) as store:
-        assert rows(store) == expected
-        assert store.describe("t").options == {"retention_ms": 5}
-        assert store.health().ok
-        store.delete_topic("t")
-    assert not list(tmp_path.rglob("t-*"))
 
 
 def test_a_failed_directory_takes_only_its_own_partitions(tmp_path: Path) -> None:

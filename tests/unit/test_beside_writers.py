@@ -125,23 +125,6 @@ def test_in_the_writers_process(tmp_path: Path) -> None:
     assert kstore.open(tmp_path / "t-0").recovery.clean
 
 
-def test_damage_below_is_found_when_it_is_read(tmp_path: Path) -> None:
-    log = kstore.open(tmp_path / "t-0", "a")
-    fill(log, 2000)
-    [batch] = [b for b in log.batches(500, 501)][:1]
-    with Path(batch.file).open("r+b") as file:
-        file.seek(batch.position + 80)
-        file.write(b"\0\1\2\3")
-    reader = kstore.open(tmp_path / "t-0")
-    assert reader.log_end_offset == 2000
-    assert reader.get(1999).value == value(1999)
-    with pytest.raises(kstore.CorruptRecordError):
-        values(reader)
-    assert kstore.open(tmp_path / "t-0", clean=False, recovery_point=0).log_end_offset == batch.base_offset
-    log.abandon()
-    assert kstore.open(tmp_path / "t-0").log_end_offset == batch.base_offset
-
-
 def test_a_broker_has_checked_all(crashed: Path) -> None:
     with running(BROKER, crashed):
         log = kstore.open(crashed / "t-0")
@@ -156,21 +139,6 @@ def test_a_broker_has_checked_all(crashed: Path) -> None:
 def test_a_program_that_writes_another_partition_has_checked_only_its_own(crashed: Path) -> None:
     with running(WRITER, crashed / "other-0"):
         assert kstore.open(crashed / "t-0").recovery.recovered_segments == [0]
-
-
-def test_a_log_of_a_store_that_it_has_closed(tmp_path: Path) -> None:
-    with kstore.LogStore(tmp_path / "data", mode="a", background=False, max_open_partitions=1) as store:
-        store.create_topic("t", 2)
-        for number in (0, 1):
-            log = store.log("t", number)
-            assert isinstance(log, kstore.LogWriter)
-            fill(log, 1000)
-            del log
-        store.flush()
-        closed = kstore.open(tmp_path / "data" / "t-0")
-        assert not closed.recovery.clean
-        assert not closed.recovery.recovered_segments
-        assert values(closed) == [value(i) for i in range(1000)]
 
 
 def ends(path: Path) -> Iterator[tuple[Path, int]]:

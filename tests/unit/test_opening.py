@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -49,23 +48,6 @@ def test_a_log_directory_is_not_opened_and_its_partitions_are_named(tmp_path: Pa
         with pytest.raises(kstore.LogNotFoundError, match=words):
             kstore.open(tmp_path / "data", mode)
     assert sorted(tmp_path.rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    ("sign", "content"),
-    [
-        ("leader-epoch-checkpoint", "0\n0\n"),
-        ("partition.metadata", "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABQ\n"),
-        (f"{0:020d}.log", ""),
-    ],
-)
-def test_a_partition_that_was_not_written_yet_is_empty(tmp_path: Path, sign: str, content: str) -> None:
-    path = tmp_path / "orders-0"
-    path.mkdir()
-    (path / sign).write_text(content)
-    with kstore.open(path) as log:
-        assert (log.log_start_offset, log.log_end_offset, list(log)) == (0, 0, [])
-        assert log.topic_id() == (UUID(int=5) if "metadata" in sign else None)
 
 
 def test_a_path_that_is_nearly_right(tmp_path: Path) -> None:

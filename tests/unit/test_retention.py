@@ -150,25 +150,6 @@ def test_a_segment_without_timestamps_is_judged_by_its_file(tmp_path: Path) -> N
         assert "file was modified 7 ms ago" in decision.reason
 
 
-def test_it_needs_a_configuration(tmp_path: Path) -> None:
-    """What was written to be kept for ever is not deleted by the default of seven days."""
-    path = tmp_path / "t-0"
-    with kstore.open(path, "a", retention_ms=-1, internal_segment_bytes=500) as log:
-        log.extend([b"x" * 100] * 20, timestamps=[1_000_000_000_000] * 20, batch_bytes=0)
-        log.delete_records(12)
-    with kstore.open(path, "a", retention_ms=None) as log:  # which was kept until now
-        for dry_run in (True, False):  # a dry run refuses what the real one refuses
-            words = r"opened without retention_ms.*retention_ms=-1"
-            with pytest.raises(kstore.InvalidConfigError, match=words):
-                log.retain(dry_run=dry_run)
-            assert (log.segments[0].base_offset == 0) == dry_run
-        assert len(log.segments) > 1  # what is below the log start went, which was asked for
-        assert log.segments[0].base_offset <= 12
-        log.configure(retention_ms=-1)
-        assert not any(d.delete for d in log.retain())
-        assert offsets(log) == list(range(12, 20))
-
-
 def test_a_size_alone_is_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also for records that are older than Kafka's 7 days."""
     path = tmp_path / "t-0"
