@@ -107,6 +107,30 @@ def test_the_dirty_ratio(tmp_path: Path) -> None:
         assert log.compact().segments == ()
 
 
+def test_lags(tmp_path: Path, clock: Clock) -> None:
+    with opened(tmp_path / "t-0", clock=clock, min_compaction_lag_ms=HOUR) as log:
+        fill(log, 50)
+        log.roll()
+        clock.now += HOUR // 2
+        fill(log, 50, first=50)
+        log.roll()
+        assert log.compact().segments == ()
+        clock.now += HOUR // 2 + 1
+        done = log.compact()
+        assert 40 <= done.end_offset <= 50
+        clock.now += HOUR
+        assert log.compact().end_offset == 100
+        assert offsets(log) == list(range(90, 100))
+        log.configure(min_cleanable_dirty_ratio=1, min_compaction_lag_ms=0, max_compaction_lag_ms=2 * HOUR)
+        fill(log, 10, first=100)
+        log.roll()
+        assert log.compact().segments == ()
+        clock.now += 2 * HOUR + 5
+        done = log.compact()
+        assert done.reason == "max.compaction.lag.ms was over 5 ms ago"
+        assert offsets(log) == list(range(100, 110))
+
+
 def test_records_without_a_key_go(tmp_path: Path) -> None:
     with opened(tmp_path / "t-0", cleanup_policy="delete") as log:
         log.extend([b"none"] * 20)

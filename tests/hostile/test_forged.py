@@ -67,6 +67,16 @@ def test_a_bomb_stops_at_the_limit(codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", PACKERS)
+def test_a_payload_at_the_limit(codec: str) -> None:
+    value = bytes(range(256)) * 4096
+    body = forge.record(Rec(value), 0, -1)
+    data = forge.batch(codec=codec, packed=PACKERS[codec](body), count=1)
+    assert kstore.RecordBatch(data, max_decompressed_bytes=len(body)).records()[0].value == value
+    with pytest.raises(kstore.RecordTooLargeError):
+        kstore.RecordBatch(data, max_decompressed_bytes=len(body) - 1).records()
+
+
+@pytest.mark.parametrize("codec", PACKERS)
 def test_damaged_payloads(codec: str) -> None:
     """Truncations and turned bits of a compressed payload."""
     payload = PACKERS[codec](forge.record(Rec(bytes(40)), 0, -1))

@@ -12,6 +12,11 @@ import kstore
 from kstore.__main__ import main
 
 T0 = 1_700_000_000_000
+
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "data" / "transactions"
+
+
 KINDS = (".log", ".index", ".timeindex")
 
 
@@ -127,6 +132,26 @@ def test_what_was_kept_is_not_replaced(tmp_path: Path) -> None:
     for path in directory.glob("*.cut"):
         with pytest.raises(kstore.CorruptFileError, match="the bytes end inside a batch"):
             kstore.open(path)
+
+
+def test_transaction_indexes_that_were_swapped(tmp_path: Path) -> None:
+    """Without recovery, too, the batches show which transactions were aborted."""
+    directory = tmp_path / "txn-0"
+    shutil.copytree(GOLDEN / "txn-0", directory)
+    first, second = sorted(directory.glob("*.txnindex"))[1:3]
+    sound = kstore.open(directory, recover=False)
+    given = [r.offset for r in sound.records(isolation="read_committed")]
+    content = first.read_bytes(), second.read_bytes()
+    first.write_bytes(content[1])
+    second.write_bytes(content[0])
+    log = kstore.open(directory, recover=False)
+    assert [r.offset for r in log.records(isolation="read_committed")] == given
+    for start in range(0, sound.log_end_offset, 7):
+        expected = [offset for offset in given if start <= offset < start + 10]
+        assert [r.offset for r in log.records(start, start + 10, isolation="read_committed")] == expected
+        assert (
+            rows(log.scan(["offset"], start=start, stop=start + 10, isolation="read_committed")) == expected
+        )
 
 
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")

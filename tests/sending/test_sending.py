@@ -354,6 +354,29 @@ def test_truncated_and_grown_again_meanwhile(log: kstore.LogWriter, pair: Pair, 
             received(pair, part.send)
 
 
+def test_reading_what_was_truncated_away(log: kstore.LogWriter) -> None:
+    """Reading a slice raises as sending it does, also one that ends inside a batch because it was to be no
+    larger."""
+    base = log.segments[-1].base_offset
+    log.extend([b"%d" % i for i in range(500)], batch_bytes=500)
+    cut = log.read(base, 1777)
+    count = len(list(cut))
+    assert count > 10
+    part, span = log.read(base, 1 << 20), log.span(base, 1 << 20)
+    assert len(list(part)) >= 500
+    log.truncate_to(base + 5)
+    for read in (
+        lambda: list(part),
+        lambda: list(part.batches()),
+        lambda: bytes(part),
+        lambda: list(span),
+        lambda: bytes(span),
+        lambda: list(cut),
+    ):
+        with pytest.raises(kstore.CorruptRecordError, match="truncated since"):
+            read()
+
+
 SERVER = Path(__file__).parents[2] / "examples" / "file_server.py"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import kstore
 from kstore import LogStore
 from tests.helpers.effort import times
 from tests.helpers.processes import run_python
@@ -178,6 +179,30 @@ def test_a_signal_while_closing_waits(ram: Path) -> None:
     store.close()
     assert LogStore(ram).closed_cleanly
     go_on.set()
+
+
+def test_closing_from_within_is_refused(ram: Path) -> None:
+    """As a signal handler would: the store's thread may wait for the log in which this thread is."""
+    refused: list[str] = []
+    calls: list[Callable[[], object]] = []
+
+    def clock() -> int:
+        if calls and not is_of_the_store():
+            with pytest.raises(kstore.ReentrantCallError) as caught:
+                calls.pop()()
+            refused.append(str(caught.value))
+        return time.time_ns() // 1_000_000
+
+    with LogStore(ram, mode="a", clock=clock, **SMALL) as store:
+        store.create_topic("t")
+        store.append("t", b"v")
+        calls.append(store.close)
+        store.append("t", b"v")
+        assert len(refused) == 1
+        assert not store.is_closed
+        append(store)
+        assert threads()
+    assert LogStore(ram).closed_cleanly
 
 
 @pytest.mark.parametrize(

@@ -338,7 +338,7 @@ REFUSED: list[tuple[str, list[Any], type[Exception], str]] = [
     ("path", [""], ValueError, "needs the path of a partition, not an empty one"),
     ("path", [5], TypeError, "os.PathLike"),
     ("columns", [PLANE, b"ab", bytearray(b"ab"), 7], TypeError, "^columns must be a list of names, not"),
-    ("columns", [ENDLESS, iter(ENDLESS), ["no such column"]], ValueError, "column"),
+    ("columns", [ENDLESS, iter(ENDLESS), ["no such column"], ["key", "key"]], ValueError, "column"),
     ("fields", ["crc"], TypeError, r"\['crc'\]"),
     ("fields", [7], TypeError, "^fields are names, not"),
     ("fields", [[], ["crc", "crc"], ["codec"], ["", "crc"], [1], ENDLESS], ValueError, "fields"),

@@ -7,6 +7,21 @@ import pytest
 
 import kstore
 from tests.hostile.material import resealed
+from tests.unit.logs import flip
+
+
+def test_damage(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=300) as log:
+        for i in range(20):
+            log.append(b"v" * 100, key=b"%d" % i)
+    first = min((tmp_path / "t-0").glob("*.log"))
+    flip(first, 100)
+    log = kstore.open(tmp_path / "t-0")
+    assert log.last(b"19") is not None
+    with pytest.raises(kstore.CorruptRecordError):
+        log.last(b"0")
+    with pytest.raises(kstore.CorruptRecordError):
+        list(log.history(b"19"))
 
 
 def test_a_history_is_for_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

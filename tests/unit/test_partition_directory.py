@@ -137,6 +137,19 @@ def test_a_directory_that_is_removed_under_its_writer(tmp_path: Path) -> None:
     kstore.open(tmp_path / "t-0", "a").close()
 
 
+def test_files_that_are_removed_under_their_writer(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    first, last = log.segments[0], log.segments[-1]
+    for segment in (first, last):
+        Path(segment.path).unlink()
+    end = log.segments[1].base_offset
+    words = rf"{first.path}, with offsets 0 to {end} \(exclusive\), was removed.*the first of 2"
+    with pytest.raises(kstore.LogFailedError, match=words):
+        log.close()
+    with pytest.warns(kstore.DataLossWarning):
+        kstore.open(tmp_path / "t-0", "a").close()
+
+
 # ---- files that were being written when the process died -----------------------------------------
 
 OF_A_DIRECTORY = (

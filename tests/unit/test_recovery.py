@@ -8,6 +8,7 @@ import contextlib
 import os
 import pickle
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,24 @@ def test_a_pipe_in_the_place_of_a_file_hangs_nobody(tmp_path: Path, mode: Any) -
                 list(log.records(isolation="read_committed"))
         except (OSError, kstore.KstoreError) as e:
             assert "regular" in str(e)  # noqa: PT017
+
+
+@pytest.mark.parametrize("kind", [".log", ".index", "leader-epoch-checkpoint"])
+def test_nothing_is_written_through_a_link(tmp_path: Path, kind: str) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"x" * 100)
+    path = next((tmp_path / "t-0").glob(f"*{kind}"))
+    target = tmp_path / "target"
+    path.rename(target)
+    with target.open("ab") as file:
+        file.write(b"not a whole batch")
+    before = target.read_bytes()
+    path.symlink_to(target)
+    with warnings.catch_warnings(), contextlib.suppress(OSError):  # ELOOP, where the file must be written
+        warnings.simplefilter("ignore")
+        with kstore.open(tmp_path / "t-0", "a") as log:
+            log.append(b"y")
+    assert target.read_bytes() == before
 
 
 LARGEST = (1 << 31) - 1  # bytes of a segment
