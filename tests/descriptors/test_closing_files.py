@@ -81,7 +81,8 @@ log, other = kstore.open(sys.argv[1]), kstore.open(sys.argv[1])
 writer = kstore.open(sys.argv[2], "a", internal_segment_bytes=150, segment_index_bytes=64)
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
 kstore.limit_open_files(1000)
-for each in (log.refresh, writer.flush, other.refresh, lambda: kstore.open(sys.argv[1]), writer.roll, writer.close):
+opens = lambda: kstore.open(sys.argv[1])
+for each in (log.refresh, writer.flush, other.refresh, opens, writer.roll, writer.close):
     if not writer.is_closed:
         writer.append(b"v" * 60)
     assert sum(1 for _ in log) == 100

@@ -17,7 +17,8 @@ import kstore
 warnings.simplefilter("ignore")
 path, codec, gives_back = sys.argv[1], sys.argv[2], int(sys.argv[3])
 log = kstore.open(
-    path, "a", compression_type=codec, segment_index_bytes=8000, segment_bytes=1 << 30, max_message_bytes=1 << 30
+    path, "a", compression_type=codec, segment_index_bytes=8000, segment_bytes=1 << 30,
+    max_message_bytes=1 << 30,
 )
 log.append(b"first" * 1000)
 acknowledged, errors = 1, set()

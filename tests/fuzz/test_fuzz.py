@@ -1,5 +1,5 @@
-"""The corpora of the fuzzers, and what fuzzing has found, go through the fuzzers again; `make fuzz SECONDS=…`
-looks for more.
+"""The corpora of the fuzzers, and what fuzzing has found, go through the fuzzers again; `make fuzz` looks for
+more.
 
 A finding becomes a test: its file goes to tests/fuzz/corpus/NAME, or its case to FOUND below.
 """

@@ -1,4 +1,5 @@
-"""A library that stands before pthread_create: it counts the threads that a process begins, and refuses or loses them."""
+"""A library that replaces pthread_create: it counts the threads that a process begins, and refuses or loses
+them."""
 
 import os
 import shutil
@@ -21,7 +22,8 @@ static void *nothing(void *p)
 }
 int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *p)
 {
-    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
+    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    real = dlsym(RTLD_NEXT, "pthread_create");
     if (refused)
         return EAGAIN;
     begun++;
@@ -31,7 +33,7 @@ int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), vo
 BEGIN = """
 import ctypes, sys
 _library = ctypes.CDLL(sys.argv[1])
-# pthread_create fails; gives a thread that ends at once, as one of CPython's that finds no memory; has been called so often
+# pthread_create fails; makes a thread that ends at once, as one of CPython's without memory; its calls so far
 refused, lost, begun = (ctypes.c_int.in_dll(_library, name) for name in ("refused", "lost", "begun"))
 path = sys.argv[2]
 """

@@ -1,6 +1,6 @@
 """Run as `python cycles.py DIRECTORY`, which is empty: objects of kstore's compiled classes in cycles, which
-the garbage collector ends in many orders. Each class is tried in a child process. Prints a line for each child
-that died, and how many classes were tried."""
+the garbage collector ends in many orders. A child process tries each class. Prints a line for each child that
+died, and how many classes there are."""
 
 import gc
 import os

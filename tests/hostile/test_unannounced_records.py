@@ -161,27 +161,3 @@ def test_a_compressed_message_that_begins_in_the_batch_before(
     log = made(tmp_path, wrapper(outer, [0, 1, 2], 1))
     found, reason = taken(READERS[reader](log))
     assert (found, reason) == (list(range(5)), "first offset in a compressed message")
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-def test_old_messages_too_far_apart_for_one_segment(tmp_path: Path, magic: int) -> None:
-    """The segment is split: each part begins where the first message in a compressed one does, as in
-    Kafka."""
-    partition = tmp_path / "t-0"
-    partition.mkdir()
-    far = 2**31 + 100
-    inner = [[first + i if magic == 0 else i for i in range(3)] for first in (0, far, far + 3)]
-    ends = (2, far + 2, far + 5)
-    data = (wrapper(end, own, magic) for end, own in zip(ends, inner, strict=True))
-    (partition / LOG).write_bytes(b"".join(data))
-    expected = [end - 2 + i for end in ends for i in range(3)]
-    assert [r.offset for r in kstore.open(partition, recover=False)] == expected
-    reader = kstore.open(partition)
-    assert [r.offset for r in reader] == expected
-    with kstore.open(partition, "a") as log:
-        assert [r.offset for r in log] == expected
-        assert [segment.base_offset for segment in log.segments] == [0, far]
-        for way in (reader, log):
-            for offset in (0, 1, far, far + 1, far + 5):
-                assert way.get(offset).offset == offset
-    assert [r.offset for r in kstore.open(partition)] == expected

@@ -137,4 +137,5 @@ def check_same_files(ours: Path, theirs: Path) -> None:
 
 def _first_difference(a: bytes, b: bytes) -> str:
     at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-    return f"kstore's {len(a)} bytes, Kafka's {len(b)}, from byte {at} on {a[at:][:24].hex()}, {b[at:][:24].hex()}"
+    ours, theirs = a[at:][:24].hex(), b[at:][:24].hex()
+    return f"kstore's {len(a)} bytes, Kafka's {len(b)}, from byte {at} on {ours}, {theirs}"

@@ -113,24 +113,6 @@ def test_kstore_holds_the_lock(kafka: Kafka, log_directory: Path) -> None:
     kafka.ask("unlock", log_directory)
 
 
-def test_a_partition_that_keeps_its_own_state(kafka: Kafka, tmp_path: Path) -> None:
-    """Without a log directory around it; Kafka passes over what kstore keeps beside the segments."""
-    directory = tmp_path / "orders-0"
-    with kstore.open(directory, "a", clock=_clock) as log:
-        _fill(log)
-        log.delete_records(50)
-    account = Account(kstore.open(directory))
-    theirs = kafka.open(directory, clean=True, recovery_point=200, log_start_offset=50)
-    assert not kafka.complaints()
-    account.check(theirs)
-    theirs.append(kstore.encode_batch([(NOW, b"k", b"v", None)]))
-    theirs.ask("close")
-    with kstore.open(directory, "a", clock=_clock) as log:
-        found = [finding.code for finding in log.recovery.findings]
-        assert found == ["ends_late"]  # a broker does not write a partition's own state
-        assert (log.log_start_offset, log.log_end_offset) == (50, 201)
-
-
 # ---- a store -----------------------------------------------------------------------------------------------
 
 

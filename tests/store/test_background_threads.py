@@ -118,7 +118,8 @@ def test_topics_are_made_and_deleted(ram: Path, caplog: pytest.LogCaptureFixture
 ENDS = """
 import pathlib, sys, time, kstore
 store = kstore.LogStore(sys.argv[1], mode="a", internal_segment_bytes=500, log_cleaner_backoff_ms=0,
-    cleanup_policy="compact", log_cleaner_io_max_bytes_per_second=1000.0, log_retention_check_interval_ms=1, flush_ms=1)
+    cleanup_policy="compact", log_cleaner_io_max_bytes_per_second=1000.0,
+    log_retention_check_interval_ms=1, flush_ms=1)
 store.create_topic("t")
 for i in range(100):
     store.append("t", b"%d" % i + b"." * 50, b"%d" % (i % 3))

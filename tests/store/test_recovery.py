@@ -20,7 +20,8 @@ DIES = """
 import os, sys, kstore
 from tests.helpers.store_clock import StoreClock
 clock = StoreClock()
-store = kstore.LogStore(sys.argv[1], mode="a", background=False, max_open_partitions=int(sys.argv[2]), clock=clock)
+most = int(sys.argv[2])
+store = kstore.LogStore(sys.argv[1], mode="a", background=False, max_open_partitions=most, clock=clock)
 for topic in store.topics:
     for number in store.topics[topic]:
         store.log(topic, number).extend([b"%d" % i for i in range(40)])

@@ -188,22 +188,6 @@ def make_key_file(log: kstore.LogWriter) -> None:
 
 
 @pytest.mark.parametrize("by_files", [False, True])
-def test_a_key_that_was_deleted_in_an_old_partition_only(tmp_path: Path, *, by_files: bool) -> None:
-    with opened(tmp_path) as store:
-        store.create_topic("t", 3)
-        old, other = sorted({0, 1, 2} - {partition_of(b"k", 3)})
-        for partition, value in ((old, None), (other, b"v")):
-            log = writer(store, "t", partition)
-            log.append(value, b"k")
-            if by_files:
-                make_key_file(log)
-        table = store.table("t")
-        assert (table.get(b"k"), list(table), dict(table.items())) == (b"v", [b"k"], {b"k": b"v"})
-        store.append("t", None, key=b"k")
-        assert (table.get(b"k"), list(table), dict(table.items())) == (None, [], {})
-
-
-@pytest.mark.parametrize("by_files", [False, True])
 def test_committed_records_only(tmp_path: Path, *, by_files: bool) -> None:
     with opened(tmp_path) as store:
         store.create_topic("t")

@@ -246,24 +246,6 @@ def test_several_batches_over_segments_as_one_by_one(tmp_path: Path) -> None:
 # ---- after recovery and truncation ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("first", [2**31 - 1, 2**31, 2**40])
-def test_a_log_that_begins_at_a_large_offset(tmp_path: Path, first: int) -> None:
-    """The first segment cannot hold it: it is sealed empty, with index files as in Kafka, and nothing is
-    missing."""
-    path = tmp_path / "t-0"
-    with kstore.open(path, "a") as log:
-        log.append_batches(kstore.encode_batch([RECORD], base_offset=first), keep_offsets=True)
-    for _ in range(2):
-        view = kstore.open(path)
-        assert (view.recovery.clean, view.recovery.findings) == (True, [])
-        assert [r.offset for r in view] == list(range(first, view.log_end_offset))
-        logs = {file.stem for file in path.glob("*.log")}
-        assert {file.stem for file in path.glob("*.index")} == logs
-        assert {file.stem for file in path.glob("*.timeindex")} == logs
-        with kstore.open(path, "a") as log:
-            log.append(b"more")
-
-
 @pytest.mark.parametrize("abandons", [False, True])
 def test_the_leader_epoch_after_all_records_were_deleted(tmp_path: Path, abandons: bool) -> None:
     """The table of epochs has no entry for them, but their file is still there."""

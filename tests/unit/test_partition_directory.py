@@ -40,25 +40,6 @@ def test_a_deletion_is_remembered_under_every_name(ram: Path, shared: bool) -> N
         assert kstore.open(ram / "beside-0").log_start_offset == 7
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [("foo", "foo-0"), ("a b", "a_b"), ("foo-0", "foo-00"), ("my log", "my_log-0"), ("log", "log-0")],
-)
-def test_two_directories_share_nothing(ram: Path, one: str, other: str) -> None:
-    (ram / "meta.properties").touch()
-    for name in (one, other):
-        filled(ram / name).close()
-    with kstore.open(ram / one, "a") as log:
-        log.delete_records(7)
-    assert kstore.open(ram / other).log_start_offset == 0
-    with kstore.open(ram / one, "a") as log:
-        log.truncate_fully_and_start_at(50)
-        log.append(b"x")
-        log.delete_records(51)
-    with kstore.open(ram / other, "a") as log:
-        assert offsets(log) == list(range(10))
-
-
 def test_a_damaged_line_costs_the_others_nothing(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").touch()
     names = ("a-0", "b-0", "c-0")

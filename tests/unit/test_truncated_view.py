@@ -174,47 +174,6 @@ def test_every_read_gives_what_the_view_held_or_an_error(
 # ---- changes that leave every file at least as long as it was -----------------------------------------
 
 
-def same_size(log: kstore.LogWriter) -> None:
-    """One batch in the place of another of the same size, with fewer offsets."""
-    size = list(log.batches())[-1].size
-    log.truncate_to(2)
-    log.append(b"n" * (size - 70))
-    assert list(log.batches())[-1].size == size
-
-
-def two_truncations(log: kstore.LogWriter) -> None:
-    """A file is cut, grows, and is removed."""
-    log.roll()
-    log.truncate_to(1)
-    log.append(b"new", b"k")
-    log.truncate_fully_and_start_at(1)
-    log.extend([b"newest"] * 40)
-
-
-def a_hole(log: kstore.LogWriter) -> None:
-    """Inside a batch, of which nothing stays: offsets 2 to 6 are missing, and the log reaches its old end."""
-    log.truncate_to(7)
-    for _ in range(3):
-        log.append(b"new", b"k")
-
-
-@pytest.mark.parametrize("change", [same_size, two_truncations, a_hole])
-def test_fewer_than_the_view_holds(log: kstore.LogWriter, change: Callable[[kstore.LogWriter], None]) -> None:
-    """That offsets are missing is reported at the end at the latest."""
-    for _ in range(2):
-        log.append(b"old", b"k")
-    log.extend([b"old"] * 8)
-    views = {name: kstore.open(log.path) for name in ("records", "batches", "scan", "scan by threads")}
-    other = kstore.open(log.path)
-    change(log)
-    for name, view in views.items():
-        with pytest.raises(kstore.LogChangedError):
-            READS[name](view)
-    skipping = other.records(on_error="skip")
-    assert len(list(skipping)) < 10
-    assert isinstance(skipping.skipped[-1].error, kstore.LogChangedError | kstore.CorruptRecordError)
-
-
 @pytest.mark.parametrize("then", [0, 3, 6])
 def test_a_span_over_a_later_file_that_is_open_still(tmp_path: Path, then: int) -> None:
     """What was removed does not come behind what is new."""
