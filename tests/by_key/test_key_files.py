@@ -341,25 +341,6 @@ def test_a_file_that_is_cut_and_removed_while_it_is_open(tmp_path: Path) -> None
 # ---- beside others -----------------------------------------------------------------------------------------
 
 
-def test_a_reader_beside_a_writer(tmp_path: Path) -> None:
-    path = tmp_path / "t-0"
-    with opened(path) as log:
-        fill(log, 13)
-        log.make_key_files()
-        reader = kstore.open(path)
-        check(reader)
-        before = {key: reader.last(key) for key in KEYS}
-        fill(log, 14)
-        log.make_key_files()
-        assert {key: reader.last(key) for key in KEYS} == before
-        for change in (log.compact, lambda: log.truncate_to(log.segments[0].base_offset + 1)):
-            change()
-            fill(log, 15)
-            log.make_key_files()
-            assert reader.refresh()
-            check(reader)
-
-
 def test_a_reader_that_follows(tmp_path: Path) -> None:
     """Its map of the segment that grows is extended; not if the segment was truncated and written anew."""
     with kstore.open(tmp_path / "t-0", "a") as log:

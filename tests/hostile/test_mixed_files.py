@@ -155,32 +155,6 @@ def test_transaction_indexes_that_were_swapped(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
-@pytest.mark.parametrize("which", [1, 3])
-@pytest.mark.parametrize("distance", [1, 1 << 31])
-def test_a_misnamed_segment_after_a_crash(tmp_path: Path, which: int, distance: int) -> None:
-    """Its batches have offsets below its name. They are sound all the same: what recovery cuts off is kept,
-    and can be read."""
-    directory = tmp_path / "t-0"
-    log = kstore.open(directory, "a", internal_segment_bytes=400)
-    for i in range(12):
-        log.append(b"%060d" % i)
-    log.abandon()
-    # As if the thread that flushes what is sealed had not come to it.
-    (directory / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
-    view = kstore.open(directory)
-    segment = view.segments[which]
-    values = [record.value for record in view.records(segment.base_offset, segment.read_next_offset())]
-    content = Path(segment.path).read_bytes()
-    for kind in KINDS:
-        (directory / name(segment.base_offset, kind)).rename(
-            directory / name(segment.base_offset + distance, kind)
-        )
-    kstore.open(directory, "r+").close()
-    (kept,) = (path for path in directory.glob("*.cut") if path.read_bytes() == content)
-    assert [record.value for record in kstore.open(kept)] == values
-
-
-@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 @pytest.mark.parametrize("damage", ["bit", "torn", "zeros"])
 @pytest.mark.parametrize("clean", [False, True])
 def test_a_damaged_file_replaces_a_segment(tmp_path: Path, damage: str, clean: bool) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 import kstore
 from kstore import LogStore
-from tests.helpers.effort import times
 from tests.helpers.processes import run_python
 from tests.helpers.waiting import until
 from tests.store.stores import count, opened, writer
@@ -98,18 +97,6 @@ def test_leaving_a_store_stops_a_compaction(ram: Path, leave: Callable[[LogStore
     until(lambda: not threads())
     with opened(ram) as store:
         assert newest(store) == [b"%d" % number + b"." * 50 for number in (97, 98, 99)]
-
-
-def test_topics_are_made_and_deleted(ram: Path, caplog: pytest.LogCaptureFixture) -> None:
-    options: Any = SMALL | {"file_delete_delay_ms": 0, "retention_bytes": 1000, "flush_ms": 1}
-    with LogStore(ram, mode="a", max_open_partitions=2, idle_roll_ms=1, segment_ms=1, **options) as store:
-        for turn in range(times(8)):
-            store.create_topic("t", 4, cleanup_policy=("compact", "delete") if turn % 2 else "delete")
-            append(store)
-            store.delete_topic("t")
-        assert store.health().ok
-    assert warnings_in(caplog) == []
-    assert LogStore(ram).closed_cleanly
 
 
 # ---- forks, signals, ends ----------------------------------------------------------------------------------

@@ -64,13 +64,3 @@ def test_what_was_flushed_there_is_missed(tmp_path: Path) -> None:
     for file in (tmp_path / "t-0").iterdir():
         file.unlink()
     assert "offsets 0 to 4 had been flushed" in str(kstore.open(tmp_path / "t-0").recovery)
-
-
-@pytest.mark.parametrize("name", ["data", "t-00", "t-1"])
-def test_any_other_directory_is_none(tmp_path: Path, name: str) -> None:
-    """One that has no partition's name, or other files."""
-    (tmp_path / name).mkdir()
-    if name == "t-1":
-        (tmp_path / name / "server.log").touch()
-    with pytest.raises(kstore.LogNotFoundError):
-        kstore.open(tmp_path / name)

@@ -1,7 +1,6 @@
 """A log-start-offset-checkpoint that is damaged: what was deleted may come back, nothing else goes, and it is
 reported."""
 
-import warnings
 from pathlib import Path
 
 import pytest
@@ -126,11 +125,3 @@ def test_what_is_deleted_is_flushed_first(data: Path) -> None:
         assert log.durable_offset < 61
         log.delete_records(60)
         assert log.durable_offset == 61
-
-
-def test_a_log_start_that_was_given_counts(data: Path) -> None:
-    """As in Kafka: the log goes on there, and what is below goes."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with kstore.LogWriter(data / "t-0", log_start_offset=100) as log:
-            assert (log.log_start_offset, log.log_end_offset) == (100, 100)

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import threading
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,31 @@ def test_files_that_cannot_be_taken(tmp_path: Path) -> None:
     assert all(path.exists() for path in (damaged, producers, empty))
     with pytest.raises(kstore.LogClosedError):
         log.adopt(damaged)
+
+
+def test_while_others_append(tmp_path: Path) -> None:
+    """Every record is there once, and what is taken over is in one piece."""
+    files = [left_by(tmp_path / f"other{i}", *numbered(f"{i}-", 10)) for i in range(4)]
+    with kstore.open(tmp_path / "log", "a") as log:
+        stop = threading.Event()
+        appended = []
+
+        def append() -> None:
+            while not stop.is_set():
+                appended.append(log.append(b"mine"))
+
+        thread = threading.Thread(target=append)
+        thread.start()
+        try:
+            ranges = [log.adopt(file) for file in files]
+        finally:
+            stop.set()
+            thread.join()
+        values = [r.value for r in log]
+    for i, span in enumerate(ranges):
+        assert values[span.start : span.stop] == numbered(f"{i}-", 10)
+    assert all(values[offset] == b"mine" for offset in appended)
+    assert len(values) == 40 + len(appended)
 
 
 def begun(here: Path) -> tuple[kstore.LogWriter, Path]:

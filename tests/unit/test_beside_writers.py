@@ -4,7 +4,6 @@ import random
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -210,36 +209,6 @@ def test_a_marker_whose_entry_is_not_written_yet(tmp_path: Path) -> None:
         seen = [record.value for record in reader.records(isolation="read_committed")]
         assert b"aborted" not in seen
         assert len(seen) == 200
-
-
-def test_readers_do_not_keep_a_writer_out(ram: Path) -> None:
-    path = ram / "t-0"
-    kstore.open(path, "a").close()
-    over = threading.Event()
-    failures: list[BaseException] = []
-
-    def read() -> None:
-        while not over.is_set():
-            try:
-                kstore.open(path)
-            except BaseException as e:  # noqa: BLE001
-                failures.append(e)
-                return
-
-    readers = [threading.Thread(target=read) for _ in range(2)]
-    for reader in readers:
-        reader.start()
-    try:
-        for _ in range(times(30)):
-            with kstore.open(path, "a") as log:
-                log.append(b"v")
-                log.roll()
-    finally:
-        over.set()
-        for reader in readers:
-            reader.join()
-    assert not failures
-    assert kstore.open(path).log_end_offset == times(30)
 
 
 def test_a_copy_has_no_writer(tmp_path: Path) -> None:

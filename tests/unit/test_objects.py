@@ -108,19 +108,6 @@ def test_what_is_no_record() -> None:
 # ---- slices and logs -----------------------------------------------------------------------------
 
 
-def test_a_slice_has_no_length_that_could_be_bytes_or_records(log: kstore.LogWriter) -> None:
-    log.extend([b"v"] * 10)
-    for part in (log.read(0), log.span(0)):
-        with pytest.raises(TypeError, match="len"):
-            len(part)  # type: ignore[arg-type]
-        assert part
-        assert part.size == len(bytes(part))
-        assert len(list(part)) == 10
-    for part in (log.read(10), log.span(10)):
-        assert not part
-        assert part.size == 0
-
-
 def test_what_holds_files_is_not_pickled_and_says_what_to_do(log: kstore.LogWriter) -> None:
     for opened in (log, kstore.open(log.path)):
         with pytest.raises(TypeError, match=r"its path, .*t-0.*, and open it there"):
