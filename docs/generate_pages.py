@@ -119,11 +119,9 @@ def command_line() -> str:
 
 def _command(name: str, parser: argparse.ArgumentParser) -> str:
     """One command. argparse's own usage and help are laid out differently by different versions of Python."""
-    summary = (parser.description or "").strip().removeprefix(f"kstore {name}: ")
-    first, _, rest = summary.partition("\n\n")
-    lines = [f"## kstore {name}", "", first[:1].upper() + first[1:], ""]
-    if rest:
-        lines += [" ".join(rest.split()), ""]
+    lines = [f"## kstore {name}", ""]
+    for paragraph in (parser.description or "").split("\n\n"):
+        lines += [" ".join(paragraph.split()), ""]
     lines += ["| argument | meaning |", "|---|---|"]
     for action in parser._actions:
         if isinstance(action, argparse._HelpAction):

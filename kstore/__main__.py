@@ -46,7 +46,7 @@ Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted
 records prints what is there, says so on stderr unless --as-is is given, and ends with 0; stat ends with 1. Both end with 1 if a single
 file has no batch or does not end with a whole one, or if a directory has packed segments only, such as .log.gz."""
 
-COMMANDS = {  # each is a module of kstore.tools.commands, which is imported when it is used
+COMMANDS = {
     "dump": "print the files of a partition as kafka-dump-log does",
     "records": "print the records of a partition",
     "follow": "print records as they are appended",
@@ -54,21 +54,27 @@ COMMANDS = {  # each is a module of kstore.tools.commands, which is imported whe
     "get": "print the last record of a key, or all of them",
     "stat": "describe a partition or a log directory, and what is wrong with it",
     "append": "append lines or JSON Lines from standard input",
-    "retain": "delete old segments by size and age, or say which",
-    "compact": "keep the last record of each key only, or say what would go",
-    "erase": "remove the records of keys for good, or say which would go",
+    "retain": "delete old segments by size and age, or print which would go",
+    "compact": "keep the last record of each key only, or print which records would go",
+    "erase": "remove the records of keys for good, or print which would go",
     "keys": "make .keys files, with which the last record of a key is found at once",
     "recover": "recover a partition after an unclean stop",
     "truncate": "remove the records from an offset to the end",
     "topics": "list the topics of a log directory",
     "describe": "print a topic's configuration and partitions",
-    "create": "make a topic in a log directory",
+    "create": "create a topic in a log directory",
     "alter": "change a topic's configuration, or give it more partitions",
-    "cursors": "print how far groups of readers have come, put a group elsewhere, exchange with Kafka",
-    "keep": "delete old segments, compact and so on in a log directory, until it is ended",
+    "cursors": "print how far groups of readers have come, move a group, exchange positions with Kafka",
+    "keep": "delete old segments, compact and so on in a log directory, until it is interrupted",
     "top": "show the partitions that are written most, again and again",
     "sink": "print what Spark's writers have under way and in staging, or finish, give up, sweep it",
     "delete": "delete a topic with all its records",
+}
+# A command is a function of this name in a module of kstore.tools.commands, its docstring is the description, and
+# add_NAME_arguments adds its arguments. The module has the command's name, but for these:
+_MODULES = {
+    **dict.fromkeys(("describe", "create", "alter", "delete"), "topics"),
+    **dict.fromkeys(("get", "erase"), "keys"),
 }
 
 
@@ -97,18 +103,19 @@ class _Command(_Parser):
     """The parser of one subcommand. It imports the command's module when it is used, and reports unknown
     options with its own usage."""
 
-    def __init__(self, *args: Any, module: str, **options: Any) -> None:
+    def __init__(self, *args: Any, command: str, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._module: str | None = module
+        self._command: str | None = command
 
     def load(self) -> None:
         """Imports the command, and adds its description and arguments, once."""
-        if self._module is not None:
-            command = import_module(f"kstore.tools.commands.{self._module}")
-            self._module = None
-            self.description = command.__doc__
-            command.add_arguments(self)
-            self.set_defaults(run=command.run)
+        if self._command is not None:
+            name, self._command = self._command, None
+            module = import_module(f"kstore.tools.commands.{_MODULES.get(name, name)}")
+            run = getattr(module, name)
+            self.description = run.__doc__
+            getattr(module, f"add_{name}_arguments")(self)
+            self.set_defaults(run=run)
 
     def parse_known_args(self, *args: Any, **options: Any) -> tuple[Any, list[str]]:
         self.load()
@@ -129,7 +136,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"kstore {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Command)
     for name, text in COMMANDS.items():
-        commands.add_parser(name, help=text, module=name)
+        commands.add_parser(name, help=text, command=name)
     return parser
 
 

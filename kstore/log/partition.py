@@ -109,7 +109,7 @@ def _told(scan: Scan, progress: ProgressCallback | None, passed_by: Iterable[Seg
     """The scan, which tells how far it is in the whole log, of which these segments come before."""
     if progress is not None:
         before, total = (sum(each.size for each in segments) for segments in (passed_by, now.segments))
-        scan._progress = lambda passed: progress(before + passed, total)
+        scan.progress = lambda passed: progress(before + passed, total)
     return scan
 
 

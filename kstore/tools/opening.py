@@ -1,10 +1,14 @@
 """How the subcommands that read open a partition: they share these options."""
 
 import argparse
+import re
+import warnings
 
 import kstore
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
+from kstore.errors import visible
 from kstore.log.partition import PartitionLog
+from kstore.log.recovery.report import DataLossWarning
 from kstore.tools.numbers import byte_count, int32_bytes
 from kstore.tools.terminal import note
 
@@ -72,7 +76,8 @@ def report_findings(log: PartitionLog, *, lists: bool = False) -> None:
     found = [f for f in log.recovery.findings if f.kind not in HARMLESS]
     left_out = [f for f in found if f.kind in LEFT_OUT and f.size > 0]
     if left_out:
-        log._told_of = log.recovery  # or a warning would say it again
+        # the note below says it; the warning that a first read gives would say it again
+        warnings.filterwarnings("ignore", re.escape(f"{visible(log.path)}: "), DataLossWarning)
         first = min(left_out, key=lambda finding: (finding.file, finding.position))
         size = sum(f.size for f in left_out)
         files = len({f.file for f in left_out})

@@ -7,9 +7,8 @@ from typing import Any
 from kstore.log.files.option_file import in_python
 from kstore.store import LogStore
 from kstore.tools.numbers import whole
-from kstore.tools.settings import settings_of
 from kstore.tools.terminal import note
-from kstore.tools.writing import add_wait_argument, note_open
+from kstore.tools.writing import add_wait_argument, note_open, settings_of
 
 partition_count = whole("a number of partitions", 1, 1 << 20)
 

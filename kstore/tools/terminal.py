@@ -3,6 +3,7 @@ it."""
 
 import re
 import sys
+from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 from kstore.errors import escaped, visible
@@ -20,6 +21,14 @@ def say(*lines: object) -> None:
     """Prints lines on stdout. Whatever is in them, each stays one line, and no terminal obeys it."""
     for line in lines:
         print(visible(line))
+
+
+def say_each(rows: Iterable[Any], text: Callable[[Any], str], *, as_json: bool) -> None:
+    """Prints named tuples, each on a line: as a JSON object, or in words."""
+    import json  # not for --help
+
+    for row in rows:
+        say(json.dumps(row._asdict()) if as_json else text(row))
 
 
 def note(text: object) -> None:

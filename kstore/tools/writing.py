@@ -1,6 +1,7 @@
 """How the subcommands that write open a partition: they share these options."""
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,11 +13,11 @@ from kstore.log.files import layout
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of, kept_options
 from kstore.log.partition import PartitionLog
-from kstore.log.recovery.loader import Loaded, load
+from kstore.log.recovery.loader import load
 from kstore.log.recovery.presence import doubt_about, not_found, require_partition
+from kstore.log.recovery.report import Recovery
 from kstore.log.writer import KeptConfig, LogWriter
 from kstore.tools.numbers import seconds
-from kstore.tools.settings import add_config_argument, settings_of
 from kstore.tools.terminal import note
 
 
@@ -31,6 +32,28 @@ def add_write_arguments(parser: argparse.ArgumentParser) -> None:
         help="after an unclean stop, keep all that recovery cuts off in .cut files beside the log, not only what may be missed",
     )
     add_wait_argument(parser)
+
+
+def add_config_argument(parser: argparse.ArgumentParser) -> None:
+    """--config NAME=VALUE, as often as wanted."""
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the topic's configuration, in Kafka's notation: --config retention.ms=86400000 (may be repeated)",
+    )
+
+
+def settings_of(settings: Iterable[str]) -> dict[str, str]:
+    """What --config says: name -> value. ValueError."""
+    topic = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ValueError(f"--config is NAME=VALUE, not {setting!r}")
+        topic[name] = value
+    return topic
 
 
 def add_server_properties_argument(parser: argparse.ArgumentParser) -> None:
@@ -98,14 +121,16 @@ def is_log_directory(path: Path) -> bool:
     )
 
 
-def plan_of(args: argparse.Namespace, *, whole: bool = False) -> Loaded:
-    """What open_writer would find and do. Of a log that is open for writing, what a reader finds."""
+def plan_of(args: argparse.Namespace, *, whole: bool = False) -> tuple[Recovery, int, int]:
+    """What open_writer would find and do, and the offsets from first to end that it would leave. If the log is
+    open for writing, what a reader finds."""
     path, interval, is_open = _looked_at(args)
     if is_open:
         with kstore.open(path, index_interval_bytes=interval) as log:
-            return log._loaded
+            return log.recovery, log.log_start_offset, log.log_end_offset
     require_partition(path)
-    return load(path, index_interval_bytes=interval, mode="dry", **_trust(whole))
+    plan = load(path, index_interval_bytes=interval, mode="dry", **_trust(whole))
+    return plan.recovery, plan.log_start_offset, plan.log_end_offset
 
 
 def open_dry(args: argparse.Namespace) -> PartitionLog:

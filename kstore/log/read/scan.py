@@ -64,7 +64,7 @@ class Scan:
         self._threads = threads
         self._traffic = traffic
         self._scanner: ColumnScanner | None = None
-        self._progress: Callable[[int], object] | None = None  # told bytes_passed, with threads=1
+        self.progress: Callable[[int], object] | None = None  # gets bytes_passed, if threads=1
         self._tells_change = False  # whether a file that was deleted meanwhile is no damage that is skipped
         self._is_cut_before: Callable[[int], bool] | None = None  # the log, since it was as the scan shows it
         self._predicate = Predicate(
@@ -115,7 +115,7 @@ class Scan:
             scan = ParallelScan(splits, self._begin, self._check_uncut, self._threads, 4 * w.batch_bytes)
             return OneThread(Iterated(), lambda: self._until_cut(scan))
         self._scanner = self._begin(ScanSplit(0, -1, -1), -1)
-        progress = self._progress
+        progress = self.progress
         if progress is not None:
             self._scanner.on_pause = lambda: progress(self.bytes_passed)
         return self._scanner

@@ -1,4 +1,4 @@
-"""kstore append: append lines or JSON Lines from standard input to a partition."""
+"""kstore append."""
 
 import argparse
 import base64
@@ -40,8 +40,7 @@ class Row(NamedTuple):
     is_transactional: bool = False  # it was in a transaction where it comes from
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the subcommand."""
+def add_append_arguments(parser: argparse.ArgumentParser) -> None:
     add_write_arguments(parser)
     parser.add_argument(
         "--format",
@@ -78,8 +77,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
-    """Appends what comes, and prints the offsets that it got; also of what came before an error."""
+def append(args: argparse.Namespace) -> int:
+    """Append lines or JSON Lines from standard input to a partition, and print the offsets that the records
+    got. After an error, the records before it are in the log, and their offsets are printed."""
     if sys.stdin is None:
         raise OSError("standard input is closed: there is nothing to append")
     if args.base64 and args.format != "jsonl":

@@ -1,7 +1,6 @@
-"""kstore compact: of each key keep the last record, as Kafka's log cleaner does, or say what would go."""
+"""kstore compact."""
 
 import argparse
-import json
 import time
 from pathlib import Path
 
@@ -9,12 +8,11 @@ from kstore.log.compact.preview import preview
 from kstore.log.compact.report import CompactedSegment
 from kstore.log.recovery.presence import not_found, require_partition
 from kstore.tools.progress import Progress
-from kstore.tools.terminal import say
+from kstore.tools.terminal import say, say_each
 from kstore.tools.writing import add_write_arguments, config_of, open_dry, open_writer
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the subcommand."""
+def add_compact_arguments(parser: argparse.ArgumentParser) -> None:
     add_write_arguments(parser)
     parser.add_argument(
         "--dry-run", action="store_true", help="only say, for each segment, what would go and why"
@@ -22,8 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON object for each segment")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Prints a line for each segment that was gone through, oldest first, and one for all of them."""
+def compact(args: argparse.Namespace) -> int:
+    """Keep the last record of each key, as Kafka's log cleaner does, or print which records would go: a line
+    for each segment, oldest first, and one for all of them."""
     config = config_of(args)
     path = Path(args.directory)
     if not path.is_dir():
@@ -40,8 +39,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         with open_writer(args, "r+") as log, Progress(0, "compacting") as progress:
             done = log.compact(progress=progress.share)
-    for segment in done.segments:
-        say(json.dumps(segment._asdict()) if args.json else _text(segment))
+    say_each(done.segments, _text, as_json=args.json)
     if not args.json:
         if done.segments:
             verb = "would go" if done.dry_run else "went"

@@ -1,5 +1,4 @@
-"""kstore cursors: print how far groups of readers have come and what they lag behind, put a group elsewhere,
-exchange positions with a broker, and remove old ones."""
+"""kstore cursors."""
 
 import argparse
 import contextlib
@@ -25,9 +24,8 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import require_partition
 from kstore.store.consumer_offsets import TOPIC, give_back, take_over
-from kstore.tools.numbers import moment, offset, whole
+from kstore.tools.numbers import moment, offset, time_text, whole
 from kstore.tools.terminal import note, say
-from kstore.tools.times import time_text
 
 _HEADS = {
     "group": "GROUP",
@@ -58,8 +56,7 @@ def place(text: str) -> str | int | datetime:
         ) from None
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the subcommand."""
+def add_cursors_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "directory",
         metavar="DIR",
@@ -126,9 +123,11 @@ class Unread(list[str]):
             note(text)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Prints a line for each position, and for each partition of the same topic of which the group has none
-    yet. 1 if something that was named is missing or cannot be read, which is left out and named on stderr."""
+def cursors(args: argparse.Namespace) -> int:
+    """Print how far groups of readers have come and what they lag behind, move a group, exchange positions
+    with a broker, or remove old positions. There is a line for each position, and for each partition of the
+    same topic of which the group has none yet. The exit code is 1 if something that was named is missing or
+    cannot be read; it is left out and named on stderr."""
     if args.group is not None:
         checked_group(args.group)
     actions = {

@@ -1,13 +1,4 @@
-"""kstore dump: print what kafka-dump-log prints, line for line, from the files alone.
-
-The lines are those of section 11 of docs/spec.md. As that tool does, it stops at the first file that cannot
-be dumped to its end. It differs in this: files may be given without --files, and decoder classes without
-their package; there is --json; DefaultDecoder prints text; no file is changed (Kafka's tool cuts index files
-to whole entries, and creates those that are missing); and the exit code is 2 for wrong usage, and 1 also for
-an unknown file, a wrong checksum, a corrupt snapshot and an index that does not match its log, for which
-Kafka's tool ends with 0. That a batch of a compacted log no longer has the record whose timestamp its index
-names is reported, and is no error.
-"""
+"""kstore dump."""
 
 import argparse
 import json
@@ -28,7 +19,7 @@ from kstore.tools.dumps.index import (
 from kstore.tools.dumps.log import MAX32, Decoder, LogDump, Texts, dump_log, file_batches, invalid_bytes
 from kstore.tools.dumps.path import absolute_path, java_path, split_names, suffix_of
 from kstore.tools.dumps.snapshot import dump_snapshot
-from kstore.tools.fields import batch_fields, record_fields
+from kstore.tools.printing import batch_fields, record_fields
 from kstore.tools.terminal import note
 
 TOPIC_DECODERS = tuple(DECODERS)
@@ -62,7 +53,7 @@ def _int32(text: str) -> int:
     return number
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of Kafka's tool, and --json."""
     parser.add_argument(
         "paths", nargs="*", metavar="FILE", help="file to dump; any number, after those of --files"
@@ -186,9 +177,17 @@ def report_lines(reports: dict[str, FileReport], pairs: dict[str, dict[int, int]
             yield f"kstore: {path}: batches with a wrong checksum: {report.invalid}"
 
 
-def run(args: argparse.Namespace) -> int:
-    """Dumps file after file; 1 if one of them is unknown or damaged. One that breaks off ends it, as in
-    Kafka's tool."""
+def dump(args: argparse.Namespace) -> int:
+    """Print what kafka-dump-log prints, line for line, from the files alone.
+
+    The lines are those of section 11 of docs/spec.md. As that tool does, it stops at the first file that cannot
+    be dumped to its end. It differs in this: files may be given without --files, and decoder classes without
+    their package; there is --json; DefaultDecoder prints text; no file is changed (Kafka's tool cuts index files
+    to whole entries, and creates those that are missing); and the exit code is 2 for wrong usage, and 1 also for
+    an unknown file, a wrong checksum, a corrupt snapshot and an index that does not match its log, for which
+    Kafka's tool ends with 0. That a batch of a compacted log no longer has the record whose timestamp its index
+    names is reported, and is no error.
+    """
     if args.files is None and not args.paths:
         raise ValueError("no file given: name one, or use --files A,B")
     names = [] if args.files is None else split_names(args.files)

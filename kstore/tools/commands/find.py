@@ -1,16 +1,14 @@
-"""kstore find: find a record by offset or by time, and say in which file it is."""
+"""kstore find."""
 
 import argparse
 import json
 
-from kstore.tools.numbers import moment, offset
+from kstore.tools.numbers import moment, offset, time_text
 from kstore.tools.opening import add_open_arguments, open_partition
 from kstore.tools.terminal import say
-from kstore.tools.times import time_text
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the subcommand."""
+def add_find_arguments(parser: argparse.ArgumentParser) -> None:
     add_open_arguments(parser)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--offset", type=offset, help="the record at this offset, or the first one after it")
@@ -28,8 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Prints the answer; 1 where there is no such record."""
+def find(args: argparse.Namespace) -> int:
+    """Find a record by offset or by time, and print in which file it is. The exit code is 1 if there is no
+    such record."""
     with open_partition(args) as log:
         if args.offset is not None:
             found = log.find(offset=args.offset)

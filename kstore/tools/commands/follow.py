@@ -1,29 +1,18 @@
-"""kstore follow: print the records of a partition as they are appended, until Ctrl-C or --timeout."""
+"""kstore follow."""
 
 import argparse
-import csv
 import sys
 
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.errors import CorruptRecordError, RecordTooLargeError
 from kstore.log.follow.follower import Follower
-from kstore.tools.commands.records import (
-    COLUMNS,
-    FORMS_HELP,
-    add_form_arguments,
-    as_json,
-    as_line,
-    as_row,
-    check_form,
-    form_of,
-)
 from kstore.tools.numbers import count, offset, seconds
 from kstore.tools.opening import add_isolation_argument, add_open_arguments, open_partition
+from kstore.tools.printing import FORMS_HELP, Printer, add_form_arguments, check_form
 from kstore.tools.terminal import note
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the subcommand."""
+def add_follow_arguments(parser: argparse.ArgumentParser) -> None:
     add_open_arguments(parser)
     parser.add_argument(
         "--format",
@@ -58,24 +47,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_form_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Prints the records, each as soon as it is there."""
+def follow(args: argparse.Namespace) -> int:
+    """Print the records of a partition as they are appended, until Ctrl-C or --timeout."""
     check_form(args)
     with open_partition(args) as log:
         start = log.log_start_offset if args.from_start else args.start
         with log.follow(
             start, timeout=args.timeout, isolation=args.isolation, on_error=args.on_error, records=False
         ) as batches:
-            if args.format == "csv":
-                csv.writer(sys.stdout).writerow(COLUMNS)
             _print(batches, start or 0, args)
     return 0
 
 
 def _print(batches: Follower[RecordBatch], start: int, args: argparse.Namespace) -> None:
     left = sys.maxsize if args.count is None else args.count
-    out = csv.writer(sys.stdout)
-    form = form_of(args)
+    printer = Printer(args, sys.stdout)
     told = 0
     for batch in batches if left > 0 else ():
         told = _tell_of_damage(batches, told)
@@ -84,12 +70,7 @@ def _print(batches: Follower[RecordBatch], start: int, args: argparse.Namespace)
         for record in _records_of(batch, args.on_error):
             if record.offset < start:
                 continue
-            if args.format == "jsonl":
-                print(as_json(batch, record, form))
-            elif args.format == "csv":
-                out.writerow(as_row(record, args.redact, args.raw))
-            else:
-                print(as_line(batch, record, args.redact))
+            printer.print(batch, record)
             left -= 1
             if left == 0:
                 return

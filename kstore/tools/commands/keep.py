@@ -1,4 +1,4 @@
-"""kstore keep: delete old segments, compact and write checkpoints in a log directory, until it is ended."""
+"""kstore keep."""
 
 import argparse
 import os
@@ -9,12 +9,16 @@ from contextlib import suppress
 from kstore.errors import visible
 from kstore.log.files import layout
 from kstore.store import LogStore
-from kstore.tools.numbers import counted, seconds, whole
-from kstore.tools.settings import add_config_argument, settings_of
+from kstore.tools.numbers import counted, seconds, time_text, whole
 from kstore.tools.stores import add_store_arguments, open_store, options_of
 from kstore.tools.terminal import note
-from kstore.tools.times import time_text
-from kstore.tools.writing import add_server_properties_argument, add_wait_argument, brokers_config
+from kstore.tools.writing import (
+    add_config_argument,
+    add_server_properties_argument,
+    add_wait_argument,
+    brokers_config,
+    settings_of,
+)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -23,8 +27,7 @@ class _Ended(BaseException):
     """A signal asks for the end."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the subcommand."""
+def add_keep_arguments(parser: argparse.ArgumentParser) -> None:
     add_store_arguments(parser, topic=False)
     add_config_argument(parser)
     add_server_properties_argument(parser)
@@ -44,8 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_wait_argument(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Keeps the store open, and prints what it holds now and then. What fails is said on stderr."""
+def keep(args: argparse.Namespace) -> int:
+    """Delete old segments, compact and write checkpoints in a log directory, until it is interrupted. Now and
+    then, print what the directory holds; failures are printed on stderr."""
     options = options_of(args.config)
     if args.server_properties:
         options = {"config": brokers_config(args.server_properties, settings_of(args.config))}

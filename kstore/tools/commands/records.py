@@ -1,79 +1,33 @@
-"""kstore records: print the records of a partition as JSON Lines, CSV, text, Arrow or Parquet."""
+"""kstore records."""
 
 import argparse
-import csv
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 from kstore.arguments import warn_of_seconds
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import Skipped
-from kstore.errors import visible
+from kstore.errors import LibraryError
+from kstore.libraries import library
 from kstore.log.partition import PartitionLog
-from kstore.tools.cells import guarded
-from kstore.tools.columns import FORMATS, write_columns
-from kstore.tools.fields import Form, batch_fields, encoded, hidden, plain, record_fields, redacted
+from kstore.log.read.scan import Scan
 from kstore.tools.numbers import moment, offset
 from kstore.tools.opening import UNREAD, add_isolation_argument, add_open_arguments, open_partition
 from kstore.tools.output import check_output, open_output
+from kstore.tools.printing import FORMS_HELP, Printer, add_form_arguments, check_form
 from kstore.tools.progress import Progress
-from kstore.tools.terminal import for_terminal, note
-from kstore.tools.times import time_text
+from kstore.tools.terminal import note
 
+FORMATS = ("arrow", "parquet")  # binary ones, which pyarrow writes
 ENDINGS = ("jsonl", "csv", *FORMATS)  # of names, and formats
 TEXT = ("", "txt", "text", "tsv", "log")  # endings, too
 _LEFT_AT_END = ("tail_left", "wrong_name", "file_tail")  # codes of findings
-COLUMNS = ("offset", "timestamp", "key", "value", "headers")
-FORMS_HELP = (
-    'jsonl: one JSON object a line. Keys, values and header values are text, {"base64": "..."} if they are not UTF-8, or '
-    "null. The fields of the batch are in it too. `kstore append --format jsonl` reads it. "
-    "csv: in UTF-8. A cell that a spreadsheet would take for a formula, because it begins with = + - @, a tab or the end "
-    "of a line (or with ' and then one of these) and is not a number, gets a ' in front; control characters are written "
-    "as \\r and \\xNN, but a tab and the end of a line stay; --raw switches both off. Null and empty are both an empty cell, and bytes that are not UTF-8 are \\xNN, too. "
-    "text: for people. Control characters are written as \\n, \\t, \\xNN"
-)
 
 
-def add_form_arguments(parser: argparse.ArgumentParser) -> None:
-    """How records are printed."""
-    parser.add_argument(
-        "--redact",
-        action="store_true",
-        help="print hashes and lengths instead of keys, values and header values",
-    )
-    parser.add_argument(
-        "--base64",
-        action="store_true",
-        help="with --format jsonl: print all keys, values and header values in base64, or as null",
-    )
-    parser.add_argument(
-        "--raw",
-        action="store_true",
-        help="with --format csv: print cells as they are, formulas and control characters too",
-    )
-
-
-def check_form(args: argparse.Namespace) -> None:
-    """Refuses options of one format for another: passed over, they would mislead. ValueError."""
-    if args.base64 and args.format != "jsonl":
-        raise ValueError("--base64 needs --format jsonl")
-    if args.base64 and args.redact:
-        raise ValueError("--base64 and --redact cannot be used together")
-    if args.raw and args.format != "csv":
-        raise ValueError("--raw needs --format csv")
-
-
-def form_of(args: argparse.Namespace) -> Form:
-    """How keys, values and header values are put into JSON."""
-    return hidden if args.redact else encoded if args.base64 else plain
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the subcommand."""
+def add_records_arguments(parser: argparse.ArgumentParser) -> None:
     add_open_arguments(parser)
     parser.add_argument(
         "--format",
@@ -170,22 +124,22 @@ def chosen(log: PartitionLog, args: argparse.Namespace) -> Iterator[tuple[int, R
                     and (args.until is None or record.timestamp < args.until)
                 ):
                     yield base, batch, record
-    _tell_left_out(log, batches.skipped)
+    _note_left_out(log, batches.skipped, is_as_is=args.as_is)
 
 
-def _tell_left_out(log: PartitionLog, left_out: Iterable[Skipped]) -> None:
+def _note_left_out(log: PartitionLog, left_out: Iterable[Skipped], *, is_as_is: bool) -> None:
     """Says on stderr what was left out, also behind the last batch of files that are read as they are."""
     told = set()
     for skipped in left_out:
         told.add(skipped.file)
         note(f"left out {skipped.size} bytes: {skipped.error}")
-    for finding in () if log._options.recover else log.recovery.findings:
+    for finding in log.recovery.findings if is_as_is else ():
         if finding.code in _LEFT_AT_END and finding.file not in told:
             note(f"left out: {finding.file}: {finding.text}")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Prints the records."""
+def records(args: argparse.Namespace) -> int:
+    """Print the records of a partition as JSON Lines, CSV, text, Arrow or Parquet."""
     if args.output is not None:
         check_output(args.output)
     if args.format is None:
@@ -203,7 +157,9 @@ def run(args: argparse.Namespace) -> int:
             if ms is not None:
                 warn_of_seconds(name, ms)
         with _output(args.output, text=True) as out:
-            _print(log, args, out)
+            printer = Printer(args, out)
+            for base, batch, record in chosen(log, args):
+                printer.print(batch, record, segment=base)
     return _code(log)
 
 
@@ -230,30 +186,6 @@ def _output(path: str | None, *, text: bool) -> AbstractContextManager[Any]:
     return nullcontext(sys.stdout if text else sys.stdout.buffer)
 
 
-def _print(log: PartitionLog, args: argparse.Namespace, out: TextIO) -> None:
-    if args.format == "jsonl":
-        form = form_of(args)
-        last: RecordBatch | None = None
-        about: dict[str, Any] = {}
-        for base, batch, record in chosen(log, args):
-            if batch is not last:
-                last, about = batch, {"segment": base, **batch_fields(batch)}
-                if about.pop("valid") is False:
-                    about["valid"] = False
-            fields = {"offset": None} if record is None else record_fields(batch, record, form)
-            print(json.dumps({**fields, "batch": about}, separators=(",", ":")), file=out)
-    elif args.format == "csv":
-        rows = csv.writer(out)
-        rows.writerow(COLUMNS)
-        for _, _, record in chosen(log, args):
-            if record is not None:
-                rows.writerow(as_row(record, args.redact, args.raw))
-    else:
-        for _, batch, record in chosen(log, args):
-            if record is not None:
-                print(as_line(batch, record, args.redact), file=out)
-
-
 def run_columns(log: PartitionLog, args: argparse.Namespace) -> int:
     """Writes the records as columns."""
     if args.redact or args.control:
@@ -273,47 +205,32 @@ def run_columns(log: PartitionLog, args: argparse.Namespace) -> int:
     )
     with _output(args.output, text=False) as out:
         write_columns(scan, args.format, out)
-    _tell_left_out(log, scan.skipped)
+    _note_left_out(log, scan.skipped, is_as_is=args.as_is)
     return _code(log)
 
 
-def _text(data: bytes | None, redact: bool) -> str | None:
-    if data is None:
-        return None
-    return redacted(data) if redact else data.decode("utf-8", "backslashreplace")
+def write_columns(scan: Scan, form: str, out: BinaryIO) -> int:
+    """Writes a scan to a binary file, shows how far it is, and returns how many rows there were."""
+    pyarrow = _imported("pyarrow")
+    schema = pyarrow.schema(scan)
+    written = 0
+    with _writer(form, out, schema) as writer, Progress(scan.size, "writing") as progress:
+        scan.progress = progress.update  # rows may be far apart
+        for batch in scan:
+            writer.write_batch(pyarrow.record_batch(batch))
+            written += len(batch)
+            progress.update(scan.bytes_passed)
+    return written
 
 
-def as_row(record: Record, redact: bool, raw: bool = False) -> tuple[object, ...]:
-    """A record as the fields of a CSV row, named in COLUMNS; unless `raw`, no cell is a formula to a
-    spreadsheet."""
-    pairs = [(name, _text(value, redact)) for name, value in record.headers]
-    named = dict(pairs)
-    headers = (
-        json.dumps(named if len(named) == len(pairs) else pairs) if pairs else ""
-    )  # a name may come twice
-    cells = [_text(record.key, redact), _text(record.value, redact), headers]
-    if not raw:
-        cells = [None if cell is None else guarded(for_terminal(cell)) for cell in cells]
-    return record.offset, record.timestamp, *cells
+def _writer(form: str, out: BinaryIO, schema: Any) -> Any:
+    if form == "arrow":
+        return _imported("pyarrow.ipc").new_stream(out, schema)
+    return _imported("pyarrow.parquet").ParquetWriter(out, schema, compression="zstd")
 
 
-def as_json(batch: RecordBatch, record: Record, form: Form = plain) -> str:
-    """A record as a line of JSON, with the fields of its batch."""
-    about = batch_fields(batch)
-    if about.pop("valid") is False:
-        about["valid"] = False
-    return json.dumps({**record_fields(batch, record, form), "batch": about}, separators=(",", ":"))
-
-
-def as_line(batch: RecordBatch, record: Record, redact: bool) -> str:
-    """A record as a line of text, in columns with tabs between them."""
-    head = [str(record.offset), time_text(record.timestamp)]
-    if batch.is_control:
-        kind = record_fields(batch, record)["control_type"]
-        return "\t".join([*head, f"<{kind} producer {batch.producer_id}>"])
-    cells = [
-        "<null>" if data is None else data
-        for data in (_text(record.key, redact), _text(record.value, redact))
-    ]
-    cells += [f"{name}={'<null>' if data is None else _text(data, redact)}" for name, data in record.headers]
-    return "\t".join([*head, *map(visible, cells)])
+def _imported(module: str) -> Any:
+    try:
+        return library(module)
+    except LibraryError as e:
+        sys.exit(f"kstore: --format arrow and parquet need pyarrow: {e}")

@@ -1,4 +1,4 @@
-"""kstore recover: repair a partition after an unclean stop, as a broker does, and say what was found."""
+"""kstore recover."""
 
 import argparse
 import json
@@ -7,8 +7,7 @@ from kstore.tools.terminal import say
 from kstore.tools.writing import add_write_arguments, open_writer, plan_of
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the subcommand."""
+def add_recover_arguments(parser: argparse.ArgumentParser) -> None:
     add_write_arguments(parser)
     parser.add_argument(
         "--dry-run", action="store_true", help="only say what recovery would do: nothing is written or locked"
@@ -21,12 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Opens the log for writing, closes it cleanly, and prints the report; with --dry-run it only makes the
-    plan."""
+def recover(args: argparse.Namespace) -> int:
+    """Repair a partition after an unclean stop, as a broker does, and print what was found."""
     if args.dry_run:
-        plan = plan_of(args, whole=args.all)
-        recovery, start, end = plan.recovery, plan.log_start_offset, plan.log_end_offset
+        recovery, start, end = plan_of(args, whole=args.all)
     else:
         with open_writer(args, "r+", whole=args.all) as log:
             recovery, start, end = log.recovery, log.log_start_offset, log.log_end_offset

@@ -1,20 +1,17 @@
-"""kstore retain: delete old segments by size and age, as retention.bytes and retention.ms say, or say
-which."""
+"""kstore retain."""
 
 import argparse
-import json
 import time
 from pathlib import Path
 
 from kstore.log.recovery.presence import require_partition
 from kstore.log.write.given_retention import what_was_not_said
 from kstore.log.write.retention import Decision, decide_for
-from kstore.tools.terminal import say
+from kstore.tools.terminal import say_each
 from kstore.tools.writing import add_write_arguments, config_of, open_dry, open_writer
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the subcommand."""
+def add_retain_arguments(parser: argparse.ArgumentParser) -> None:
     add_write_arguments(parser)
     parser.add_argument(
         "--defaults",
@@ -31,8 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON object for each segment")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Prints a line for each segment, oldest first."""
+def retain(args: argparse.Namespace) -> int:
+    """Delete old segments by size and age, as retention.bytes and retention.ms say, or print which would go:
+    a line for each segment, oldest first."""
     config = config_of(args)  # a wrong name is named first
     require_partition(Path(args.directory))
     if args.defaults:
@@ -54,8 +52,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         with open_writer(args, "r+", config=config) as log:
             decisions = log.retain()
-    for decision in decisions:
-        say(json.dumps(decision._asdict()) if args.json else _text(decision))
+    say_each(decisions, _text, as_json=args.json)
     return 0
 
 

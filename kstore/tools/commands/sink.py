@@ -1,5 +1,4 @@
-"""kstore sink: what Spark's writers have under way and in staging beside a log directory, and the ways
-out."""
+"""kstore sink."""
 
 import argparse
 import json
@@ -10,8 +9,7 @@ from kstore.tools.numbers import counted, seconds
 from kstore.tools.terminal import note, say
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the subcommand."""
+def add_sink_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", help="log directory, such as data")
     parser.add_argument("--staging", metavar="DIR", help="the writers' stagingPath (default: beside DIR)")
     parser.add_argument(
@@ -37,8 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object: the sink as it is then")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Does what is asked, then prints a line for each thing."""
+def sink(args: argparse.Namespace) -> int:
+    """Print what Spark's writers have under way and in staging beside a log directory, or finish, give up or
+    sweep it."""
     from kstore.spark.writing.sink import Sink
 
     sink = Sink(args.directory, staging=args.staging)

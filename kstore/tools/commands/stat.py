@@ -1,5 +1,4 @@
-"""kstore stat: describe a partition, or all partitions of a log directory, and what looks wrong with them.
-Records are counted in the files: transaction markers and what lies below the log start are among them."""
+"""kstore stat."""
 
 import argparse
 import contextlib
@@ -29,12 +28,11 @@ from kstore.log.recovery.gaps import is_compacted, is_said_to_delete
 from kstore.log.recovery.presence import require_partition
 from kstore.store import LogStore
 from kstore.store.store_directory import StoreDirectory
-from kstore.tools.numbers import counted
+from kstore.tools.numbers import counted, time_text
 from kstore.tools.opening import HARMLESS, add_open_arguments, open_partition
 from kstore.tools.progress import Progress
 from kstore.tools.stores import add_also_argument
 from kstore.tools.terminal import note, say
-from kstore.tools.times import time_text
 
 HEADINGS = (
     "base offset",
@@ -68,8 +66,7 @@ FIGURES = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the subcommand."""
+def add_stat_arguments(parser: argparse.ArgumentParser) -> None:
     add_open_arguments(parser)
     add_also_argument(parser)
     parser.add_argument(
@@ -420,9 +417,10 @@ def partition_text(stat: dict[str, Any]) -> str:
     return "\n".join(map(visible, lines))
 
 
-def run(args: argparse.Namespace) -> int:
-    """Prints the figures of a partition, or of all partitions of a log directory; 1 if something looks
-    wrong."""
+def stat(args: argparse.Namespace) -> int:
+    """Describe a partition, or all partitions of a log directory, and what looks wrong with them. Records are
+    counted in the files: transaction markers and records below the log start are among them. The exit code is
+    1 if something looks wrong."""
     path = Path(args.directory)
     if not path.exists():
         raise LogNotFoundError(f"no partition and no log directory at {path}")

@@ -1,6 +1,4 @@
-"""kstore top: show the partitions of a log directory that are written most, again and again. BYTES/S is what
-was appended, whatever retention or compaction removes. LAG is how many offsets the group of cursors that is
-behind most has still to read."""
+"""kstore top."""
 
 import argparse
 import contextlib
@@ -16,16 +14,14 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.store import LogStore
 from kstore.tools.commands.cursors import Positions, Unread
-from kstore.tools.numbers import counted, seconds, whole
+from kstore.tools.numbers import counted, seconds, time_text, whole
 from kstore.tools.stores import add_store_arguments, open_reader
 from kstore.tools.terminal import Screen, note
-from kstore.tools.times import time_text
 
 _CLEAR = "\x1b[H\x1b[J"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the subcommand."""
+def add_top_arguments(parser: argparse.ArgumentParser) -> None:
     add_store_arguments(parser, topic=False)
     parser.add_argument(
         "--every", type=seconds, default=2.0, metavar="SECONDS", help="how often to look (default 2)"
@@ -36,9 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON object for each partition and look")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Prints a table at each look: on a terminal in place of the one before, as much as fits. After --count
-    looks, 1 if something could not be read, which is left out and named."""
+def top(args: argparse.Namespace) -> int:
+    """Show the partitions of a log directory that are written most, again and again. BYTES/S is what was
+    appended, whatever retention or compaction removes. LAG is how many offsets the group of cursors that is
+    furthest behind has still to read. With --count, the exit code is 1 if something could not be read; it is
+    left out and named."""
     looks = _Looks(open_reader(args))
     left = args.count
     with contextlib.suppress(KeyboardInterrupt):

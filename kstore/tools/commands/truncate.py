@@ -1,4 +1,4 @@
-"""kstore truncate: remove the records of a partition from an offset to the end."""
+"""kstore truncate."""
 
 import argparse
 
@@ -8,8 +8,7 @@ from kstore.tools.terminal import say
 from kstore.tools.writing import add_write_arguments, open_dry, open_writer
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the subcommand."""
+def add_truncate_arguments(parser: argparse.ArgumentParser) -> None:
     add_write_arguments(parser)
     parser.add_argument(
         "--to",
@@ -27,9 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Prints what was removed, damaged batches left out of the count. A batch with the offset in its middle
-    is removed as a whole."""
+def truncate(args: argparse.Namespace) -> int:
+    """Remove the records of a partition from an offset to the end, and print how many. Damaged batches are
+    not counted."""
     with open_dry(args) if args.dry_run else kstore.open(args.directory) as log:
         end = log.log_end_offset
         batches = list(log.batches(args.to, on_error="skip")) if args.to < end else []

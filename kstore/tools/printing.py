@@ -1,0 +1,226 @@
+"""Records as text: as JSON Lines, as rows of CSV, as lines for people."""
+
+import argparse
+import base64
+import csv
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from kstore.engine.record.batch import CONTROL_TYPES, Record, RecordBatch, control_type
+from kstore.errors import visible
+from kstore.tools.numbers import time_text
+from kstore.tools.terminal import for_terminal
+
+Fields = dict[str, Any]
+Form = Callable[[bytes | None], object]  # how keys, values and header values are put into JSON
+COLUMNS = ("offset", "timestamp", "key", "value", "headers")  # of CSV
+FORMS_HELP = (
+    'jsonl: one JSON object a line. Keys, values and header values are text, {"base64": "..."} if they are not UTF-8, or '
+    "null. The fields of the batch are in it too. `kstore append --format jsonl` reads it. "
+    "csv: in UTF-8. A cell that a spreadsheet would take for a formula, because it begins with = + - @, a tab or the end "
+    "of a line (or with ' and then one of these) and is not a number, gets a ' in front; control characters are written "
+    "as \\r and \\xNN, but a tab and the end of a line stay; --raw switches both off. Null and empty are both an empty cell, and bytes that are not UTF-8 are \\xNN, too. "
+    "text: for people. Control characters are written as \\n, \\t, \\xNN"
+)
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+# the characters that OWASP names, the same in full width, and what begins so once quotes are put in front
+_FORMULA = re.compile("'*[=+@\t\r\n\uff1d\uff0b\uff0d\uff20-]")
+
+
+def add_form_arguments(parser: argparse.ArgumentParser) -> None:
+    """How records are printed."""
+    parser.add_argument(
+        "--redact",
+        action="store_true",
+        help="print hashes and lengths instead of keys, values and header values",
+    )
+    parser.add_argument(
+        "--base64",
+        action="store_true",
+        help="with --format jsonl: print all keys, values and header values in base64, or as null",
+    )
+    parser.add_argument(
+        "--raw",
+        action="store_true",
+        help="with --format csv: print cells as they are, formulas and control characters too",
+    )
+
+
+def check_form(args: argparse.Namespace) -> None:
+    """Refuses options of one format for another: passed over, they would mislead. ValueError."""
+    if args.base64 and args.format != "jsonl":
+        raise ValueError("--base64 needs --format jsonl")
+    if args.base64 and args.redact:
+        raise ValueError("--base64 and --redact cannot be used together")
+    if args.raw and args.format != "csv":
+        raise ValueError("--raw needs --format csv")
+
+
+def batch_fields(batch: RecordBatch) -> Fields:
+    """The header of a batch."""
+    fields: Fields = {
+        "base_offset": batch.base_offset,
+        "last_offset": batch.last_offset,
+        "position": batch.position,
+        "size": batch.size,
+        "magic": batch.magic,
+        "codec": batch.codec,
+        "timestamp_type": batch.timestamp_type,
+        "max_timestamp": batch.max_timestamp,
+        "crc": batch.crc,
+        "valid": batch.is_valid,
+    }
+    if batch.magic == 2:
+        fields |= {
+            "count": batch.records_count,
+            "pid": batch.producer_id,
+            "epoch": batch.producer_epoch,
+            "base_sequence": batch.base_sequence,
+            "last_sequence": batch.last_sequence,
+            "transactional": batch.is_transactional,
+            "control": batch.is_control,
+            "leader_epoch": batch.leader_epoch,
+            "delete_horizon": batch.delete_horizon_ms,
+        }
+    return fields
+
+
+def plain(data: bytes | None) -> object:
+    """UTF-8 as text, other bytes as {"base64": "..."}, None for null: this goes back to the same bytes."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": encoded(data)}
+
+
+def encoded(data: bytes | None) -> str | None:
+    """Base64, or None for null."""
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def hidden(data: bytes | None) -> object:
+    """What `redacted` gives, marked as such: nothing takes it for the data."""
+    return None if data is None else {"redacted": redacted(data)}
+
+
+def redacted(data: bytes | None) -> str | None:
+    """A short hash and the length: equal data gives equal text, and the data cannot be read back from it."""
+    return None if data is None else f"{hashlib.sha256(data).hexdigest()[:12]}:{len(data)}"
+
+
+def record_fields(batch: RecordBatch, record: Record, form: Form = plain) -> Fields:
+    """One record; its batch's fields are for the caller to add."""
+    if batch.is_control and form is hidden:
+        form = plain  # a marker holds no data
+    fields: Fields = {
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": form(record.key),
+        "value": form(record.value),
+        "headers": [[name, form(value)] for name, value in record.headers],
+    }
+    sequence = batch.sequence_of(record)
+    if sequence >= 0:
+        fields["sequence"] = sequence
+    if batch.is_control:
+        kind = control_type(record.key, batch.file, batch.position)
+        fields["control_type"] = CONTROL_TYPES[kind] if kind >= 0 else "UNKNOWN"
+        if kind in (0, 1) and record.value is not None and len(record.value) >= 6:
+            fields["coordinator_epoch"] = int.from_bytes(record.value[2:6], "big", signed=True)
+    return fields
+
+
+def _text(data: bytes | None, redact: bool) -> str | None:
+    if data is None:
+        return None
+    return redacted(data) if redact else data.decode("utf-8", "backslashreplace")
+
+
+def as_row(record: Record, redact: bool, raw: bool = False) -> tuple[object, ...]:
+    """A record as the fields of a CSV row, named in COLUMNS; unless `raw`, no cell is a formula to a
+    spreadsheet."""
+    pairs = [(name, _text(value, redact)) for name, value in record.headers]
+    named = dict(pairs)
+    headers = (
+        json.dumps(named if len(named) == len(pairs) else pairs) if pairs else ""
+    )  # a name may come twice
+    cells = [_text(record.key, redact), _text(record.value, redact), headers]
+    if not raw:
+        cells = [None if cell is None else guarded(for_terminal(cell)) for cell in cells]
+    return record.offset, record.timestamp, *cells
+
+
+def as_json(
+    batch: RecordBatch, record: Record | None, form: Form = plain, about: Fields | None = None
+) -> str:
+    """A record as a line of JSON, with the fields of its batch unless `about` has them; record None: a batch
+    without records."""
+    fields = {"offset": None} if record is None else record_fields(batch, record, form)
+    return json.dumps({**fields, "batch": about or about_batch(batch)}, separators=(",", ":"))
+
+
+def about_batch(batch: RecordBatch) -> Fields:
+    """The header of a batch as `as_json` shows it: whether it is valid only if it is not."""
+    fields = batch_fields(batch)
+    if fields["valid"]:
+        del fields["valid"]
+    return fields
+
+
+def as_line(batch: RecordBatch, record: Record, redact: bool) -> str:
+    """A record as a line of text, in columns with tabs between them."""
+    head = [str(record.offset), time_text(record.timestamp)]
+    if batch.is_control:
+        kind = record_fields(batch, record)["control_type"]
+        return "\t".join([*head, f"<{kind} producer {batch.producer_id}>"])
+    cells = [
+        "<null>" if data is None else data
+        for data in (_text(record.key, redact), _text(record.value, redact))
+    ]
+    cells += [f"{name}={'<null>' if data is None else _text(data, redact)}" for name, data in record.headers]
+    return "\t".join([*head, *map(visible, cells)])
+
+
+def guarded(text: str) -> str:
+    """A cell that no spreadsheet takes for a formula: ' is put in front of what would be one, unless it is a
+    number.
+
+    Goes back by taking one ' from the front of what then begins with any number of ' and one of those
+    characters.
+    """
+    if _FORMULA.match(text) and not _NUMBER.fullmatch(text):
+        return "'" + text
+    return text
+
+
+class Printer:
+    """Prints records in the form that --format, --redact, --base64 and --raw ask for."""
+
+    def __init__(self, args: argparse.Namespace, out: TextIO) -> None:
+        self._format, self._redact, self._raw = args.format, args.redact, args.raw
+        self._form = hidden if args.redact else encoded if args.base64 else plain
+        self._out = out
+        self._rows = csv.writer(out)
+        self._batch: RecordBatch | None = None
+        self._about: Fields = {}
+        if args.format == "csv":
+            self._rows.writerow(COLUMNS)
+
+    def print(self, batch: RecordBatch, record: Record | None, **about: object) -> None:
+        """Prints a record, or a batch without records, which only JSON shows; `about`: more fields of the
+        batch."""
+        if self._format == "jsonl":
+            if batch is not self._batch:
+                self._batch, self._about = batch, about | about_batch(batch)
+            print(as_json(batch, record, self._form, self._about), file=self._out)
+        elif record is None:
+            return
+        elif self._format == "csv":
+            self._rows.writerow(as_row(record, self._redact, self._raw))
+        else:
+            print(as_line(batch, record, self._redact), file=self._out)
