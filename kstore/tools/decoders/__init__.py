@@ -9,13 +9,15 @@ DecodeError where Kafka's tool would end.
 from collections.abc import Callable
 from typing import Final
 
-from kstore.tools.decoders.control import control_text
 from kstore.tools.decoders.errors import DecodeError, SkippedError, Texts
-from kstore.tools.decoders.metadata import decode_metadata
-from kstore.tools.decoders.offsets import decode_offsets
 from kstore.tools.decoders.remote import decode_remote
-from kstore.tools.decoders.shares import decode_shares
-from kstore.tools.decoders.transactions import decode_transactions
+from kstore.tools.decoders.topics import (
+    control_text,
+    decode_metadata,
+    decode_offsets,
+    decode_shares,
+    decode_transactions,
+)
 
 __all__ = ["DECODERS", "DecodeError", "SkippedError", "control_text", "record_texts"]
 

@@ -6,9 +6,9 @@ They are not shown as JSON but as Java objects print themselves.
 from typing import Any, Final
 
 from kstore.tools.decoders.errors import DecodeError, SkippedError, Texts
-from kstore.tools.decoders.framed import read_framed
 from kstore.tools.decoders.schema import Table
 from kstore.tools.decoders.tables import REMOTE
+from kstore.tools.decoders.topics import read_framed
 
 _SEGMENT_STATES: Final = (
     "COPY_SEGMENT_STARTED",

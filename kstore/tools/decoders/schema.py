@@ -9,6 +9,7 @@ prints (spec 11). The tables are in tables.py.
 import base64
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import Final, NamedTuple
@@ -50,47 +51,25 @@ class Kind(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Number(Kind):
-    """An integer."""
+class Fixed(Kind):
+    """A value of a fixed size: a number, a boolean, a UUID."""
 
-    size: int
-    signed: bool = True
-
-    def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
-        return source.number(self.size, self.signed)
-
-    def default(self) -> Value:
-        return 0
-
-
-class Float64(Kind):
-    """A double."""
+    read_one: Callable[[Reader], Value]
+    zero: Value
 
     def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
-        return source.float64()
+        return self.read_one(source)
 
     def default(self) -> Value:
-        return 0.0
+        return self.zero
 
 
-class Boolean(Kind):
-    """A byte, false when 0."""
-
-    def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
-        return source.number(1) != 0
-
-    def default(self) -> Value:
-        return False
+def _integer(size: int, *, signed: bool = True) -> Fixed:
+    return Fixed(lambda source: source.number(size, signed), 0)
 
 
-class Uuid(Kind):
-    """16 bytes, shown as URL-safe base64 without padding."""
-
-    def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
-        return base64.urlsafe_b64encode(source.uuid()).decode().rstrip("=")
-
-    def default(self) -> Value:
-        return "A" * 22
+def _uuid(source: Reader) -> Value:
+    return base64.urlsafe_b64encode(source.uuid()).decode().rstrip("=")
 
 
 def _length(source: Reader, form: Form, size: int, name: str, nullable: bool) -> int | None:
@@ -103,7 +82,7 @@ def _length(source: Reader, form: Form, size: int, name: str, nullable: bool) ->
 
 
 class String(Kind):
-    """UTF-8 after its length; what is malformed is replaced as Java does."""
+    """UTF-8 after its length; malformed bytes are replaced as Java does."""
 
     def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
         length = _length(source, form, 2, name, nullable)
@@ -262,14 +241,14 @@ class Message(Struct):
 
 
 _KINDS: Final[dict[str, Kind]] = {
-    "int8": Number(1),
-    "int16": Number(2),
-    "uint16": Number(2, signed=False),
-    "int32": Number(4),
-    "int64": Number(8),
-    "float64": Float64(),
-    "bool": Boolean(),
-    "uuid": Uuid(),
+    "int8": _integer(1),
+    "int16": _integer(2),
+    "uint16": _integer(2, signed=False),
+    "int32": _integer(4),
+    "int64": _integer(8),
+    "float64": Fixed(Reader.float64, 0.0),
+    "bool": Fixed(lambda source: source.number(1) != 0, False),
+    "uuid": Fixed(_uuid, "A" * 22),  # URL-safe base64 without padding
     "string": String(),
     "bytes": Bytes(),
 }
