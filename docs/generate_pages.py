@@ -57,7 +57,8 @@ Of a partition in the directory of a [store](store.md) that knows the topic, the
 change these with `store.alter_topic` or `kstore alter DIR TOPIC`. What you give to `kstore.open` there counts before them, and is
 not kept. A topic that the store has not made or changed has the options that its first partition keeps.
 
-`log.config` is what holds, `log.config.given_options()` what of it somebody has given. Nothing is deleted by age unless somebody has given `retention_ms`, also if it is the default of 7 days.
+`log.config` has all options, `log.config.given_options()` those that were set. Nothing is deleted by age unless
+`retention_ms` is set, even to its default of 7 days.
 
 `LogConfig.from_topic` reads a topic's options in Kafka's notation, `LogConfig.from_server_properties` a broker's file, in which
 most options have another name, shown below as *server.properties*.

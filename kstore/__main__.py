@@ -35,16 +35,21 @@ EXAMPLES = """examples:
   kstore sink data
   kstore cursors data --group billing --reset-to earliest --dry-run
 
-dump, records, follow, find, get, stat, top, topics, describe and cursors write nothing and take no lock: the directory may belong to
-a running broker, or to one that crashed. append, retain, compact, erase, keys, recover, truncate, create, alter, delete and keep lock
-the directory as a broker does, and fail if it is locked and not free after --wait. cursors writes positions only, also beside
-who writes the log; its --export locks the directory that it writes to. sink changes what is staged only with --recover,
---forget or --sweep.
-What goes to a file or a pipe is UTF-8 in every locale. On a terminal, what takes long shows on stderr how far it is: stat, records, append, get, compact and erase.
-Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted
-(0 of those that run until they are: top and keep). If records are known to be lost at the end of a log, or between segments,
-records prints what is there, says so on stderr unless --as-is is given, and ends with 0; stat ends with 1. Both end with 1 if a single
-file has no batch or does not end with a whole one, or if a directory has packed segments only, such as .log.gz."""
+dump, records, follow, find, get, stat, top, topics, describe and cursors write nothing and take no lock.
+The directory may belong to a broker that is running, or that crashed. append, retain, compact, erase, keys,
+recover, truncate, create, alter, delete and keep lock the directory as a broker does, and fail if it is
+still locked after --wait. The options of cursors that change positions write positions only, also beside a
+running writer; --export locks the directory that it writes to. sink changes staged files only with
+--recover, --forget or --sweep.
+
+Output to a file or a pipe is UTF-8 in every locale. On a terminal, stat, records, append, get, compact and
+erase show their progress on stderr.
+
+Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted (0 for top and keep, which run
+until they are interrupted). If records are known to be lost at the end of a log, or between segments,
+records prints what is left, reports the loss on stderr unless --as-is is given, and exits with 0; stat
+exits with 1. Both exit with 1 if a single file has no batch or does not end with a whole one, or if a
+directory has packed segments only, such as .log.gz."""
 
 COMMANDS = {
     "dump": "print the files of a partition as kafka-dump-log does",
@@ -70,8 +75,8 @@ COMMANDS = {
     "sink": "print what Spark's writers have under way and in staging, or finish, give up, sweep it",
     "delete": "delete a topic with all its records",
 }
-# A command is a function of this name in a module of kstore.tools.commands, its docstring is the description, and
-# add_NAME_arguments adds its arguments. The module has the command's name, but for these:
+# A command is a function of this name in a module of kstore.tools.commands, its docstring is the description,
+# and add_NAME_arguments adds its arguments. The module has the command's name, but for these:
 _MODULES = {
     **dict.fromkeys(("describe", "create", "alter", "delete"), "topics"),
     **dict.fromkeys(("get", "erase"), "keys"),
@@ -205,8 +210,8 @@ def _warn(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _replace_closed_streams() -> None:
-    """Gives a program that was started with closed streams (>&-) such that lead nowhere; of stdout, who
-    writes is told.
+    """Opens streams that were closed when the program started (>&-): they lead nowhere, and a write to stdout
+    fails.
 
     Otherwise the first files that are opened, segments of the log, get the numbers of stdout and stderr.
     """

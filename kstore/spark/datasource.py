@@ -134,7 +134,7 @@ def dataframe(
     partitions}; options as of format("kstore").
 
     `columns` is what to read of kstore.spark.COLUMNS: fewer are faster. Through the data source where Spark
-    has them, else through mapInArrow, with the same columns and rows. It is a snapshot: records that come
+    has them, else through mapInArrow, with equal columns and rows. It is a snapshot: records that come
     later are in another dataframe().
     """
     given = {name: _text(value) for name, value in options.items()} | _topic_option(topics)

@@ -290,7 +290,7 @@ BOTH: tuple[Option, ...] = (
         "path",
         _text,
         None,
-        "the log directory, the same path on every machine (`KSTORE_ROOT_MAP=FROM=TO` in an executor's "
+        "the log directory, one path on every machine (`KSTORE_ROOT_MAP=FROM=TO` in an executor's "
         "environment maps it); a reader takes [several](#several-directories)",
         "required",
     ),

@@ -33,7 +33,7 @@ class Image:
                 file.write(content)
 
     def digest(self) -> bytes:
-        """16 bytes that are the same for the same content."""
+        """16 bytes, equal for equal content."""
         sum_ = hashlib.blake2b(digest_size=16)
         for name in sorted(self.directories):
             sum_.update(b"%d %s/" % (len(name), name.encode()))

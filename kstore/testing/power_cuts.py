@@ -2,12 +2,14 @@
 
 What a sync that has returned covers is on the disk. Anything later may be there or not, as a model says:
 
-strict   What POSIX promises. A sync of a file makes its content and length durable, but not its name; names become durable
-         by a sync of their directory. Any subset of later writes, lengths and names may be there. A write may be torn at
-         any multiple of 512 bytes or 4 KiB, and its length may be there with zeros in place of its bytes.
-ordered  What ext4 does by default (data=ordered, delayed allocation). Names, truncations and allocations reach the disk
-         in their order, of all files; a sync of a file brings everything of that kind up to its own last one. A file grows
-         only by bytes that are there; bytes written over others come at any time.
+strict   What POSIX promises. A sync of a file makes its content and length durable, but not its name; names
+         become durable by a sync of their directory. Any subset of later writes, lengths and names may be
+         there. A write may be torn at any multiple of 512 bytes or 4 KiB, and its length may be there with
+         zeros in place of its bytes.
+ordered  What ext4 does by default (data=ordered, delayed allocation). Names, truncations and allocations
+         reach the disk in their order, of all files; a sync of a file brings everything of that kind up to
+         its own last one. A file grows only by bytes that are there; bytes written over others come at any
+         time.
 pages    As strict, but every page of 512 bytes or 4 KiB of a write is there or not by itself.
 
 In all of them a rename within a directory is there or not, as one; between directories the new name and the
@@ -273,7 +275,8 @@ def _pages(disk: Disk, rng: random.Random, randoms: int) -> Iterator[_Choice]:
         for change in writes:
             pieces[change.at] = [piece for piece in _pieces(change.call, page) if rng.random() < share]
         taken = others | {at for at, there in pieces.items() if there}
-        text = f"pages of {page}: { ({at: there for at, there in pieces.items() if there}) }, and {_short(others)}"
+        written = {at: there for at, there in pieces.items() if there}
+        text = f"pages of {page}: {written}, and {_short(others)}"
         yield _Choice(text, taken, pieces, set())
 
 
@@ -350,7 +353,7 @@ def crash_states(
 
     `randoms`: how many random subsets at a moment, besides the regular ones. `most`: at most so many states
     of a model at a moment, `moments`: at about so many moments, both chosen evenly by `seed`. What comes
-    twice with the same value is left out. ValueError for another model, or for numbers by which there would
+    twice with one value is left out. ValueError for another model, or for numbers by which there would
     be none; TypeError for what no Recorder gave.
     """
     instance("trace", trace, Trace)

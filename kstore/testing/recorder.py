@@ -1,7 +1,7 @@
 """Records every call of kstore that changes a file or a name below one directory, in order.
 
 A File has a number here, whatever its names are: the first file that was there or was made has 1. Files that
-are mapped into memory change without a call; the recorder compares them at every call, and tells of a change
+are mapped into memory change without a call; the recorder compares them at every call, and reports a change
 as of a write.
 """
 
@@ -139,7 +139,7 @@ class Recorder:
                 self._add(Call(name, path))
             elif name in ("rename", "unlink", "make_directory"):
                 self._name(name, path, detail)
-            elif inode in self._by_inode:  # else a file that was gone before, and somebody still has it open
+            elif inode in self._by_inode:  # else a file that was removed before, and is still open
                 self._change_file(name, path, self._by_inode[inode], position, detail)
 
     def _change_file(self, name: str, path: str, number: int, position: int, detail: Any) -> None:
@@ -190,7 +190,7 @@ class Recorder:
             return
         if mode == "r+":
             raise LookupError(f"{path} was made without a call that was told of")
-        if path in self._numbers:  # what removed it told nobody
+        if path in self._numbers:  # it was removed without a recorded call
             self._add(Call("unlink", path, self._numbers.pop(path)))
         self._by_inode[inode] = number = len(self.trace.numbers) + len(self.trace.calls) + 1
         self._numbers[path] = number
@@ -205,7 +205,7 @@ class Recorder:
         self._add(Call(name, path, number, position, data, size))
 
     def _compare(self) -> None:
-        """Tells of what has changed in mapped files."""
+        """Records what has changed in mapped files."""
         for number, mapped in self._mapped.items():
             now = os.pread(mapped.descriptor, len(mapped.content), 0)
             if now != mapped.content[: len(now)]:

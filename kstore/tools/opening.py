@@ -85,9 +85,10 @@ def report_findings(log: PartitionLog, *, lists: bool = False) -> None:
             note(f"{log.path}: left out, from byte {first.position} on: {first.text}")
             return
         note(
-            f"{log.path} ends at offset {log.log_end_offset} here, as Kafka's recovery would leave it: {size} bytes "
-            f"in {files} file{'s' if files > 1 else ''} are left out, from byte {first.position} of {first.file} on "
-            f"({first.text}). To read them: kstore records --as-is --on-error skip (in Python recover=False)"
+            f"{log.path} ends at offset {log.log_end_offset} here, as Kafka's recovery would leave it: "
+            f"{size} bytes in {files} file{'s' if files > 1 else ''} are left out, from byte "
+            f"{first.position} of {first.file} on ({first.text}). To read them: kstore records --as-is "
+            "--on-error skip (in Python recover=False)"
         )
     elif (
         found and not lists and not log.recovery.losses and not log.recovery.missing

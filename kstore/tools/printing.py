@@ -18,15 +18,16 @@ Fields = dict[str, Any]
 Form = Callable[[bytes | None], object]  # how keys, values and header values are put into JSON
 COLUMNS = ("offset", "timestamp", "key", "value", "headers")  # of CSV
 FORMS_HELP = (
-    'jsonl: one JSON object a line. Keys, values and header values are text, {"base64": "..."} if they are not UTF-8, or '
-    "null. The fields of the batch are in it too. `kstore append --format jsonl` reads it. "
-    "csv: in UTF-8. A cell that a spreadsheet would take for a formula, because it begins with = + - @, a tab or the end "
-    "of a line (or with ' and then one of these) and is not a number, gets a ' in front; control characters are written "
-    "as \\r and \\xNN, but a tab and the end of a line stay; --raw switches both off. Null and empty are both an empty cell, and bytes that are not UTF-8 are \\xNN, too. "
-    "text: for people. Control characters are written as \\n, \\t, \\xNN"
+    'jsonl: one JSON object a line. Keys, values and header values are text, {"base64": "..."} if they are '
+    "not UTF-8, or null. The fields of the batch are in it too. `kstore append --format jsonl` reads it. "
+    "csv: in UTF-8. A cell that a spreadsheet would take for a formula, because it begins with = + - @, a "
+    "tab or the end of a line (or with ' and then one of these) and is not a number, gets a ' in front; "
+    "control characters are written as \\r and \\xNN, but a tab and the end of a line stay; --raw switches "
+    "both off. Null and empty are both an empty cell, and bytes that are not UTF-8 are \\xNN, too. text: "
+    "for people. Control characters are written as \\n, \\t, \\xNN"
 )
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-# the characters that OWASP names, the same in full width, and what begins so once quotes are put in front
+# the characters that OWASP names, their full-width forms, and either of these after quotes
 _FORMULA = re.compile("'*[=+@\t\r\n\uff1d\uff0b\uff0d\uff20-]")
 
 
@@ -89,7 +90,7 @@ def batch_fields(batch: RecordBatch) -> Fields:
 
 
 def plain(data: bytes | None) -> object:
-    """UTF-8 as text, other bytes as {"base64": "..."}, None for null: this goes back to the same bytes."""
+    """UTF-8 as text, other bytes as {"base64": "..."}, None for null: append reads them back."""
     if data is None:
         return None
     try:

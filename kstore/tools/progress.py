@@ -30,7 +30,7 @@ class Progress:
         self._show(f"\r{self.what} [{bar:<{self.WIDTH}}] {share:4.0%}")
 
     def share(self, done: int, total: int) -> None:
-        """The same, if how much there is may change."""
+        """Like `update`, with a total that may change."""
         self.total = total
         self.update(done)
 

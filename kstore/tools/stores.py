@@ -16,7 +16,7 @@ partition_count = whole("a number of partitions", 1, 1 << 20)
 def add_store_arguments(
     parser: argparse.ArgumentParser, *, topic: bool = True, or_partition: bool = False
 ) -> None:
-    """The log directory, others of the same store, and the topic; `or_partition`: or one partition, without a
+    """The log directory, the store's other ones, and the topic; `or_partition`: or one partition, without a
     topic."""
     one = "; without TOPIC: the directory of a partition" if or_partition else ""
     parser.add_argument(
@@ -36,12 +36,12 @@ def add_also_argument(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="DIR",
-        help="another log directory of the same store (may be repeated)",
+        help="another log directory of the store (may be repeated)",
     )
 
 
 def add_changing_arguments(parser: argparse.ArgumentParser, *, or_partition: bool = False) -> None:
-    """The same for what changes a topic."""
+    """The arguments of commands that change a topic."""
     add_store_arguments(parser, or_partition=or_partition)
     add_wait_argument(parser)
 
@@ -57,8 +57,8 @@ def open_reader(args: argparse.Namespace) -> LogStore:
 
 
 def open_dry_store(args: argparse.Namespace) -> LogStore:
-    """The same for a dry run, which takes no lock. If there is one, this says that the real command has to
-    wait."""
+    """The store for a dry run, which takes no lock. If a directory is locked, a note says that the real
+    command has to wait."""
     for directory in map(Path, (args.directory, *args.also)):
         note_open(directory, directory)
     return open_reader(args)

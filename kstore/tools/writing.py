@@ -29,7 +29,8 @@ def add_write_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-cut",
         action="store_true",
-        help="after an unclean stop, keep all that recovery cuts off in .cut files beside the log, not only what may be missed",
+        help="after an unclean stop, keep all that recovery cuts off in .cut files beside the log, not only "
+        "what may be missed",
     )
     add_wait_argument(parser)
 
@@ -41,7 +42,8 @@ def add_config_argument(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an option of the topic's configuration, in Kafka's notation: --config retention.ms=86400000 (may be repeated)",
+        help="an option of the topic's configuration, in Kafka's notation: --config retention.ms=86400000 "
+        "(may be repeated)",
     )
 
 
@@ -122,8 +124,8 @@ def is_log_directory(path: Path) -> bool:
 
 
 def plan_of(args: argparse.Namespace, *, whole: bool = False) -> tuple[Recovery, int, int]:
-    """What open_writer would find and do, and the offsets from first to end that it would leave. If the log is
-    open for writing, what a reader finds."""
+    """What open_writer would find and do, and the offsets from first to end that it would leave. If the log
+    is open for writing, what a reader finds."""
     path, interval, is_open = _looked_at(args)
     if is_open:
         with kstore.open(path, index_interval_bytes=interval) as log:
@@ -134,7 +136,7 @@ def plan_of(args: argparse.Namespace, *, whole: bool = False) -> tuple[Recovery,
 
 
 def open_dry(args: argparse.Namespace) -> PartitionLog:
-    """The same log open for reading, for a dry run: what open_writer refuses for ever is refused here too."""
+    """The log open for reading, for a dry run. It refuses what open_writer always refuses."""
     path, interval, _ = _looked_at(args)
     return kstore.open(path, index_interval_bytes=interval)
 

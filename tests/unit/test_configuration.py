@@ -93,7 +93,7 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old_segments(path)
     one = str(path)
     assert main(["retain", one]) != 0
-    assert "nobody has said" in capsys.readouterr().err
+    assert "is not known" in capsys.readouterr().err
     assert main(["alter", one, "--config", "retention.ms=-1", "--config", "segment.bytes=2000000"]) == 0
     assert main(["describe", one]) == 0
     assert "retention.ms=-1, segment.bytes=2000000\n" in capsys.readouterr().out

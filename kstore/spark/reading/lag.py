@@ -142,7 +142,7 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
         ends: dict[TopicPartition, int] = {}
         for source in progress.sources:
             if source.description.startswith("Kafka"):
-                continue  # a broker's, with offsets of the same form
+                continue  # a broker's source, whose offsets look alike
             offsets |= _offsets(source.endOffset)
             if _ENDS_REPORTED:
                 ends |= _offsets(source.latestOffset)

@@ -108,7 +108,7 @@ def chosen(logs: Logs, topics: Topics) -> list[TopicPartition]:
     """The partitions meant: names (also one text with commas), a compiled pattern, or {topic: partitions}.
 
     KSTORE_TOPIC_NOT_FOUND for a name that is not there; a pattern may match nothing. KSTORE_INVALID_OPTION
-    for what is none.
+    for other types.
     """
     there = logs.names()
     if isinstance(topics, re.Pattern):
@@ -188,7 +188,7 @@ def resolve(
     start: bool,
     fail_on_data_loss: bool = True,
 ) -> dict[TopicPartition, int]:
-    """Every bound as a number, now: later runs of the same job then read the same records."""
+    """Every bound as a number, now: later runs of the job then read those records again."""
     found: dict[TopicPartition, int] = {}
     name = "startingOffsets" if start else "endingOffsets"
     partitions = list(partitions)
@@ -397,7 +397,7 @@ def _stretches(log: PartitionLog, start: int, stop: int) -> list[_Stretch]:
 
 
 def _cuts_by_size(stretches: Sequence[_Stretch], size: int, parts: int) -> set[tuple[int, int]]:
-    """(which stretch, position in it) of the beginnings of `parts` splits of about the same size."""
+    """(which stretch, position in it) of the beginnings of `parts` splits of about one size."""
     cuts = {(0, stretches[0].begin)}
     if parts == 1:
         return cuts
@@ -421,7 +421,8 @@ def _cuts_by_size(stretches: Sequence[_Stretch], size: int, parts: int) -> set[t
 
 
 def _cuts_by_offset(stretches: Sequence[_Stretch], start: int, stop: int, most: int) -> set[tuple[int, int]]:
-    """The same so that no split spans more than `most` offsets and the batch at its end."""
+    """(stretch, position) of the beginnings of splits that span at most `most` offsets, and the batch at
+    their end."""
     cuts: set[tuple[int, int]] = set()
     at, current = 0, start
     while current + most < stop:

@@ -13,7 +13,7 @@ BEAT_S = 60.0
 class Heartbeat:
     """Renews the time of directories every minute, in a thread of its own, as long as the `with` block runs.
 
-    A directory that is not there yet, or not any more, is passed over: nobody can sweep it.
+    A directory that does not exist yet, or not any more, is skipped.
     """
 
     def __init__(self, directories: Iterable[str]) -> None:

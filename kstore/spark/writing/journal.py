@@ -150,7 +150,7 @@ class Journal:
     def holds(self, transaction: Transaction, staged: Sequence[Staged], source: Source | None) -> bool:
         """Whether it was published.
 
-        Spark runs a micro-batch again only if it was the last one, with the same input.
+        Spark runs a micro-batch again only if it was the last one, with an equal input.
         KSTORE_CHECKPOINT_RESET if the number is of an earlier one, or `source` is another: its records were
         never published. If no source is known, a warning says that the records are not as many as they were.
         """

@@ -17,7 +17,7 @@ def partition_of_key(key: bytes, partition_count: int) -> int:
 def partitions_of_keys(
     offsets: NDArray[numpy.int32], data: NDArray[numpy.uint8], partition_count: int
 ) -> NDArray[numpy.int32]:
-    """The same for many keys: key i is data[offsets[i]:offsets[i + 1]]."""
+    """The partitions of many keys: key i is data[offsets[i]:offsets[i + 1]]."""
     found = numpy.empty(len(offsets) - 1, numpy.int32)
     partitions_into(found, offsets, data, partition_count)
     return found

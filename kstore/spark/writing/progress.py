@@ -69,7 +69,7 @@ def progress(log: PartitionLog, tp: TopicPartition, pending: Pending, producer: 
         raise _changed(tp, f"{copied} records where {wanted} are copied")
     if trimmed and wanted and not seen:
         raise _changed(
-            tp, f"offsets {mark.end} to {start} (exclusive) were deleted, so nobody can tell what was there"
+            tp, f"offsets {mark.end} to {start} (exclusive) were deleted, so what was there is unknown"
         )
     moved: set[str] = set()
     count = copied

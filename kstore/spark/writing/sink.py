@@ -2,7 +2,7 @@
 
 What makes it once: a journal in the log directory. Before the first record is appended it names the
 transaction, its staged files and where every log ends, durably. From then on it is decided: whoever publishes
-next in the directory finishes it first. What of it is in a log already is told from what lies behind that
+next in the directory finishes it first. How much of it is in a log already shows in what lies behind that
 end: copied batches have a producer of their own for each transaction, moved files are known by their CRCs.
 Nothing of that expires.
 """
@@ -101,8 +101,7 @@ class Sink:
         default_count: int = 1,
         task: int = 0,
     ) -> Stage:
-        """Where one attempt of a task writes its rows: a directory that nobody had before, and nobody gets
-        again."""
+        """Where one attempt of a task writes its rows: a directory that is used once."""
         own = f"{_checked_name('attempt', attempt)}-{secrets.token_hex(8)}"
         directory = f"{self._of_job(job)}/{own}"
         return Stage(
@@ -254,8 +253,7 @@ class Sink:
             os.close(fd)
 
     def _lock(self, wait_s: float) -> int:
-        """The lock file's descriptor: of the file that is there, should somebody have removed the one that
-        was waited for."""
+        """The lock file's descriptor. If the file was removed while this waited, that of the new one."""
         path, deadline = f"{self.root}/{LOCK}", time.monotonic() + wait_s
         while True:
             fd, mine = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), False

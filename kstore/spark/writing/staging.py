@@ -203,7 +203,7 @@ class Stage:
             except (KstoreError, OSError) as e:
                 raise translated(e, topic=topic, partition=partition) from e
             if sum(file.record_count for file in files) != count:
-                reason = "files of this task are gone: somebody else removed them"
+                reason = "files of this task are gone: another program removed them"
                 raise failure("KSTORE_STAGING_LOST", reason, topic=topic, partition=partition, file=path)
             found.append(Staged(topic, partition, path, count, files))
         return tuple(found)

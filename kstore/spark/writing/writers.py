@@ -167,7 +167,7 @@ class KStoreWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
 
 class _Streaming:
-    """A micro-batch. The object is made anew for tasks and for commit, so it is told by query and batch."""
+    """A micro-batch. The object is made anew for tasks and for commit, so query and batch identify it."""
 
     def __init__(self, target: _Target) -> None:
         self.target = target

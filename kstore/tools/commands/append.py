@@ -46,22 +46,23 @@ def add_append_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("lines", "jsonl"),
         default="lines",
-        help="lines: each line is a value; its end, LF or CR LF, is not part of it. jsonl: one object a line, as `kstore "
-        "records --format jsonl` prints them: value (required), key and headers (pairs, or an object), each text, "
-        '{"base64": "..."} or null; timestamp (milliseconds; now if it is null or missing). The fields offset, sequence '
-        "and batch are ignored; any other field is an error",
+        help="lines: each line is a value; its end, LF or CR LF, is not part of it. jsonl: one object a "
+        "line, as `kstore records --format jsonl` prints them: value (required), key and headers (pairs, "
+        "or an object), each text, "
+        '{"base64": "..."} or null; timestamp (milliseconds; now if it is null or missing). The fields '
+        "offset, sequence and batch are ignored; any other field is an error",
     )
     parser.add_argument(
         "--key-separator",
         metavar="TEXT",
-        help=r"with lines: the key is what stands before this, the value what follows; a line without it has no key. "
-        r"\t is a tab, \\ a backslash, \xNN the character of that code",
+        help=r"with lines: the key is what stands before this, the value what follows; a line without it has "
+        r"no key. \t is a tab, \\ a backslash, \xNN the character of that code",
     )
     parser.add_argument(
         "--base64",
         action="store_true",
-        help="with --format jsonl: keys, values and header values are in base64 or null, as `kstore records --base64` prints "
-        "them",
+        help="with --format jsonl: keys, values and header values are in base64 or null, as `kstore records "
+        "--base64` prints them",
     )
     parser.add_argument(
         "--batch-bytes",
@@ -115,16 +116,16 @@ def append(args: argparse.Namespace) -> int:
 
 
 def _tell(summary: str) -> None:
-    """Prints what was done. OSError that says it as well: who reads only of a full disk would append all once
-    more."""
+    """Prints what was done. The OSError of a failing stdout says it too: after a bare one a user would append
+    all records again."""
     try:
         print(visible(summary), flush=True)
-    except BrokenPipeError:  # nobody wants to read it
+    except BrokenPipeError:
         raise
     except OSError as e:
         raise OSError(
-            f"{summary}. Only telling it failed, on standard output: {e.strerror}. The records are in the log: do not append "
-            "them again"
+            f"{summary}. Only telling it failed, on standard output: {e.strerror}. The records are in the "
+            "log: do not append them again"
         ) from e
 
 

@@ -30,8 +30,8 @@ def compact(args: argparse.Namespace) -> int:
     require_partition(path)
     if "cleanup_policy" not in config.given_options():
         raise ValueError(
-            "compact needs to know that only the last record of each key is wanted, which nobody has said of this log: "
-            "give --config cleanup.policy=compact, or --server-properties"
+            "compact removes all but the last record of each key, and the cleanup.policy of this log is not "
+            "known: give --config cleanup.policy=compact, or --server-properties"
         )
     if args.dry_run:  # writes nothing, takes no lock
         with open_dry(args) as log, Progress(0, "looking") as progress:

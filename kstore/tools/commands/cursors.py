@@ -71,36 +71,38 @@ def add_cursors_arguments(parser: argparse.ArgumentParser) -> None:
         "--reset-to",
         type=place,
         metavar="PLACE",
-        help="put the group of --group there: earliest, latest, an offset, or a time (ISO 8601): the first record with that "
-        "timestamp or a later one. It is done for all partitions for which the group has a position, with --topic for all of "
-        "the topic, in one step for each directory. It fails if the group reads one of them now",
+        help="put the group of --group there: earliest, latest, an offset, or a time (ISO 8601): the first "
+        "record with that timestamp or a later one. It is done for all partitions for which the group "
+        "has a position, with --topic for all of the topic, in one step for each directory. It fails if "
+        "the group reads one of them now",
     )
     parser.add_argument(
         "--import",
         dest="source",
         metavar="FROM",
-        help="take over the positions of a broker's groups, or of --group, from the topic __consumer_offsets in the log "
-        "directory FROM, in place of those that are here",
+        help="take over the positions of a broker's groups, or of --group, from the topic __consumer_offsets "
+        "in the log directory FROM, in place of those that are here",
     )
     parser.add_argument(
         "--export",
         dest="target",
         metavar="TO",
-        help="give positions to a broker that is stopped: append them to the topic __consumer_offsets in its log directory TO; if "
-        "DIR or one of --also is TO, in all of them. Partitions that a broker would set aside as -stray are refused",
+        help="give positions to a broker that is stopped: append them to the topic __consumer_offsets in its "
+        "log directory TO; if DIR or one of --also is TO, in all of them. Partitions that a broker "
+        "would set aside as -stray are refused",
     )
     parser.add_argument(
         "--offsets-partitions",
         type=whole("number of partitions", 1, 2**31 - 1),
         metavar="N",
-        help="with --export: how many partitions __consumer_offsets has. Default: as many as are there, if none is missing; 50 "
-        "if there are none",
+        help="with --export: how many partitions __consumer_offsets has. Default: as many as are there, if "
+        "none is missing; 50 if there are none",
     )
     parser.add_argument(
         "--expire",
         type=whole("number of minutes", 0, 2**31 - 1),
         metavar="MINUTES",
-        help="remove the positions of groups, or of --group, for which nobody has read for so long",
+        help="remove the positions of groups, or of --group, that have not been read for so long",
     )
     parser.add_argument("--dry-run", action="store_true", help="only print what would change")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each position")
@@ -283,7 +285,7 @@ class Positions:
 
 
 def _rows(args: argparse.Namespace, unread: Unread) -> list[Row]:
-    """The positions, and the partitions of the same topics of which a group has none yet."""
+    """The positions, and the partitions of their topics in which a group has none yet."""
     entries = Positions(args.group, unread)
     homes = list(_partitions(args, unread))
     groups = {group for home in homes for group in entries.of(home.directory)}

@@ -62,8 +62,8 @@ def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--print-data-log",
         action="store_true",
-        help="print keys and payloads, to a file or a pipe as they are, with control characters and ends of lines, as Kafka's tool "
-        "does; a terminal gets control characters as \\xNN",
+        help="print keys and payloads, to a file or a pipe as they are, with control characters and ends of "
+        "lines, as Kafka's tool does; a terminal gets control characters as \\xNN",
     )
     parser.add_argument("--deep-iteration", action="store_true", help="print each record, not only batches")
     parser.add_argument(
@@ -90,7 +90,8 @@ def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
             nargs="?",
             const=STRING,
             metavar="CLASS",
-            help=f"of {side}s: one of {', '.join(CLASS_DECODERS)}, with or without org.apache.kafka.tools.api.",
+            help=f"of {side}s: one of {', '.join(CLASS_DECODERS)}, with or without "
+            "org.apache.kafka.tools.api.",
         )
     for name in TOPIC_DECODERS:
         text = f"decode the records of Kafka's topic {INTERNAL_TOPICS.get(name, name)}"
@@ -180,13 +181,13 @@ def report_lines(reports: dict[str, FileReport], pairs: dict[str, dict[int, int]
 def dump(args: argparse.Namespace) -> int:
     """Print what kafka-dump-log prints, line for line, from the files alone.
 
-    The lines are those of section 11 of docs/spec.md. As that tool does, it stops at the first file that cannot
-    be dumped to its end. It differs in this: files may be given without --files, and decoder classes without
-    their package; there is --json; DefaultDecoder prints text; no file is changed (Kafka's tool cuts index files
-    to whole entries, and creates those that are missing); and the exit code is 2 for wrong usage, and 1 also for
-    an unknown file, a wrong checksum, a corrupt snapshot and an index that does not match its log, for which
-    Kafka's tool ends with 0. That a batch of a compacted log no longer has the record whose timestamp its index
-    names is reported, and is no error.
+    The lines are those of section 11 of docs/spec.md. As that tool does, it stops at the first file that
+    cannot be dumped to its end. It differs in this: files may be given without --files, and decoder classes
+    without their package; there is --json; DefaultDecoder prints text; no file is changed (Kafka's tool cuts
+    index files to whole entries, and creates those that are missing); and the exit code is 2 for wrong usage,
+    and 1 also for an unknown file, a wrong checksum, a corrupt snapshot and an index that does not match its
+    log, for which Kafka's tool ends with 0. That a batch of a compacted log no longer has the record whose
+    timestamp its index names is reported, and is no error.
     """
     if args.files is None and not args.paths:
         raise ValueError("no file given: name one, or use --files A,B")

@@ -35,7 +35,8 @@ def add_keep_arguments(parser: argparse.ArgumentParser) -> None:
         "--idle-roll-ms",
         type=whole("a number of ms", 1),
         metavar="MS",
-        help="how often to end segments that are older than segment.ms though nothing is appended (default: never)",
+        help="how often to end segments that are older than segment.ms though nothing is appended (default: "
+        "never)",
     )
     parser.add_argument(
         "--every",

@@ -32,20 +32,23 @@ def add_records_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=("jsonl", "csv", "text", *FORMATS),
-        help=f"{FORMS_HELP}. arrow (an IPC stream) and parquet need pyarrow. Default: what the name of --output ends with, "
-        "such as .parquet; text without --output, and for names that end with .txt, .tsv, .log or nothing",
+        help=f"{FORMS_HELP}. arrow (an IPC stream) and parquet need pyarrow. Default: what the name of "
+        "--output ends with, such as .parquet; text without --output, and for names that end with "
+        ".txt, .tsv, .log or nothing",
     )
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="a file to write instead of standard output. It is replaced when all records are written; after an error it "
-        "is what it was before. Not inside a partition directory (arrow and parquet do not go to a terminal)",
+        help="a file to write instead of standard output. It is replaced when all records are written; after "
+        "an error it is what it was before. Not inside a partition directory (arrow and parquet do not "
+        "go to a terminal)",
     )
     parser.add_argument(
         "--columns",
         type=lambda text: text.split(","),
         metavar="A,B",
-        help="columns for arrow and parquet (default: offset, timestamp, timestamp_type, key, value, headers)",
+        help="columns for arrow and parquet (default: offset, timestamp, timestamp_type, key, value, "
+        "headers)",
     )
     parser.add_argument("--start", type=offset, metavar="OFFSET", help="first offset (default: log start)")
     parser.add_argument(
@@ -55,7 +58,8 @@ def add_records_arguments(parser: argparse.ArgumentParser) -> None:
         "--since",
         type=moment,
         metavar="TIME",
-        help="leave out records with an earlier timestamp. TIME is milliseconds since 1970, or ISO 8601 such as 2026-11-21T06:00:00 (UTC if no zone is given)",
+        help="leave out records with an earlier timestamp. TIME is milliseconds since 1970, or ISO 8601 such "
+        "as 2026-11-21T06:00:00 (UTC if no zone is given)",
     )
     parser.add_argument(
         "--until", type=moment, metavar="TIME", help="leave out records with this timestamp or a later one"
@@ -65,7 +69,8 @@ def add_records_arguments(parser: argparse.ArgumentParser) -> None:
         "--on-error",
         choices=("raise", "skip"),
         default="raise",
-        help="raise: stop at damage (default). skip: go on at the next undamaged batch, and say on stderr what was left out",
+        help="raise: stop at damage (default). skip: go on at the next undamaged batch, and say on stderr "
+        "what was left out",
     )
     parser.add_argument(
         "--control", action="store_true", help="print transaction markers and batches without records too"

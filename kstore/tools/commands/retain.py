@@ -16,9 +16,9 @@ def add_retain_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--defaults",
         action="store_true",
-        help="use Kafka's defaults: retention.ms=604800000 (7 days), retention.bytes=-1, cleanup.policy=delete. Unless "
-        "retention.ms or retention.bytes is kept of the log, or of the topic in a store, one of --config, --server-properties and "
-        "--defaults is needed",
+        help="use Kafka's defaults: retention.ms=604800000 (7 days), retention.bytes=-1, "
+        "cleanup.policy=delete. Unless retention.ms or retention.bytes is kept of the log, or of the "
+        "topic in a store, one of --config, --server-properties and --defaults is needed",
     )
     parser.add_argument(
         "--dry-run",
@@ -40,8 +40,9 @@ def retain(args: argparse.Namespace) -> int:
         config = config.replace(retention_ms=-1)  # a size alone means that
     elif "retention_ms" not in given:
         raise ValueError(
-            "retain needs to know how long records are kept, which nobody has said of this log: give --config (as in "
-            "--config retention.ms=86400000), --server-properties, or --defaults, which deletes what is older than 7 days"
+            "retain needs to know how long records are kept, and the retention.ms of this log is not known: "
+            "give --config (as in --config retention.ms=86400000), --server-properties, or --defaults, which "
+            "deletes what is older than 7 days"
         )
     if args.dry_run:  # writes nothing, takes no lock
         with open_dry(args) as log:

@@ -196,8 +196,8 @@ def unread_stat(segment: Segment) -> dict[str, Any]:
 
 def _epoch_text(before: int, after: int) -> str:
     return (
-        f"the leader epoch falls from {before} to {after}: the one or the other was changed on the disk, which no "
-        "checksum tells"
+        f"the leader epoch falls from {before} to {after}: the one or the other was changed on the disk, "
+        "which no checksum tells"
     )
 
 
@@ -223,8 +223,8 @@ def gaps_between(segments: list[dict[str, Any]], log: PartitionLog) -> list[str]
     ):
         return []
     return [
-        f"{after['path']}: offsets {before['next_offset']} to {after['base_offset'] - 1} are in no segment: a file is "
-        "missing, unless the topic was compacted"
+        f"{after['path']}: offsets {before['next_offset']} to {after['base_offset'] - 1} are in no segment: "
+        "a file is missing, unless the topic was compacted"
         for before, after in pairwise(segments)
         if before["bytes"]
         and before["next_offset"] < after["base_offset"]
@@ -268,7 +268,8 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
     if is_whole and not told:  # else it is named already
         wrong += gaps_between(segments, log)
     wrong += [
-        f"{file}: a recovery has cut this off; kstore records {file} reads it. Remove the file when nobody misses it"
+        f"{file}: a recovery has cut this off; kstore records {file} reads it. Remove the file if its "
+        "records are not needed"
         for file in sorted(Path(log.path).glob("*.cut"))
         if not is_kept_checkpoint(file.name)
     ]
@@ -311,11 +312,18 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
 
 def checkpoints_kept(directory: Path) -> list[str]:
     """What copies of damaged checkpoints mean for the partitions of a directory, in words."""
-    starts = "deleted records may be readable again, of partitions whose lines were lost: delete_records() deletes them anew"
-    policy = "retention deletes nothing by age or size of topics that no later compaction names, unless cleanup.policy is given"
+    starts = (
+        "deleted records of partitions whose lines were lost may be readable again: delete_records() deletes "
+        "them anew"
+    )
+    policy = (
+        "retention deletes nothing by age or size of topics that no later compaction names, unless "
+        "cleanup.policy is given"
+    )
     return [
         f"{file}: a copy of a checkpoint that was damaged, so "
-        f"{starts if file.name.startswith(layout.LOG_STARTS) else policy}. Remove the file when nobody misses it"
+        f"{starts if file.name.startswith(layout.LOG_STARTS) else policy}. Remove the file if it is not "
+        "needed"
         for file in kept_checkpoints(directory)
     ]
 
@@ -339,8 +347,8 @@ def unreadable(log: PartitionLog) -> list[str]:
     except (CorruptFileError, OSError) as e:
         return [str(e)]
     return [str(skipped.error) for skipped in batches.skipped] + [
-        f"{log.path}: batch at offset {base}: it has a record later than {largest}, the largest timestamp in its header: "
-        "lookups by time do not find it"
+        f"{log.path}: batch at offset {base}: it has a record later than {largest}, the largest timestamp "
+        "in its header: lookups by time do not find it"
         for base, largest in late.items()
     ]
 
@@ -349,7 +357,7 @@ def open_transactions(log: PartitionLog) -> list[dict[str, int]]:
     """The transactions that have no end yet: readers of committed records wait before them."""
     try:
         states = log.producers()
-    except (CorruptFileError, OSError):  # what is wrong there is told already
+    except (CorruptFileError, OSError):  # reported already
         return []
     found = [
         {"first_offset": first, "producer_id": producer, "last_timestamp": state.last_timestamp}
@@ -395,7 +403,8 @@ def partition_text(stat: dict[str, Any]) -> str:
     segments = stat["segments"]
     head = (
         f"{stat['directory']}: offsets {stat['log_start_offset']} to {stat['log_end_offset']} (exclusive), "
-        f"{counted(len(segments), 'segment')}, {counted(sum(s['records'] or 0 for s in segments), 'record')}, "
+        f"{counted(len(segments), 'segment')}, "
+        f"{counted(sum(s['records'] or 0 for s in segments), 'record')}, "
         f"{counted(sum(s['bytes'] or 0 for s in segments), 'byte')}, "
         f"{'closed cleanly' if stat['clean'] else 'not closed cleanly'}"
     )
@@ -406,8 +415,9 @@ def partition_text(stat: dict[str, Any]) -> str:
     lines += [f"  {text}" for text in stat["wrong"]]
     lines += stat["remote"]
     lines += [
-        f"a transaction of producer {found['producer_id']} is open since offset {found['first_offset']}, its last record is of "
-        f"{time_text(found['last_timestamp'])}: readers of committed records, and store.table, wait for its end"
+        f"a transaction of producer {found['producer_id']} is open since offset {found['first_offset']}, its "
+        f"last record is of {time_text(found['last_timestamp'])}: readers of committed records, and "
+        "store.table, wait for its end"
         for found in stat["open_transactions"]
     ]
     if left := len(stat["leftovers"]):

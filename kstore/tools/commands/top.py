@@ -103,7 +103,7 @@ class _Looks:
                 note(text)
 
     def rows(self) -> list[dict[str, Any]]:
-        """What is told of each partition, the one that is written most first."""
+        """The figures of each partition, the one that is written most first."""
         self._store.refresh()
         self.unread = Unread()
         positions = Positions(None, self.unread)

@@ -95,7 +95,8 @@ def _opened(directory: str) -> PartitionLog:
     except LogNotFoundError as e:
         if e.is_log_directory:
             e.add_note(
-                f"kstore describe {directory} TOPIC describes a topic in it, kstore topics {directory} lists them"
+                f"kstore describe {directory} TOPIC describes a topic in it, kstore topics {directory} "
+                "lists them"
             )
         raise
 
@@ -176,7 +177,8 @@ def _alter_log(args: argparse.Namespace, changes: dict[str, Any]) -> int:
     if kept_options(Path(args.directory)).of_store:
         path = Path(args.directory).absolute()
         raise ValueError(
-            f"a store keeps the configuration of {path.name}: kstore alter {path.parent} {path.name.rpartition('-')[0]}"
+            f"a store keeps the configuration of {path.name}: kstore alter {path.parent} "
+            f"{path.name.rpartition('-')[0]}"
         )
     open_writer(args.directory, KeptConfig(changes, keeps=True), create=False, wait=args.wait).close()
     return 0
@@ -196,7 +198,8 @@ def delete(args: argparse.Namespace) -> int:
         for number in reader.describe(args.topic).partitions:
             with reader.open(args.topic, number) as log:
                 say(
-                    f"{log.path}: offsets {log.log_start_offset} to {log.log_end_offset} (exclusive) would be deleted"
+                    f"{log.path}: offsets {log.log_start_offset} to {log.log_end_offset} (exclusive) would "
+                    "be deleted"
                 )
         return 0
     with open_store(args) as store:

@@ -15,8 +15,8 @@ def add_truncate_arguments(parser: argparse.ArgumentParser) -> None:
         type=offset,
         required=True,
         metavar="OFFSET",
-        help="the first offset to remove; the next record that is appended gets it. A batch is removed as a whole: see "
-        "--whole-batches",
+        help="the first offset to remove; the next record that is appended gets it. A batch is removed as a "
+        "whole: see --whole-batches",
     )
     parser.add_argument(
         "--whole-batches",
@@ -36,8 +36,8 @@ def truncate(args: argparse.Namespace) -> int:
         first = batches[0].base_offset if batches else args.to
     if first < args.to and not args.whole_batches:
         raise ValueError(
-            f"--to {args.to} is inside the batch of offsets {first} to {batches[0].last_offset}, which can only be "
-            f"removed whole: give --whole-batches, or --to {first} or {batches[0].last_offset + 1}"
+            f"--to {args.to} is inside the batch of offsets {first} to {batches[0].last_offset}, which can "
+            f"only be removed whole: give --whole-batches, or --to {first} or {batches[0].last_offset + 1}"
         )
     verb = "would be removed" if args.dry_run else "removed"
     if not args.dry_run:

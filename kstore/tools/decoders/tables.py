@@ -5,9 +5,10 @@ One message or struct a line, with its continuation lines indented:
 
     [TYPE] [KEY ->] NAME [to HIGHEST] [flexible FIRST+ | rigid]: FIELD, FIELD, ...
 
-TYPE is the number of the record, KEY the message in its key. A message has the versions 0 to HIGHEST (0); it is
-flexible from its version FIRST (0) on, or never. A field is `NAME KIND [tag N] [FIRST+ | FIRST-LAST] [= DEFAULT]`: a kind with `?`
-may be null, `[KIND]` is an array, a tag makes the field a tagged one, and FIRST and LAST are the versions that have it.
+TYPE is the number of the record, KEY the message in its key. A message has the versions 0 to HIGHEST (0); it
+is flexible from its version FIRST (0) on, or never. A field is
+`NAME KIND [tag N] [FIRST+ | FIRST-LAST] [= DEFAULT]`: a kind with `?` may be null, `[KIND]` is an array, a
+tag makes the field a tagged one, and FIRST and LAST are the versions that have it.
 """
 
 # __consumer_offsets: commits, groups of all kinds, and what members of a classic group tell each other

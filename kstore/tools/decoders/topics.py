@@ -1,6 +1,6 @@
 """Decoders of Kafka's internal topics, and of KRaft's control records (spec 2.4, 11.1, 11.2).
 
-Records of coordinators have a type before the key and a version before the value. Records of metadata are in a
+Records of coordinators have a type before the key and a version before the value. Records of metadata have a
 frame: frame version, type and version before the message.
 """
 

@@ -20,7 +20,7 @@ def _integer(size: int) -> ClassDecoder:
 
 CLASS_DECODERS: dict[str, ClassDecoder] = {
     STRING: java_text,
-    "DefaultDecoder": java_text,  # Kafka prints a Java array's type and hash, of use to nobody
+    "DefaultDecoder": java_text,  # Kafka prints a Java array's type and hash
     "IntegerDecoder": _integer(4),
     "LongDecoder": _integer(8),
 }

@@ -60,7 +60,7 @@ def base_offset(path: str) -> int:
 
 
 def sibling(path: str, kind: str) -> str:
-    """The file of the same segment with another suffix."""
+    """The file of a segment with another suffix."""
     return str(Path(path).parent / (name_of(path).partition(".")[0] + kind))
 
 
