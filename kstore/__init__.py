@@ -21,7 +21,7 @@ from importlib import import_module
 from kstore._version import __version__
 
 # Where the public names come from. A module is imported when one of its names is first used, so that `import
-# kstore` takes no time; __init__.pyi says the same to type checkers and editors, and stubtest compares the
+# kstore` takes no time; __init__.pyi says it to type checkers and editors, and stubtest compares the
 # two.
 _SOURCES = {
     "kstore.config": "ConfigOptions LogConfig",
@@ -34,11 +34,12 @@ _SOURCES = {
     "kstore.engine.segment.segment": "OffsetAndTimestamp Segment",
     "kstore.errors": """
         CorruptCheckpointError CorruptFileError CorruptIndexError CorruptRecordError CorruptSnapshotError
-        CursorLockedError InvalidConfigError InvalidProducerEpochError InvalidRecordError InvalidTimestampError
-        InvalidTxnStateError KstoreError LibraryError LogChangedError LogClosedError LogFailedError
-        LogLockedError LogNotFoundError OffsetOutOfRangeError OffsetOverflowError OffsetsOutOfOrderError
-        OutOfOrderSequenceError PolicyViolationError RecordTooLargeError ReentrantCallError
-        TransactionCoordinatorFencedError UnexpectedAppendOffsetError UnsupportedCodecError
+        CursorLockedError InvalidConfigError InvalidProducerEpochError InvalidRecordError
+        InvalidTimestampError InvalidTxnStateError KstoreError LibraryError LogChangedError LogClosedError
+        LogFailedError LogLockedError LogNotFoundError OffsetOutOfRangeError OffsetOverflowError
+        OffsetsOutOfOrderError OutOfOrderSequenceError PolicyViolationError RecordTooLargeError
+        ReentrantCallError TransactionCoordinatorFencedError UnexpectedAppendOffsetError
+        UnsupportedCodecError
     """,
     "kstore.log.compact.report": "CompactedSegment Compaction ErasedSegment Erasure",
     "kstore.log.cursors.cursor": "Cursor",

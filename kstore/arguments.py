@@ -108,7 +108,8 @@ def milliseconds(name: str, value: object, least: int = 0, most: int = MAX_OFFSE
             raise ValueError(f"{name} is not a time: {value!r}")
         if value.tzinfo is None or value.utcoffset() is None:
             raise ValueError(
-                f"{name} is a datetime without a time zone: give it one, such as timezone.utc of the module datetime"
+                f"{name} is a datetime without a time zone: give it one, such as timezone.utc of the module "
+                "datetime"
             )
         value = (value - _EPOCH) // _MILLISECOND
     elif isinstance(value, float):
@@ -116,8 +117,8 @@ def milliseconds(name: str, value: object, least: int = 0, most: int = MAX_OFFSE
         raise TypeError(f"{name} is milliseconds since 1970 as an int, not the float {value!r}: {meant}")
     elif isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(
-            f"{name} is an int, not {value!r} ({type(value).__name__}): milliseconds since 1970, or a datetime with a "
-            "time zone"
+            f"{name} is an int, not {value!r} ({type(value).__name__}): milliseconds since 1970, or a "
+            "datetime with a time zone"
         )
     return integer(name, value, least, most)
 
@@ -136,8 +137,8 @@ def warn_of_seconds(name: str, ms: int) -> None:
     """UserWarning for a number of milliseconds that would be a time of our days if it were seconds."""
     if FIRST_SECOND <= ms <= LAST_SECOND:
         warn(
-            f"{name} {ms} is milliseconds since 1970, so a day of January or February 1970; if seconds were meant, "
-            f"multiply by 1000: {ms * 1000}"
+            f"{name} {ms} is milliseconds since 1970, so a day of January or February 1970; if seconds were "
+            f"meant, multiply by 1000: {ms * 1000}"
         )
 
 

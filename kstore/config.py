@@ -341,15 +341,13 @@ class LogConfig:
         int64(-2),
         -2,
         "log.local.retention.ms",
-        text="retention_ms for what is not only in remote storage; -2: the same as retention_ms. "
-        + _NO_EFFECT,
+        text="retention_ms for what is not only in remote storage; -2: as retention_ms. " + _NO_EFFECT,
     )
     local_retention_bytes: int = _key(
         int64(-2),
         -2,
         "log.local.retention.bytes",
-        text="retention_bytes for what is not only in remote storage; -2: the same as retention_bytes. "
-        + _NO_EFFECT,
+        text="retention_bytes for what is not only in remote storage; -2: as retention_bytes. " + _NO_EFFECT,
     )
     remote_log_copy_disable: bool = _key(
         Boolean(),
@@ -497,8 +495,8 @@ class LogConfig:
 
     def given_options(self) -> dict[str, Any]:
         """The options that were given, by name, also where they are the defaults:
-        `LogConfig(**config.given_options())` is the same configuration. What was not given is left to what is
-        kept of a log, or to a store.
+        `LogConfig(**config.given_options())` is an equal configuration. Options that were not given have the
+        values that the log or the store keeps.
         """
         return {name: getattr(self, name) for name in _KEYS if name in self._given}
 
@@ -506,7 +504,7 @@ class LogConfig:
         """The options that differ from their defaults, as text in Kafka's notation: {"segment.bytes":
         "1048576"}.
 
-        `from_topic` makes the same configuration from it. It has key.files, if that is set, which Kafka
+        `from_topic` makes an equal configuration from it. It has key.files, if that is set, which Kafka
         refuses.
         """
         values = {name: getattr(self, name) for name, key in _KEYS.items() if key.of_topic}

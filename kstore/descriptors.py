@@ -19,7 +19,7 @@ def open_files() -> OpenFiles:
     A file is opened when it is first read, and closed when others are needed more: those that were not used
     lately go first. So a log may have more segments than a process may have descriptors, and a process more
     logs open for reading. What a slice, an iterator or a follower is reading stays open beside these. A
-    LogWriter holds 5 descriptors, or 4 and one for all in the same log directory: for its locks, and for the
+    LogWriter holds 5 descriptors, or 4 and one for all in a log directory: for its locks, and for the
     segment that it appends to.
     """
     return OpenFiles(*file.open_files())

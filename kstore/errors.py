@@ -109,8 +109,9 @@ class CorruptRecordError(CorruptFileError):
             directory = os.path.dirname(file)  # noqa: PTH120
             place = f"it is at offset {offset}; " if offset >= 0 else ""
             self.add_note(
-                "it holds the positions of one group of cursors: remove it, and give the group its positions anew, with "
-                "seek() and commit(), or with kstore cursors DIR --group GROUP --topic TOPIC --reset-to OFFSET"
+                "it holds the positions of one group of cursors: remove it, and give the group its positions "
+                "anew, with seek() and commit(), or with kstore cursors DIR --group GROUP --topic TOPIC "
+                "--reset-to OFFSET"
                 if file.endswith(".positions")
                 else f"{place}kstore stat --verify {directory} tells what is damaged. To read on after it: "
                 'on_error="skip", or kstore records --on-error skip'
@@ -169,7 +170,10 @@ class OffsetOutOfRangeError(KstoreError, LookupError):
         self.first = first
         self.end = end
         if first <= asked < end:
-            what = f"no record has offset {asked} or a later one, though the log ends at {end}: transaction markers have them, or they were compacted away or erased"
+            what = (
+                f"no record has offset {asked} or a later one, though the log ends at {end}: transaction "
+                "markers have them, or they were compacted away or erased"
+            )
         else:
             what = f"offset {asked} is outside the log, which holds {first} to {end} (exclusive)"
         super().__init__(what)
@@ -189,12 +193,13 @@ class LogChangedError(OffsetOutOfRangeError, FileNotFoundError):
         self.file = file
         self._what = what
         at = f", and offset {asked} with it" if asked >= 0 else ""
-        self.args = (
-            f"{file}: {what} since the log was opened or refreshed{at}; log.refresh() shows what is there now",
+        text = (
+            f"{file}: {what} since the log was opened or refreshed{at}; log.refresh() shows what is there now"
         )
+        self.args = (text,)
 
     def _met_by(self, call: str) -> None:
-        """Tells of a call that was at work, beside which the log was changed: there is nothing to refresh."""
+        """Names a call during which the log was changed: there is nothing to refresh."""
         self.args = (f"{self.file}: {self._what} while {call} was at work; call it again for what is left",)
 
     def __str__(self) -> str:
@@ -206,7 +211,7 @@ class LogClosedError(KstoreError):
 
 
 class ReentrantCallError(KstoreError, RuntimeError):
-    """A call on a log from inside another call on it by the same thread; it would wait for itself for ever.
+    """A call on a log from inside another call of this thread on it; it would wait for itself for ever.
 
     Signal handlers, finalizers, and functions that the log calls (its `clock`, `progress`, `where`) can make
     such calls. Nothing was done. In a signal handler set a flag, or raise SystemExit, and close the log
@@ -294,18 +299,23 @@ class LogLockedError(KstoreError, OSError):
         self.pid = pid
         if pid == os.getpid():
             text = (
-                f"is locked by this process ({pid}): it has the log open for writing already, perhaps since an earlier run "
-                "of a notebook cell. Call close() on that log first, or open logs in a `with` statement, which closes them. "
-                "If a LogStore has it, take store.log(topic, partition)"
+                f"is locked by this process ({pid}): it has the log open for writing already, perhaps since "
+                "an earlier run of a notebook cell. Call close() on that log first, or open logs in a "
+                "`with` statement, which closes them. If a LogStore has it, take store.log(topic, "
+                "partition)"
             )
         else:
             holder = "another writer" if pid is None else f"process {pid}"
-            text = f"is locked by {holder}: a log has one writer at a time, and so has a directory of a store or a broker with all of its partitions. What is in it can be read meanwhile, with mode 'r' or with kstore records"
+            text = (
+                f"is locked by {holder}: a log has one writer at a time, and so has a directory of a store "
+                "or a broker with all of its partitions. What is in it can be read meanwhile, with mode "
+                "'r' or with kstore records"
+            )
         super().__init__(f"{path} {text}")
 
 
 class CursorLockedError(LogLockedError):
-    """Another cursor reads the partition for the same group; a group has one reader a partition at a time.
+    """Another cursor reads the partition for this group; a group has one reader a partition at a time.
 
     `path` is what is locked: directory, partition and group. `pid` is the process that holds the lock, None
     if the system does not say. It is also raised by a cursor whose lock was lost, when it should commit.
@@ -315,8 +325,11 @@ class CursorLockedError(LogLockedError):
         super().__init__(path, pid)
         holder = "another process" if pid is None else f"process {pid}"
         mine = ", which is this one: close() that cursor first" if pid == os.getpid() else ""
-        text = f"{path} is read by {holder}{mine}: a group has one reader a partition at a time. When that one is closed, "
-        self.args = (text + "or its process ends, the next one can go on",)
+        text = (
+            f"{path} is read by {holder}{mine}: a group has one reader a partition at a time. When that one "
+            "is closed, or its process ends, the next one can go on"
+        )
+        self.args = (text,)
 
     def __str__(self) -> str:
         return visible(self.args[0])

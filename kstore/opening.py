@@ -80,7 +80,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     partition is in the directory of a LogStore that knows the topic, nothing is kept, and what is not given
     is what the store keeps of the topic. durability: when append() returns. "none" (default): when the
     operating system has the record; it is safe from a power cut after flush() or close(). "group" or "each",
-    which do the same: when it is safe from a power cut; one sync serves all threads that wait for it.
+    its alias: when it is safe from a power cut; one sync serves all threads that wait for it.
     keep_cut: True keeps all bytes that recovery cuts off, in .cut files. Default False: it keeps only those
     that hold undamaged batches or had been flushed, and warns with DataLossWarning. leader_epoch: begins this
     leader epoch, an int. Default: the newest epoch of the log, or 0. wait: how many seconds to wait while

@@ -154,8 +154,8 @@ def _committed_in(partitions: Iterable[Path]) -> _Committed:
 
 def _replay(log: PartitionLog, found: _Committed) -> None:
     """Adds what a broker's coordinator makes of a partition. A transaction's commits count once it is
-    committed, unless there is a later one. One that is open keeps nobody else's from counting: a reader of
-    committed records would stop there."""
+    committed, unless there is a later one. An open one does not keep others from counting, though a
+    reader of committed records would stop there."""
     latest: dict[tuple[str, TopicPartition], tuple[int, OffsetAndMetadata | CorruptRecordError | None]] = {}
     pending: dict[int, list[Record]] = {}  # by producer
 
@@ -271,7 +271,7 @@ def _why_not(group: str, position: OffsetAndMetadata) -> str:
 
 
 def _commit(group: str, positions: Mapping[Home, OffsetAndMetadata]) -> None:
-    """CursorLockedError, before anything is changed, if somebody reads for the group."""
+    """CursorLockedError, before anything is changed, if the group has a reader."""
     with contextlib.ExitStack() as stack:
         by_file: dict[GroupFile, dict[TopicPartition, Commit]] = {}
         for home, position in positions.items():
@@ -368,8 +368,9 @@ def _count_of(directory: Path, known: Collection[int], given: int | None) -> int
     least = max(known, default=-1) + 1
     if given is None and 0 < len(known) < least:
         raise ValueError(
-            f"{directory} has {len(known)} partitions of {TOPIC}, with numbers up to {least - 1}, so others are elsewhere: give "
-            f"`partitions` (--offsets-partitions), how many the broker has; {PARTITIONS}, if it was not told otherwise"
+            f"{directory} has {len(known)} partitions of {TOPIC}, with numbers up to {least - 1}, so others "
+            "are elsewhere: give `partitions` (--offsets-partitions), how many the broker has; "
+            f"{PARTITIONS}, if it was not told otherwise"
         )
     if given is not None and given < least:
         raise ValueError(
@@ -385,17 +386,17 @@ def _refuse_strays(directory: Path, known: Mapping[int, Path], needed: set[int])
     missing = sorted(needed.difference(known))
     if missing:
         raise ValueError(
-            f"{TOPIC}-{missing[0]} is not in {directory}, and a broker sets a partition aside (-stray) that it did not make "
-            "itself. If it has several log directories, open the store with all of them (--also). If it has no "
-            f"{TOPIC} yet, start it and let any group commit once"
+            f"{TOPIC}-{missing[0]} is not in {directory}, and a broker sets a partition aside (-stray) that "
+            "it did not make itself. If it has several log directories, open the store with all of them "
+            f"(--also). If it has no {TOPIC} yet, start it and let any group commit once"
         )
     if read_properties(directory / layout.META_PROPERTIES).get("version") == "0":
         return  # of a broker with ZooKeeper, which needs no ids of topics
     for number in sorted(needed):
         if not (known[number] / layout.METADATA).exists():
             raise ValueError(
-                f"{known[number]} has no {layout.METADATA}, so a broker would set it aside (-stray): remove it, if no broker made "
-                "it, or restore that file"
+                f"{known[number]} has no {layout.METADATA}, so a broker would set it aside (-stray): remove "
+                "it, if no broker made it, or restore that file"
             )
 
 

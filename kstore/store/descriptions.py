@@ -1,4 +1,4 @@
-"""What a store tells of itself."""
+"""Descriptions of a store: its health, its topics."""
 
 from pathlib import Path
 from typing import NamedTuple

@@ -109,7 +109,7 @@ class LogStore:
     Raises:
         LogNotFoundError: mode is "r" and there is no such directory, or it is itself a partition.
         LogLockedError: another process, or another store, writes there, and still does after `wait`.
-        KstoreError: two directories hold the same partition.
+        KstoreError: two directories hold one partition.
         OSError: no directory can be used. If only some fail, `health` tells, and the others are in use.
         InvalidConfigError, TypeError, ValueError: an argument is wrong.
     """
@@ -145,7 +145,8 @@ class LogStore:
         for path in dirs[1:]:
             if path in ("a", "r", "r+") and not Path(path).is_dir():
                 raise TypeError(
-                    f"the mode is given by name, LogStore({str(dirs[0])!r}, mode={path!r}): other arguments are log directories"
+                    f"the mode is given by name, LogStore({str(dirs[0])!r}, mode={path!r}): other arguments "
+                    "are log directories"
                 )
         paths = [Path(path).absolute() for path in dirs]  # the program may go to another directory
         if len({os.path.realpath(path) for path in paths}) < len(paths):
@@ -289,7 +290,7 @@ class LogStore:
         return self._traffic.setdefault(topic, Traffic())
 
     def _says_retention(self, topic: str) -> bool:
-        """Whether somebody has said how long records of a topic are kept."""
+        """Whether it was set how long records of a topic are kept."""
         return "retention_ms" in self._catalog.config_of(topic).given_options()
 
     def _now(self) -> int:
@@ -496,7 +497,7 @@ class LogStore:
         timestamps: Any,
         threads: int | None,
     ) -> dict[int, range]:
-        """extend(); `to` is told each log before it is appended to, and returns it."""
+        """extend(); `to` gets each log before it is appended to, and returns it."""
         self._check_writing()
         sharing = 0 if threads is None else integer("threads", threads, 1, 64)
         found = self._catalog.topic(topic)
@@ -651,7 +652,7 @@ class LogStore:
         gives the records after those that were committed last.
 
         All cursors of a group, in any thread or process, share the partitions: each has some of them, and
-        takes over those of one that has died. They should name the same topics.
+        takes over those of one that has died. They should name equal topics.
 
         `start`, `follow`, `timeout`, `isolation` and `on_error` are those of PartitionLog.cursor. Where the
         group has no position, one that is not "earliest" is committed at once: a member that takes over
@@ -730,7 +731,7 @@ class LogStore:
         return give_back(self._paths_of_all(), target, named, partitions, beside, dry_run=dry_run)
 
     def expire_cursors(self, *, dry_run: bool = False) -> dict[str, list[TopicPartition]]:
-        """Removes the positions of groups for which nobody has read or committed for
+        """Removes the positions of groups without a read or commit for
         offsets_retention_minutes, durably, and returns of which partitions they were, by group. The
         background does so if that option was given.
 
@@ -784,7 +785,7 @@ class LogStore:
     def flush(self) -> None:
         """Writes everything that was appended so far to the disk, and the checkpoint files.
 
-        OSError, LogFailedError: that of the first log that failed; all others are flushed all the same.
+        OSError, LogFailedError: that of the first log that failed; all others are flushed.
         """
         self._check_writing()
         failure: OSError | KstoreError | None = None
@@ -850,9 +851,9 @@ class LogStore:
         holds a record which one of them has not committed. Of a topic of which a group has committed some
         partitions, the others are kept whole; if it has committed nothing at all, nothing is deleted.
 
-        A partition that fails is left out, and `health` tells. So is one of which nobody has said how long
-        its records are kept, neither the topic nor the store, and of which Kafka's default of 7 days would
-        delete something; and one that is known to be compacted, if nobody has said cleanup_policy.
+        A partition that fails is skipped, and `health` reports it. So is one without retention_ms, of its
+        topic or of the store, if Kafka's default of 7 days would delete some of its records; and one that is
+        known to be compacted, if cleanup_policy is not set.
         """
         boolean("dry_run", dry_run)
         groups = [*self._keep_for, *checked_groups("keep_for", keep_for)]
@@ -908,8 +909,8 @@ class LogStore:
         fewest are. If the process dies meanwhile, the topic is there with all its partitions at the next
         opening, or not at all.
 
-        Raises: ValueError: Kafka does not allow the name, or there is such a topic, or one that Kafka takes
-        for the same: `.` and `_` count as one in the names of its metrics. InvalidConfigError: an option is
+        Raises: ValueError: Kafka does not allow the name, or there is such a topic, or one that Kafka cannot
+        tell from it: `.` and `_` are equal in the names of its metrics. InvalidConfigError: an option is
         unknown, or has a value that it cannot have. OSError: nothing is changed, or `health` tells what is
         not finished.
         """
@@ -1021,7 +1022,7 @@ class LogStore:
         """Closes all logs, and leaves the directories as a broker's clean shutdown does.
 
         The directories of deleted topics are removed. If a log cannot be closed cleanly, its error is raised,
-        all others are closed all the same, and the next opening recovers the directory. A store that reads
+        all others are closed, and the next opening recovers the directory. A store that reads
         has nothing to close. If it is interrupted, call it again.
         """
         if not self._is_writing:
@@ -1045,7 +1046,8 @@ class LogStore:
                 self._leave(clean=True)
             except (OSError, LogFailedError) as e:
                 failure = failure or e
-        self._work.wait()  # not before: it may wait for a log in which a signal handler interrupted this thread
+        # not before: it may wait for a log in which a signal handler interrupted this thread
+        self._work.wait()
         if failure is not None:
             raise failure
 
@@ -1086,7 +1088,8 @@ class LogStore:
         if self._closed or not self._is_writing:
             return
         warnings.warn(
-            f"the store of {visible(self._named())} was open for writing and never closed: the next opening must recover",
+            f"the store of {visible(self._named())} was open for writing and never closed: the next opening "
+            "must recover",
             ResourceWarning,
             source=self,
             stacklevel=2,

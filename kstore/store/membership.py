@@ -1,4 +1,4 @@
-"""Who reads for a group in a store, so that its members can share the partitions."""
+"""The members of a group that read a store, and how they share the partitions."""
 
 import os
 
@@ -11,7 +11,7 @@ _MOST = 256
 class Membership:
     """A place among the members of a group: the lock of one of a row of bytes. Who dies has none.
 
-    Members are those that read the same topics in the same directories for the group. Others keep apart by
+    Members are those that read equal topics in equal directories for the group. Others keep apart by
     the locks of the partitions alone.
     """
 

@@ -38,7 +38,7 @@ class OpenPartitions:
     """
 
     def __init__(self, open_log: "WeakMethod[Callable[[TopicPartition], LogWriter]]", limit: int) -> None:
-        self._open_log = open_log  # of who has this table: garbage of theirs goes at once
+        self._open_log = open_log  # weak: the owner of this table must not wait for the garbage collector
         self.limit = limit
         self._logs: dict[TopicPartition, _Open] = {}
         self._guard = Mutex()

@@ -10,7 +10,7 @@ _SPELL_BYTES = 16384  # Kafka's batch.size
 class StickyPartitioner:
     """Stays at a partition until it has got about 16 KiB, then goes on to the next one.
 
-    Threads may share it: if two count at the same moment, one change comes a little later.
+    Threads may share it: if two count at one moment, one change comes a little later.
     """
 
     def __init__(self, partitions: Sequence[int]) -> None:

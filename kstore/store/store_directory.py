@@ -24,7 +24,7 @@ from kstore.log.files.lock import PartitionLock
 from kstore.log.files.log_directory import LogDirectory, WholeLease
 from kstore.properties import parse_properties
 
-TICK = 100_000_000  # ns: within it a directory may change twice and have the same time
+TICK = 100_000_000  # ns: within it a directory may change twice and keep its time
 
 
 class StoreDirectory:

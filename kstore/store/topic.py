@@ -16,7 +16,8 @@ def checked_name(name: object) -> str:
         raise TypeError(f"topic must be a str, not {name!r}")
     if not layout.is_valid_topic(name):
         raise ValueError(
-            f"{name!r} cannot be the name of a topic: up to 249 of the characters a-z A-Z 0-9 . _ - are allowed"
+            f"{name!r} cannot be the name of a topic: up to 249 of the characters a-z A-Z 0-9 . _ - are "
+            "allowed"
         )
     return name
 
@@ -26,8 +27,8 @@ class Topic:
 
     `count` is how many partitions the topic has, as keys are spread over them: what the table says, else one
     more than the largest number. `numbers` are those that are here. A broker's directory may hold only some
-    of them, as may a store of which a directory failed; somebody may also have put one there that the table
-    does not know, which is only read. `missing` are those that the table knows and that are not here.
+    of them, as may a store of which a directory failed; another program may also have put one there that the
+    table does not know, which is only read. `missing` are those that the table knows and that are not here.
     """
 
     def __init__(self, name: str, numbers: Iterable[int], known_count: int | None) -> None:
@@ -44,7 +45,8 @@ class Topic:
         tp = self._partitions.get(number)
         if tp is None:
             raise LogNotFoundError(
-                f"no partition {number} of topic {self.name} in the store: it has {list(self.numbers)} of {self.count}"
+                f"no partition {number} of topic {self.name} in the store: it has {list(self.numbers)} of "
+                f"{self.count}"
             )
         return tp
 

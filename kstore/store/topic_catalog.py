@@ -50,7 +50,7 @@ class TopicCatalog:
         self.is_changing = False  # a change is under way: it is not finished, and has not failed
         self.set_aside: dict[tuple[StoreDirectory, str], int] = {}  # what is to be removed, and when
         self.not_removed: dict[Path, str] = {}
-        self._leaving = ""  # the topic that is being deleted: nobody may write it
+        self._leaving = ""  # the topic that is being deleted: it must not be written
         self._configs: dict[str, LogConfig] = {}  # of topics, as the table says
 
     # ---- what there is -------------------------------------------------------------------------------------
@@ -75,7 +75,8 @@ class TopicCatalog:
                 )
             if self.unfinished and name in (self._leaving, change and change.topic):
                 raise LogFailedError(
-                    f"topic {name} is out of use until the next opening finishes this change: {self.unfinished}"
+                    f"topic {name} is out of use until the next opening finishes this change: "
+                    f"{self.unfinished}"
                 )
             raise LogNotFoundError(self.no_topic(name))
         return found
@@ -101,8 +102,9 @@ class TopicCatalog:
         """LogFailedError unless all partitions of a topic are here."""
         if topic.missing:
             raise LogFailedError(
-                f"topic {topic.name} cannot be {what}: its partitions {list(topic.missing)} are in none of the directories "
-                f"in use, {self.named()}. Name the directory that has them; make one, empty, for a partition that is lost"
+                f"topic {topic.name} cannot be {what}: its partitions {list(topic.missing)} are in none of "
+                f"the directories in use, {self.named()}. Name the directory that has them; make one, "
+                "empty, for a partition that is lost"
             )
 
     def missing(self) -> list[TopicPartition]:
@@ -115,7 +117,7 @@ class TopicCatalog:
         return self._options_of_logs(name) if known is None else dict(known.options)
 
     def _options_of_logs(self, name: str) -> dict[str, str]:
-        """What the first partition keeps that keeps something, of a topic that the table does not tell of: it
+        """What the first partition keeps that keeps something, of a topic that is not in the table: it
         was written by itself."""
         topic, places = self.topics.get(name), self.places
         partitions = [] if topic is None else [topic.partition(number) for number in topic.numbers]
@@ -144,15 +146,15 @@ class TopicCatalog:
     # ---- opening -------------------------------------------------------------------------------------------
 
     def load(self, now: int) -> None:
-        """For writing: finishes what was decided, and gives all directories the same table. What was set
+        """For writing: finishes what was decided, and gives all directories one table. What was set
         aside is removed when the configuration says so after `now`. CorruptCheckpointError if no table is
         sound, OSError."""
         tables, damage = self._read_tables()
         if isinstance(damage, OSError):  # it may be newer than others
             raise damage
         if damage is not None:
-            text = f"the newest sound copy of the table of topics counts, which may lack the last change: {damage}"
-            warn(text, DataLossWarning)
+            text = "the newest sound copy of the table of topics counts, which may lack the last change"
+            warn(f"{text}: {damage}", DataLossWarning)
         topics = {tp.topic for directory in self.live() for tp in directory.partitions}
         self.table = merged([table for table in tables if table is not None], topics)
         if self.table.change is not None:
@@ -169,8 +171,10 @@ class TopicCatalog:
         try:
             self.read_again()
         except (CorruptCheckpointError, OSError) as e:
-            text = f"nothing is known of the topics but their directories, so partitions may be missing unnoticed: {e}"
-            warn(text, DataLossWarning)
+            text = (
+                "nothing is known of the topics but their directories, so partitions may be missing unnoticed"
+            )
+            warn(f"{text}: {e}", DataLossWarning)
         self._list()
 
     def read_again(self) -> None:
@@ -181,7 +185,7 @@ class TopicCatalog:
         self._configs = {}
 
     def _read_tables(self) -> tuple[list[TopicTable | None], CorruptCheckpointError | OSError | None]:
-        """The tables of the directories in use, and what is wrong with one that is None: another is sound."""
+        """The tables of the directories in use, and what is wrong where one is None: another is sound."""
         tables: list[TopicTable | None] = []
         damage: CorruptCheckpointError | OSError | None = None
         for directory in self.live():
@@ -226,8 +230,9 @@ class TopicCatalog:
         missing = sorted(set(change.make.values()) - {str(directory.path) for directory in self.live()})
         if missing:
             self.unfinished = (
-                f"{change}: {', '.join(missing)} {'are' if len(missing) > 1 else 'is'} not in use. Name all directories of the "
-                "store; one that was moved, and has another name now, by a link at its old path"
+                f"{change}: {', '.join(missing)} {'are' if len(missing) > 1 else 'is'} not in use. Name all "
+                "directories of the store; one that was moved, and has another name now, by a link at its "
+                "old path"
             )
             return
         if change.delete and any(directory.failure for directory in self.directories):
@@ -270,7 +275,8 @@ class TopicCatalog:
             directory.check_place()
         if self.unfinished:
             raise LogFailedError(
-                f"a change of topics in {self.named()} is not finished, which the next opening does: {self.unfinished}"
+                f"a change of topics in {self.named()} is not finished, which the next opening does: "
+                f"{self.unfinished}"
             )
 
     def change(self, what: str, steps: Callable[[], None]) -> None:
@@ -287,7 +293,7 @@ class TopicCatalog:
             self.unfinished = ""
         except BaseException as e:
             self.unfinished = f"{what}: {type(e).__name__}: {e}"
-            undone = False  # as long as nobody knows better
+            undone = False  # unless the table says that it is
             with contextlib.suppress(OSError, KstoreError):
                 undone = read_table(self.live()[0].path) == before
             if undone:
@@ -301,8 +307,8 @@ class TopicCatalog:
     def make(self, name: str, numbers: range, options: Mapping[str, str], now: int) -> None:
         """Gives a topic these partitions, each in the directory that has the fewest.
 
-        ValueError if somebody else has made one of them meanwhile: its records would be taken for those of a
-        new one."""
+        ValueError if another program has made one of them meanwhile: its records would be taken for those of
+        a new one."""
         live = self.live()
         for number in numbers:
             for path in (directory.path_of(TopicPartition(name, number)) for directory in live):
@@ -328,8 +334,8 @@ class TopicCatalog:
         the topic has more partitions than a table may say."""
         if topic.count > MOST_PARTITIONS:
             raise LogFailedError(
-                f"topic {topic.name} cannot be changed: with its partition {topic.numbers[-1]} it has {topic.count}, and at most "
-                f"{MOST_PARTITIONS} are possible"
+                f"topic {topic.name} cannot be changed: with its partition {topic.numbers[-1]} it has "
+                f"{topic.count}, and at most {MOST_PARTITIONS} are possible"
             )
         self._decide(self.table.with_topic(topic.name, KnownTopic(topic.count, options)))
 
