@@ -5,8 +5,6 @@ The file is long because it lists every option with its default, its limits and 
 """
 
 import dataclasses
-import difflib
-import textwrap
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -606,6 +604,8 @@ def _help(option: ConfigOption) -> str:
     """An option as help(LogConfig) shows it."""
     default = repr(option.default) + (f" {option.unit}" if option.unit and option.default is not None else "")
     name = f"; in Kafka {option.kafka_name}" if option.in_kafka else ""
+    import textwrap  # not at every start of a program
+
     text = f"{option.text} Default {default}{name}."
     return f"    {option.name}:\n" + textwrap.indent(textwrap.fill(text, 108), " " * 8)
 
@@ -618,6 +618,8 @@ def _both(name: str) -> str:
 
 def _unknown(name: str, what: str, called: Callable[[str], str]) -> InvalidConfigError:
     """The error for a name that does not exist, with the one that was likely meant, as it is called there."""
+    import difflib
+
     asked = name.replace(".", "_")
     brokers = name.replace("_", ".")
     near = (
@@ -694,6 +696,8 @@ def _broker_options(properties: Mapping[str, object]) -> dict[str, Any]:
 
 def _warn_of_idle(properties: Mapping[str, object]) -> None:
     """Warns of properties that look as if they concerned a log, and do not."""
+    import difflib
+
     for name in sorted(properties):
         if name in _TOPIC_NAMES and name not in _TOPIC_NAME_OF:
             synonyms = _KEYS[name.replace(".", "_")].synonyms if name not in _THROTTLES else ()
@@ -742,7 +746,17 @@ def _check_together(config: LogConfig) -> None:
             )
 
 
+class _Documentation:
+    """A docstring that is made when it is asked for."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __get__(self, instance: object, owner: object) -> str:
+        return self._text.rstrip() + "\n" + "\n".join(map(_help, LogConfig.describe())) + "\n"
+
+
 if LogConfig.__doc__ is not None:  # not under python -OO
-    LogConfig.__doc__ = LogConfig.__doc__.rstrip() + "\n" + "\n".join(map(_help, LogConfig.describe())) + "\n"
+    LogConfig.__doc__ = _Documentation(LogConfig.__doc__)  # type: ignore[assignment]
 
 __all__ = ["MAX32", "MAX64", "ConfigOption", "ConfigOptions", "LogConfig"]

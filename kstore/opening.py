@@ -5,8 +5,7 @@ import time
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Unpack, overload
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice, number, refuse_null, warn
 from kstore.config import ConfigOptions, LogConfig, changed
@@ -16,6 +15,9 @@ from kstore.log.options import names_of, refuse_others
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import doubt_about, require_free, require_partition
 from kstore.log.writer import KeptConfig, LogWriter
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 
 @overload
@@ -42,7 +44,7 @@ def open(
     durability: Literal["none", "group", "each"] = "none",
     keep_cut: bool = False,
     leader_epoch: int | None = None,
-    topic_id: UUID | None = None,
+    topic_id: "UUID | None" = None,
     clock: Callable[[], int] | None = None,
     clean: bool | None = None,
     recovery_point: int | None = None,

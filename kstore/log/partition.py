@@ -5,7 +5,6 @@ documentation.
 """
 
 import os
-import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -76,6 +75,9 @@ from kstore.log.recovery.report import DataLossWarning, Recovery, in_short
 from kstore.log.send.sending import Outlet, Sent
 from kstore.log.threads.one_thread import Iterated, OneThread
 from kstore.typed import Column
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 _Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 _OnError: TypeAlias = Literal["raise", "skip"]
@@ -222,7 +224,7 @@ class PartitionLog:
         """How many bytes of each segment are in the page cache now. OSError if the system does not tell."""
         return [residency_of(segment) for segment in self.segments]
 
-    def topic_id(self) -> uuid.UUID | None:
+    def topic_id(self) -> "UUID | None":
         """The topic id in partition.metadata; None if there is no such file. CorruptCheckpointError if it is
         damaged."""
         try:

@@ -8,7 +8,6 @@ import contextlib
 import errno
 import os
 import random
-import uuid
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -95,6 +94,8 @@ from kstore.log.write.segment_truncation import end_of_rest, first_removed, rest
 from kstore.typed import BytesLike, Cells, HeaderLists, Headers, Times
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from kstore.log.write.async_appender import AsyncAppender, Work
 
 _writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
@@ -368,7 +369,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._directory, self._config.index_interval_bytes, self._max_decompressed_bytes
         )
 
-    def _identify(self, topic_id: uuid.UUID | None) -> None:
+    def _identify(self, topic_id: "UUID | None") -> None:
         """partition.metadata: the topic id that a broker gave the topic (spec 1.5)."""
         if topic_id is None:
             return

@@ -2,7 +2,6 @@
 not at all."""
 
 import contextlib
-import difflib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -83,6 +82,8 @@ class TopicCatalog:
 
     def no_topic(self, name: str) -> str:
         """That there is no topic of a name, in words, with those that may be meant."""
+        import difflib
+
         tp = layout.parse_directory(name)
         if tp is not None and tp.topic in self.topics:
             hint = f": {name} is partition {tp.partition} of topic {tp.topic}"

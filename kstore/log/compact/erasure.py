@@ -1,6 +1,5 @@
 """One erasure: which records go, and the segments without them in place of those that hold them."""
 
-import hashlib
 from array import array
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -187,6 +186,8 @@ class _Erasing:
 
     def _digest(self, file: File) -> str:
         """The SHA-256 of a file. OSError."""
+        import hashlib  # which loads OpenSSL
+
         digest, at = hashlib.sha256(), 0
         while chunk := file.read(at, self._throttle.step):
             digest.update(chunk)

@@ -11,7 +11,6 @@ nothing): no hole of a power cut is before that.
 
 import fcntl
 import os
-import secrets
 import struct
 import time
 import warnings
@@ -191,7 +190,8 @@ class GroupFile(CommitFile):
     def __init__(self, directory: str, group: str, lock_file: LockFile) -> None:
         self.directory = directory
         self.group = group
-        self.member = secrets.randbits(62)  # no other has it: the producer id of the batches that it writes
+        # no other has it: the producer id of the batches that it writes
+        self.member = int.from_bytes(os.urandom(8), "big") >> 2
         self.lock_file = lock_file
         self.look = None  # another one if others have written, or taken locks, since
         self._claims = -1

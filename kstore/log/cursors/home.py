@@ -1,7 +1,6 @@
 """Where the positions of a partition are kept, and by which id they know it."""
 
 import os
-import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -111,7 +110,7 @@ class Home(NamedTuple):
                 lock.lock(byte, wait=True)
                 found = self.known_id()
                 if found is None:
-                    found = secrets.token_bytes(16)
+                    found = os.urandom(16)
                     try:
                         write_whole(f"{self.partition}/{_ID}", _text(found))
                     except OSError as e:

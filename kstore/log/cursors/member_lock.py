@@ -16,7 +16,6 @@ import time
 import weakref
 from collections.abc import Callable
 from functools import partial
-from hashlib import blake2b
 from typing import Any
 
 from kstore.engine.append.commit_appender import CommitLocks
@@ -36,6 +35,8 @@ _all: "weakref.WeakSet[LockFile]" = weakref.WeakSet()  # those that were removed
 
 def byte_of(*names: object) -> int:
     """The byte that stands for something that has these names."""
+    from hashlib import blake2b  # which loads OpenSSL
+
     digest = blake2b("\0".join(map(str, names)).encode(), digest_size=8).digest()
     return 1 + (int.from_bytes(digest, "big") >> 3)
 

@@ -1,15 +1,17 @@
 """The small text files of a log directory and of a partition (spec 1.4 to 1.6)."""
 
 import base64
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kstore.engine.io.file import read_whole, write_whole
 from kstore.errors import CorruptCheckpointError
 from kstore.log.files.layout import TopicPartition
 from kstore.properties import parse_integer
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 Entry = TypeVar("Entry")
 _SHOWN = 200  # characters of a damaged line
@@ -146,12 +148,12 @@ def write_epochs(path: Path, entries: Iterable[tuple[int, int]]) -> None:
     write_whole(str(path), _content([f"{epoch} {start_offset}" for epoch, start_offset in entries]))
 
 
-def write_topic_id(path: Path, topic_id: uuid.UUID) -> None:
+def write_topic_id(path: Path, topic_id: "UUID") -> None:
     """Writes a partition.metadata file, durably (spec 1.5). OSError."""
     write_whole(str(path), f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode())
 
 
-def read_topic_id(path: Path) -> uuid.UUID:
+def read_topic_id(path: Path) -> "UUID":
     """The topic id in a partition.metadata file (spec 1.5)."""
 
     def fail(expected: str, found: object) -> CorruptCheckpointError:
@@ -159,11 +161,13 @@ def read_topic_id(path: Path) -> uuid.UUID:
             "partition.metadata", file=str(path), position=1, expected=expected, found=found
         )
 
+    from uuid import UUID  # few programs ask for topic ids
+
     text = read_whole(str(path)).decode("utf-8", "replace")
     fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     try:
         version = parse_integer(fields["version"].strip())
-        topic_id = uuid.UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"].strip() + "=="))
+        topic_id = UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"].strip() + "=="))
     except (KeyError, ValueError):
         raise fail("version and topic_id", text[:200]) from None
     if version < 0:
@@ -173,6 +177,6 @@ def read_topic_id(path: Path) -> uuid.UUID:
     return topic_id
 
 
-def topic_id_text(topic_id: uuid.UUID) -> str:
+def topic_id_text(topic_id: "UUID") -> str:
     """A topic id as Kafka prints it: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()

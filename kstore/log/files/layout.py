@@ -1,7 +1,7 @@
 """Names of directories and files (spec 1.1, 1.2)."""
 
+import os
 import re
-import uuid
 from typing import NamedTuple
 
 SEGMENT_KINDS = (".log", ".index", ".timeindex", ".txnindex")
@@ -82,7 +82,7 @@ def parse_directory(name: str) -> TopicPartition | None:
 def deleted_name(tp: TopicPartition) -> str:
     """A new name for the directory of a partition that is to be removed; the topic is cut if it would be too
     long."""
-    rest = f"-{tp.partition}.{uuid.uuid4().hex}-delete"
+    rest = f"-{tp.partition}.{os.urandom(16).hex()}-delete"
     return tp.topic[: _MOST_NAME - len(rest)] + rest
 
 
