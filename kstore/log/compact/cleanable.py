@@ -34,8 +34,9 @@ class Cleanable(NamedTuple):
         """Whether it is time, and why or why not in a sentence."""
         if not self.cleanable_bytes:
             return False, (
-                f"nothing before offset {self.first_uncleanable} is left to compact; the active segment (log.roll() ends it, and "
-                "kstore keep --idle-roll-ms does), open transactions and records younger than min.compaction.lag.ms are not compacted"
+                f"nothing before offset {self.first_uncleanable} is left to compact; the active segment "
+                "(log.roll() ends it, and kstore keep --idle-roll-ms does), open transactions and records "
+                "younger than min.compaction.lag.ms are not compacted"
             )
         if self.delay_ms > 0:
             return True, f"max.compaction.lag.ms was over {self.delay_ms} ms ago"

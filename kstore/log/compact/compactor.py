@@ -54,7 +54,8 @@ def _check_policy(config: LogConfig) -> None:
     """PolicyViolationError unless a log of this configuration is compacted."""
     if not config.compacts:
         raise PolicyViolationError(
-            f"cleanup_policy is {','.join(config.cleanup_policy) or 'empty'}: only with compact are records removed by key"
+            f"cleanup_policy is {','.join(config.cleanup_policy) or 'empty'}: only with compact are records "
+            "removed by key"
         )
 
 
@@ -113,7 +114,7 @@ def compact(log: Compacted, *, dry_run: bool, progress: ProgressCallback | None 
         report += one.report
         if dry_run or end <= found.first_dirty:
             break
-        state = log._compaction_state()  # if the keys did not fit: on with the rest, up to the same bound
+        state = log._compaction_state()  # if the keys did not fit: on with the rest, up to that bound
         if not state.config.compacts:
             break  # it was configured otherwise meanwhile
         again = _look(state)

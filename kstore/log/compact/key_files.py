@@ -61,9 +61,8 @@ def make_key_files(log: Keyed) -> list[KeyFileReport]:
 
 
 def make_missing(log: Keyed, check: Callable[[], None]) -> None:
-    """The same for a background that does it again and again: a file that fits counts, though nobody has read
-    all of it, and what could not get one is not read once more. `check` is called now and then, and raises
-    what ends it."""
+    """Like `make_key_files`, for repeated maintenance: a file that fits counts without being read as a whole,
+    and segments that could not get one are skipped. `check` is called now and then, and raises what ends it."""
     check()
     for segment in _ready(log):
         index = index_of(segment)
@@ -104,7 +103,7 @@ class _Making:
         ahead = self._marks.ctime_ns + _TICK_NS - time.time_ns()
         if ahead > _TICK_NS:
             return self._none("its .log was changed later than now, by the clock")
-        if ahead > 0:  # what somebody changes while it is read has another time then
+        if ahead > 0:  # a change while it is read gives it another time then
             time.sleep(ahead / 1e9)
         try:
             keys = self._read()
@@ -200,7 +199,7 @@ class KeyFileMaker:
         while not self._is_stopped:
             if not self._is_due:
                 self._is_leaving = True
-                if not self._is_due:  # else somebody came, and may not have seen it
+                if not self._is_due:  # else another caller came, and may not have seen it
                     return
             self._is_due = self._is_leaving = False
             log = self._log()

@@ -84,8 +84,8 @@ class ErasedSegment(NamedTuple):
 
 class Erasure(NamedTuple):
     """What log.erase() did, or would do with dry_run=True: segments, .cut files that it removed, why, and
-    when in ms since 1970. `cut_files_left` are .cut files beside the log that it left: nobody has looked
-    whether they hold such records."""
+    when in ms since 1970. `cut_files_left` are .cut files beside the log that it left: they were not
+    searched for such records."""
 
     segments: tuple[ErasedSegment, ...]
     cut_files: tuple[str, ...]

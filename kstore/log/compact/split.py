@@ -62,7 +62,7 @@ def _index_of(base_offset: int, transactions: Sequence[AbortedTxn]) -> Transacti
 
 
 def copied(parts: Sequence[Segment], mtime_ms: int) -> list[Cleaned]:
-    """New segments with the same batches. OSError."""
+    """New segments with equal batches. OSError."""
     made = []
     for part in parts:
         log = new_log(part.directory, part.base_offset, part.path)

@@ -19,7 +19,7 @@ class ProducerStateManager:
     """Producers, the snapshots of them, and how far readers of committed data may go while a batch is
     entered.
 
-    Only who writes calls its methods; `transactions` and `last_stable_offset` are for all.
+    Only the writer calls its methods; `transactions` and `last_stable_offset` are for all.
     """
 
     def __init__(self, directory: str, expiration_ms: int) -> None:
@@ -87,7 +87,7 @@ class ProducerStateManager:
         self.let_go()
 
     def is_expiry_due(self, now_ms: int) -> bool:
-        """Whether there are producers, and nobody has looked at them for a while."""
+        """Whether there are producers, and the last check for expired ones was a while ago."""
         return now_ms >= self._next_expiry_ms and bool(self.producers.states)
 
     def forget(self, now_ms: int) -> None:

@@ -2,7 +2,7 @@
 8.5).
 
 A writer gives the snapshots of its directory, in which this removes and writes files as Kafka does. A reader
-gives snapshots in memory: so both come to the same answer.
+gives snapshots in memory: so both come to one answer.
 """
 
 from bisect import bisect_right

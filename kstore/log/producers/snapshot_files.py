@@ -118,7 +118,7 @@ class SnapshotFiles:
 
 
 class SnapshotsInMemory(SnapshotFiles):
-    """The same for who only reads: what is written is kept in memory, and what is removed only left out of
+    """Snapshots for a reader: what is written is kept in memory, and what is removed is only left out of
     account."""
 
     def __init__(self, directory: str) -> None:

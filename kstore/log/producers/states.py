@@ -196,8 +196,8 @@ def _check_sequence(batch: RecordBatch, updated: ProducerState, current: Produce
         follows = fresh or first == last + 1 or (first == 0 and last == _MAX_SEQUENCE)
     if not follows:
         raise OutOfOrderSequenceError(
-            f"producer {batch.producer_id}, epoch {batch.producer_epoch}: sequence {first} does not follow on {last}, "
-            f"at offset {batch.base_offset}"
+            f"producer {batch.producer_id}, epoch {batch.producer_epoch}: sequence {first} does not follow "
+            f"on {last}, at offset {batch.base_offset}"
         )
 
 
@@ -206,10 +206,11 @@ def _check_marker(batch: RecordBatch, updated: ProducerState, transaction_versio
         return
     if transaction_version not in (0, 1, 2):
         raise ValueError(
-            f"append_batches of a transaction marker needs transaction_version, 0 to 2, not {transaction_version}"
+            "append_batches of a transaction marker needs transaction_version, 0 to 2, not "
+            f"{transaction_version}"
         )
     known, epoch = updated.producer_epoch, batch.producer_epoch
-    # with version 2 every marker raises the epoch; the same one again is a retry of one that is there
+    # with version 2 every marker raises the epoch; an equal one is a retry of one that is there
     retry = epoch == known and (updated.current_txn_first_offset is None or epoch == _MAX_EPOCH)
     if epoch < known or (transaction_version == 2 and epoch == known and not retry):
         raise InvalidProducerEpochError(
@@ -220,7 +221,8 @@ def _check_marker(batch: RecordBatch, updated: ProducerState, transaction_versio
     coordinator = int.from_bytes(value[2:6], "big", signed=True) if len(value) >= 6 else -1
     if coordinator < updated.coordinator_epoch:
         raise TransactionCoordinatorFencedError(
-            f"producer {batch.producer_id}: coordinator epoch {coordinator} is below {updated.coordinator_epoch}"
+            f"producer {batch.producer_id}: coordinator epoch {coordinator} is below "
+            f"{updated.coordinator_epoch}"
         )
 
 
@@ -346,8 +348,8 @@ class ProducerStates:
                 continue
             if batch.is_control and batch.records(verify=False) and _marker_of(batch) is None:
                 raise InvalidRecordError(
-                    f"the control batch at offset {batch.base_offset}, of producer {batch.producer_id}, is no transaction "
-                    "marker: its key is not that of ABORT or COMMIT"
+                    f"the control batch at offset {batch.base_offset}, of producer {batch.producer_id}, is "
+                    "no transaction marker: its key is not that of ABORT or COMMIT"
                 )
             if origin == "replication":
                 continue

@@ -47,8 +47,8 @@ def last_record(
     scan: Callable[[Loaded, bytes, bool, int, int], Scan],
 ) -> tuple[Record | None, int]:
     """The last record of a key below `end`, and its offset; -1 if there is none. The record is None if it was
-    not read yet. `aborted`: who reads what is committed. `end` is at most the last stable offset then, of a
-    moment before `now`."""
+    not read yet. `aborted`: for readers of committed records. `end` is at most the last stable offset then,
+    of a moment before `now`."""
     segments, start = now.segments, now.log_start_offset
     at = len(segments)
     newest = segments[-1] if segments else None
@@ -106,7 +106,7 @@ def record_at(log: Readable, offset: int, key: bytes) -> Record:
 
 
 def _find(segment: Segment, key: bytes, start: int, is_sealed: bool) -> Record | int:
-    """What the index of a segment tells of a key. `start` is where the log starts."""
+    """What the index of a segment has for a key. `start` is where the log starts."""
     index = segment._keys or index_of(segment)
     file = index.file
     try:

@@ -12,7 +12,7 @@ from kstore.errors import CorruptFileError, LogChangedError
 from kstore.log.files import layout
 
 ABSENT = -1  # no record of the segment has the key
-UNKNOWN = -2  # nobody knows without a look at all records
+UNKNOWN = -2  # known only after reading all records
 SLOT_BYTES = 24  # of a map, for each key
 STEP = 1 << 20  # bytes of a log between two looks at signals
 _MOST_MEMORY = 128 << 20  # of all maps of the process
@@ -29,7 +29,7 @@ class Everything:
 
 # Those that have a map. No WeakSet: threads change it while another one goes through it.
 _mapped: "set[weakref.ref[KeyIndex]]" = set()
-_guard = threading.Lock()  # for one map at a time that takes of the memory; nobody waits for it
+_guard = threading.Lock()  # for one map at a time that takes of the memory; it is never waited for
 
 
 def marks_of(segment: Segment) -> Marks:
@@ -60,7 +60,7 @@ class KeyIndex(KeyLookup):
         self.is_growing = False
         self._last = (0, 0)  # where the last batch of those is, and its checksum
         self.gets_none = False  # a .keys file was to be made, and could not be
-        self._is_doubtful = False  # the file could not tell of a key
+        self._is_doubtful = False  # the file could not answer for a key
         self._was_asked = self._is_unfit = False
         self._reserved = 0  # bytes that the map may take
         self._busy = threading.Lock()
@@ -76,13 +76,13 @@ class KeyIndex(KeyLookup):
         _mapped.discard(weakref.ref(self))
 
     def has_file(self, segment: Segment) -> bool:
-        """Whether a .keys file tells of a sealed segment, as far as was seen: nobody has read all of it."""
+        """Whether a .keys file answers for a sealed segment, as far as it was read."""
         if self.file is None and not self._is_doubtful:
             self.file = key_file_of(segment)
         return self.file is not None
 
     def go_on_with(self, grown: Segment) -> None:
-        """Tells of the same segment after it has grown, too; unless it was cut off meanwhile, and written
+        """Serves the segment also after it has grown, unless it was truncated meanwhile and written
         anew. OSError."""
         position, crc = self._last
         if self.map is not None and self.covered and grown.batch_at(position).crc != crc:
@@ -90,8 +90,8 @@ class KeyIndex(KeyLookup):
         grown._keys = self
 
     def find(self, segment: Segment, key: bytes, is_sealed: bool) -> Record | int:
-        """The last record with this key; or the offset of that, or of a record whose key looks the same: ask
-        it whose it is. ABSENT or UNKNOWN. CorruptRecordError, OSError."""
+        """The last record with this key; or the offset of that, or of a record whose key has an equal hash:
+        compare its key. ABSENT or UNKNOWN. CorruptRecordError, OSError."""
         file = self.file
         if file is not None:
             found = file.find(segment, key)
@@ -150,7 +150,7 @@ class KeyIndex(KeyLookup):
             while done := builder.run(STEP):
                 self._last = builder.last_position, builder.last_crc
                 self.covered += done
-        except (CorruptFileError, LogChangedError):  # who reads it says what is wrong
+        except (CorruptFileError, LogChangedError):  # reading it reports what is wrong
             self._is_unfit = True
         finally:
             self.is_growing = False

@@ -24,7 +24,7 @@ class MaxTimestampIndex:
             return at
         mine = self._asking.acquire(blocking=False)
         try:
-            if not mine:  # who is there may be this very thread, interrupted: to wait would take for ever
+            if not mine:  # the holder may be this very thread, interrupted: to wait would take for ever
                 known = known.copy()
             for at in range(len(known), len(self.segments)):
                 segment = self.segments[at]
@@ -40,9 +40,9 @@ class MaxTimestampIndex:
         return bisect_left(known, timestamp)
 
     def moved_to(self, segments: tuple[Segment, ...]) -> "MaxTimestampIndex":
-        """The same for other segments, keeping what is known of the first ones that are the same objects.
+        """An index for other segments. It keeps what is known of the first ones, if they are these objects.
 
-        A log changes at its ends only: two views of it have the same segments up to some place, and none
+        A log changes at its ends only: two views of it share their segments up to some place, and none
         behind it."""
         low, high = 0, min(len(self._known), len(segments))
         while low < high:

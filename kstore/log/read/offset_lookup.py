@@ -30,7 +30,8 @@ def time_called(name: str) -> int:
     """The value that Kafka has for a name. ValueError."""
     if name not in _NAMED:
         raise ValueError(
-            f"timestamp must be milliseconds since 1970, a datetime, or one of {', '.join(_NAMED)}, not {name!r}"
+            f"timestamp must be milliseconds since 1970, a datetime, or one of {', '.join(_NAMED)}, not "
+            f"{name!r}"
         )
     return _NAMED[name]
 

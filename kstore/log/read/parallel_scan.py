@@ -15,7 +15,7 @@ from kstore.log.read.scan_splits import ScanSplit
 from kstore.log.threads.background import Background
 
 MOST_BATCHES = 64  # of a split, before they are asked for
-IDLE = 0.1  # s: a helper that has nothing to do for so long ends, or those of a scan that nobody goes on with would stay
+IDLE = 0.1  # s: a helper without work for so long ends; those of an abandoned scan would stay otherwise
 
 
 class Share:
@@ -31,7 +31,7 @@ class Share:
         self._pending.acquire()
 
     def claim(self) -> bool:
-        """Whether it is the caller's to decode: nobody else's then."""
+        """Whether it is the caller's to decode, and not another thread's."""
         return self._free.acquire(blocking=False)
 
     @property
@@ -111,12 +111,12 @@ class ParallelScan:
                 break
 
     def _await(self, share: Share, later: Iterable[Share]) -> None:
-        """Decodes what nobody has begun, as long as what is wanted next is not there."""
+        """Decodes shares that no thread has begun, as long as the next one is not ready."""
         for other in later:
             if share.pending and other.claim():
                 self._decode(other, share)
         while not share.wait(1) and not all(helper.is_over for helper in self._helpers):
-            pass  # in a process that was forked meanwhile no helper is, and nobody ends what is pending
+            pass  # a process that was forked meanwhile has no helper, and nothing ends what is pending
 
     def __iter__(self) -> Iterator[ColumnBatch]:
         shares: deque[Share] = deque()
@@ -157,7 +157,7 @@ class ParallelScan:
                     return
         finally:
             for share in shares:
-                share.claim()  # nobody wants it any more
+                share.claim()  # it is not needed any more
             for _ in self._helpers:
                 self._todo.put(None)
 

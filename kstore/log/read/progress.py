@@ -29,7 +29,7 @@ class Meter:
         self._tell(min(self._done, self._total))
 
     def end(self) -> None:
-        """All is done: the last that `progress` is told is the total, if it was told anything."""
+        """All is done: the last call of `progress` has the total, if there was any call."""
         if self._told not in (None, (self._total, self._total)):
             self._tell(self._total)
 

@@ -48,7 +48,8 @@ class Slice:
         self._stop_offset = stop_offset
         self._end_offset = end_offset
         self._on_error = on_error
-        self._marks = marks  # how batches in here begin: (position, header); they are rewritten where a log is truncated
+        # how batches in here begin: (position, header); they are rewritten where a log is truncated
+        self._marks = marks
 
     def __bool__(self) -> bool:
         return self.size > 0
@@ -105,7 +106,7 @@ class Slice:
 
         CorruptRecordError if the log was truncated since the slice was made: half a batch may have been sent
         then, so close the connection. The kernel sends some bytes after this has returned; if another process
-        overwrites them in that time, nobody notices.
+        overwrites them in that time, it goes unnoticed.
         """
         return send_parts([self], sock, position)
 

@@ -8,7 +8,7 @@ from kstore.log.send.sending import Outlet, Sent, send_parts
 
 
 class Span:
-    """Stored bytes of consecutive segments, as slices of the same moment: `size` bytes in all. log.span()
+    """Stored bytes of consecutive segments, as slices of one moment: `size` bytes in all. log.span()
     makes one.
 
     bytes(span) copies them, `send` sends them without a copy, iterating gives the records.
@@ -48,4 +48,5 @@ class Span:
             return "<Span of no slices>"
         first = self.slices[0]
         directory = "an empty log" if first.segment is None else first.segment.directory
-        return f"<Span of {directory}: {self.size} bytes in {len(self.slices)} slices, from offset {first.offset} on>"
+        slices = f"{len(self.slices)} slices, from offset {first.offset} on"
+        return f"<Span of {directory}: {self.size} bytes in {slices}>"

@@ -54,8 +54,8 @@ def parts_from(parts: Sequence[Sendable], position: int) -> Iterator[tuple[Senda
 
 
 def _is_tls(sock: object) -> bool:
-    # Who has such a socket has imported ssl. While another thread imports it, the module has no such class
-    # yet.
+    # A program with such a socket has imported ssl. While another thread imports it, the module has no such
+    # class yet.
     kind = getattr(sys.modules.get("ssl"), "SSLSocket", None)
     return isinstance(kind, type) and isinstance(sock, kind)
 
@@ -87,13 +87,14 @@ class Target:
             raise
 
     def _taken(self, size: object, most: int) -> int:
-        """What a send() gave, if it can be: somebody's own may count otherwise, and what follows would be
-        left out."""
+        """The result of a send(), if it is possible: a caller's own send may count otherwise, and what
+        follows would be left out."""
         if isinstance(size, bool) or not hasattr(size, "__index__"):
             raise TypeError(f"send() of {self.sock!r} gave {size!r}, and not how many bytes it took")
         if not 1 <= index(size) <= most:
             raise ValueError(
-                f"send() of {self.sock!r} says that it took {size} bytes of {most}; for none it raises BlockingIOError"
+                f"send() of {self.sock!r} says that it took {size} bytes of {most}; for none it raises "
+                "BlockingIOError"
             )
         return index(size)
 
@@ -110,7 +111,7 @@ def send_parts(parts: Sequence[Sendable], sock: Outlet, position: int) -> Sent:
                 size = target.push(part, at)
             except (BlockingIOError, TimeoutError):
                 if deadline is None:
-                    raise  # SO_SNDTIMEO, or a descriptor whose flags somebody changed
+                    raise  # SO_SNDTIMEO, or a descriptor whose flags were changed
                 if not _wait_writable(sock, deadline):
                     part._check_unchanged()
                     if sent or timeout == 0:
