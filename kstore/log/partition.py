@@ -12,7 +12,7 @@ from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, NamedTuple, NoReturn, Self, TypeAlias, Unpack, overload
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Self, TypeAlias, Unpack, overload
 
 from kstore.arguments import (
     any_integer,
