@@ -39,7 +39,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.param(
             "followers",
             marks=pytest.mark.xfail(
-                strict=True, reason="issue 41: a follower is not told of new files in time"
+                strict=False,
+                reason="issue 41: a follower learns of new files too late; a race, so it may pass",
             ),
         ),
     ],
