@@ -81,6 +81,19 @@ def test_an_index_larger_than_its_log(tmp_path: Path, kind: str) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10  # KiB
 
 
+def test_many_leader_epochs(tmp_path: Path) -> None:
+    """Each batch begins one: recovery takes them over in time that grows with their number only."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"x")
+    count = 60_000
+    batches = (
+        kstore.encode_batch([(1, None, b"x", None)], base_offset=n, leader_epoch=n) for n in range(count)
+    )
+    (tmp_path / "t-0" / LOG).write_bytes(b"".join(batches))
+    log = kstore.open(tmp_path / "t-0", clean=False, recovery_point=0)
+    assert log.leader_epochs == tuple((n, n) for n in range(count))
+
+
 def with_a_gap(directory: Path, size: int, *, hole: bool) -> Path:
     """A log of 20 batches with `size` bytes of zeros between two of them, as a hole of the file or written
     out."""

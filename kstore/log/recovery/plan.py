@@ -47,9 +47,9 @@ class Kept(NamedTuple):
 class Plan(NamedTuple):
     """The log as recovery leaves it, and the steps that lead there, in order.
 
-    The first `kept_count` segments of the directory are left; `walked` has those of which recovery makes others, by
-    number. `orphans` are the offsets of indexes without a log, that nothing was removing. `has_producers`: a segment
-    that was walked may have batches with producer ids.
+    The first `kept_count` segments of the directory are left; `walked` has those of which recovery makes
+    others, by number. `orphans` are the offsets of indexes without a log, that nothing was removing.
+    `has_producers`: a segment that was walked may have batches with producer ids.
     """
 
     kept_count: int
@@ -453,8 +453,10 @@ def _epochs(found: Survey) -> LeaderEpochs:
         in_batches += [
             entry for part in each.parts if part.walk is not None for entry in part.walk.leader_epochs
         ]
-    epochs = LeaderEpochs(() if is_damaged else found.epochs)
+    known = LeaderEpochs(() if is_damaged else found.epochs)
+    entries, latest = list(known.entries), known.latest
     for epoch, offset in in_batches:
-        if epochs.latest is None or epoch > epochs.latest:
-            epochs = epochs.assigned(epoch, offset)
-    return epochs
+        if latest is None or epoch > latest:
+            entries.append((epoch, offset))
+            latest = epoch
+    return LeaderEpochs(entries)

@@ -95,8 +95,8 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """What is known of a segment: number `at`, of those in the directory, with files of these BITS. `parts` is
-    empty if it was not walked.
+    """What is known of a segment: number `at`, of those in the directory, with files of these BITS. `parts`
+    is empty if it was not walked.
 
     `is_trusted`: a process that has the log open for writing has checked it, and a walk found only its end.
     `is_blank`: it is the last, without an offset index, and has no bytes but zeros.
@@ -134,14 +134,15 @@ class End(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """All facts about a log. `bases` are the base offsets of its segments, and `segments` those of which there
-    is more to say: the last, those that were walked, and those that lack a file.
+    """All facts about a log. `bases` are the base offsets of its segments, and `segments` those of which
+    there is more to say: the last, those that were walked, and those that lack a file.
 
     `next_offset` follows the last batch that counts; -1 if there are no segments. `end` is None if the last
     segment was walked. If the log ends before its log start offset, `log_starts` is the file with that, and
     `truncation_continues` says whether a truncation was to go on there. `epochs` are those of the
-    leader-epoch-checkpoint; if that is damaged, as `epochs_error` says, those of the batches. `packed` says what files are whose names
-    are nearly those of segments. `drafts` are files that no process is writing any more.
+    leader-epoch-checkpoint; if that is damaged, as `epochs_error` says, those of the batches. `packed` says
+    what files are whose names are nearly those of segments. `drafts` are files that no process is writing any
+    more.
     """
 
     names: Names
