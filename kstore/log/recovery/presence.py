@@ -89,8 +89,10 @@ def doubt_about(path: Path) -> str:
     if known is None:
         if number == "0" or (home / f"{topic}-0").exists():
             return ""
-        return f"topic {topic} in {home} has no partition 0, so records without a partition of their own "
-        "find no place in it"
+        return (
+            f"topic {topic} in {home} has no partition 0, so records without a partition of their own "
+            "find no place in it"
+        )
     if int(number) < known.count:
         return ""
     return (
