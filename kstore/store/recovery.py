@@ -29,20 +29,23 @@ def recover_all(
     left = deque(partitions)
 
     def work() -> None:
-        while left:
-            with contextlib.suppress(IndexError):  # another thread took the last one
-                recover(left.popleft())
+        while True:
+            try:
+                tp = left.popleft()
+            except IndexError:
+                return
+            recover(tp)
 
     if threads == 1:
         work()
         return
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
 
     with ThreadPoolExecutor(threads - 1, "kstore-recovery") as pool:
-        others = []
+        others: list[Future[None]] = []
         with contextlib.suppress(RuntimeError):  # there can be no more threads
-            others.append(pool.submit(work))
-            others += [pool.submit(work) for _ in range(threads - 2)]
+            while len(others) < threads - 1:
+                others.append(pool.submit(work))
         try:
             work()
         finally:
