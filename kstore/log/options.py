@@ -3,8 +3,7 @@ LogWriter. The table has for each its default and what checks it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypedDict
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from kstore.arguments import (
     INDEX_INTERVAL_BYTES,
@@ -17,6 +16,9 @@ from kstore.arguments import (
 from kstore.config import ConfigOptions
 from kstore.engine.append.log_appender import DURABILITY
 from kstore.errors import visible
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 Use = Literal["read", "write", "store"]
 _INT32 = 2**31 - 1
@@ -39,7 +41,7 @@ class WriterOptions(TypedDict, total=False):
     durability: Literal["none", "group", "each"]
     keep_cut: bool
     leader_epoch: int | None
-    topic_id: UUID | None
+    topic_id: "UUID | None"
     clock: Callable[[], int] | None
     clean: bool | None
     recovery_point: int | None
@@ -67,6 +69,8 @@ class _Option(NamedTuple):
 
 
 def _topic_id(name: str, value: object) -> object:
+    from uuid import UUID  # few programs give a topic id
+
     if not isinstance(value, UUID):
         raise TypeError(f"{name} must be a uuid.UUID, not {value!r}")
     return value
