@@ -70,17 +70,6 @@ def fill(log: kstore.LogWriter, *keys: bytes) -> None:
     log.roll()
 
 
-def test_a_name_of_a_compaction_that_was_broken_off_is_taken(ram: Path) -> None:
-    with kstore.open(ram / "t-0", "a", **OPTIONS) as log:
-        fill(log, b"1", b"2")
-        expected = list(log)
-    for path in (ram / "t-0").glob(f"{0:020}.*"):
-        path.rename(f"{path}.swap")
-    reader = kstore.open(ram / "t-0")
-    assert list(reader) == expected
-    assert not reader.refresh() or list(reader) == expected
-
-
 def test_indexes_that_are_gone_while_the_log_is_open(ram: Path) -> None:
     """They are made anew."""
     with kstore.open(ram / "t-0", "a", **OPTIONS, file_delete_delay_ms=0) as log:

@@ -1,7 +1,5 @@
-"""Readers, scans and followers beside cleanings: each record that survives, once and in order."""
+"""Readers and followers beside cleanings: each record that survives, once and in order."""
 
-import os
-import threading
 from pathlib import Path
 
 import pytest
@@ -29,46 +27,6 @@ def records(log: kstore.PartitionLog) -> list[kstore.Record]:
     return list(log)
 
 
-def test_opened_beside_cleanings_of_another_process(ram: Path) -> None:
-    """An opening never takes the directory between two steps of a cleaning for the log: all keys are always
-    there."""
-    directory = ram / "t-0"
-    with kstore.open(directory, "a", **OPTIONS) as log:
-        fill(log, 0)
-    child = os.fork()
-    if child == 0:
-        try:
-            with kstore.open(directory, "a", **OPTIONS) as log:
-                for round_ in range(1, times(100)):
-                    fill(log, round_, 40)
-                    log.compact()
-        finally:
-            os._exit(0)
-    try:
-        whole = 0
-        keys = {b"%d" % i for i in range(KEYS)}
-        follower = kstore.open(directory).follow(0, timeout=0)
-        while os.waitpid(child, os.WNOHANG) == (0, 0):
-            try:
-                reader = kstore.open(directory)
-                assert {record.key for record in reader} == keys
-                assert {record.key for record in kstore.open(directory).follow(0, timeout=0)} == keys
-                reader.refresh()
-                assert {key for batch in reader.scan(["key"]) for (key,) in batch.rows()} == keys
-                whole += 1
-            except kstore.LogChangedError:
-                pass  # two compactions while it was read: the second replaces the first one's .deleted files
-            for _ in follower:
-                pass
-        child = 0
-    finally:
-        if child:
-            os.kill(child, 9)
-            os.waitpid(child, 0)
-    assert whole
-    assert sorted(r.key for r in kstore.open(directory).records(follower.offset)) == []
-
-
 def test_files_that_get_their_final_names(ram: Path) -> None:
     """A reader opened the log as a cleaning was broken off; then a writer finishes it."""
     directory = ram / "t-0"
@@ -88,89 +46,6 @@ def test_files_that_get_their_final_names(ram: Path) -> None:
         assert other.get(expected[-1].offset) == expected[-1]
         reader.refresh()
         assert records(reader) == expected
-
-
-@pytest.mark.parametrize(
-    ("delay_ms", "touch", "merge"),
-    [
-        (0, "nothing", False),
-        (60_000, "nothing", True),
-        (0, "a part", True),
-        (60_000, "a part", False),
-        (0, "all", True),
-        (60_000, "all", False),
-    ],
-)
-def test_another_reader(ram: Path, delay_ms: int, touch: str, merge: bool) -> None:
-    """One that opened the log before returns the old records, or raises and is refreshed; then it returns the
-    new ones."""
-    with kstore.open(ram / "t-0", "a", **OPTIONS, file_delete_delay_ms=delay_ms) as log:
-        fill(log, 0)
-        fill(log, 1)
-        before = records(log)
-        reader = kstore.open(ram / "t-0")
-        under_way = reader.records()
-        seen = []
-        if touch == "a part":
-            seen = [next(under_way) for _ in range(100)]
-        elif touch == "all":
-            assert records(reader) == before
-        if merge:
-            log.configure(internal_segment_bytes=1_000_000)
-        assert log.compact().records_removed
-        after = records(log)
-        try:
-            seen += under_way
-        except kstore.LogChangedError:
-            assert touch != "all"
-        else:
-            assert [r for r in seen if r in after] == after
-            assert [r for r in before if r in seen] == seen
-        assert reader.refresh() or touch == "nothing"  # then it opens the new files
-        assert records(reader) == after
-        assert [b.base_offset for b in reader.batches()] == [b.base_offset for b in log.batches()]
-        assert not reader.refresh()
-
-
-def test_readers_of_the_writer(ram: Path) -> None:
-    """Threads that read the log that is cleaned: in every view each key has one last value, and no view goes
-    back."""
-    failures: list[BaseException] = []
-    done = threading.Event()
-
-    def read(log: kstore.LogWriter) -> None:
-        newest: dict[bytes | None, int] = {}
-        try:
-            while not done.is_set():
-                last = -1
-                table = {}
-                for record in log.records():
-                    assert record.offset > last
-                    last = record.offset
-                    table[record.key] = record.offset
-                assert len(table) == KEYS
-                for key, offset in table.items():
-                    assert offset >= newest.get(key, -1)
-                newest = table
-                offset = log.log_end_offset - 1
-                assert log.get(offset).offset == offset
-        except (AssertionError, OSError, kstore.KstoreError) as e:
-            failures.append(e)
-
-    with kstore.open(ram / "t-0", "a", **OPTIONS, file_delete_delay_ms=0) as log:
-        fill(log, 0)
-        threads = [threading.Thread(target=read, args=(log,)) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for round_ in range(1, times(8) + 1):
-            fill(log, round_)
-            log.append(b"in the active segment", b"1")
-            log.configure(internal_segment_bytes=3000 if round_ % 3 else 1_000_000)
-            log.compact()
-        done.set()
-        for thread in threads:
-            thread.join()
-    assert not failures, failures
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["of the writer", "of the directory"])
