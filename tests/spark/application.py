@@ -1,5 +1,4 @@
-"""What Spark applications of tests have in common: the session of the tests, driver.py, soak.py and
-archive.py."""
+"""What Spark applications of tests have in common: the session of the tests, driver.py and archive.py."""
 
 import importlib.util
 import os
