@@ -117,40 +117,6 @@ def test_retention_between_two_runs(spark: Any, tmp_path: Path) -> None:
     assert values(out) == [*range(100), *range(300, 500)]
 
 
-def test_a_commit_that_fails_after_publishing(spark: Any, tmp_path: Path) -> None:
-    if spark.version < "4.2":
-        pytest.skip("needs several micro-batches of one AvailableNow")
-    mark = tmp_path / "failed once"
-
-    class Failing(KStoreDataSource):  # type: ignore[misc]
-        @classmethod
-        def name(cls) -> str:
-            return "kstore_failing_stream"
-
-        def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-            writer = super().streamWriter(schema, overwrite)
-            commit = writer.commit
-
-            def fails_once(messages: Any, batchId: int) -> None:
-                commit(messages, batchId)
-                if batchId == 1 and not mark.exists():
-                    mark.touch()
-                    raise RuntimeError("injected after publishing")
-
-            writer.commit = fails_once
-            return writer
-
-    spark.dataSource.register(Failing)
-    data, out, checkpoint = tmp_path / "data", tmp_path / "out", tmp_path / "checkpoint"
-    fill(data, 0, 500)
-    frame = source(spark, data, maxOffsetsPerTrigger="200")
-    with pytest.raises(Exception, match=r"injected after publishing|Writing job failed"):
-        run(frame, checkpoint, out, "kstore_failing_stream")
-    assert values(out) == list(range(400))
-    run(frame, checkpoint, out, "kstore_failing_stream")
-    assert values(out) == list(range(500))
-
-
 def test_a_running_query_beside_appends_rolls_retention_and_removal(spark: Any, tmp_path: Path) -> None:
     from pyspark.errors import StreamingQueryException
 
