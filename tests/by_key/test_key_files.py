@@ -16,7 +16,6 @@ from tests.by_key.lookups import KEYS, OPTIONS, check, fill, key_files, opened
 from tests.helpers import forge
 from tests.helpers.effort import times
 from tests.helpers.forge import Rec
-from tests.helpers.markers import marker
 from tests.helpers.waiting import threads_doing, until
 from tests.hostile.material import GOLDEN
 
@@ -133,29 +132,6 @@ def test_odd_keys(tmp_path: Path) -> None:
         gone = log.last(b"gone")
         assert gone.value is None
         log.close()
-
-
-def test_transactions(tmp_path: Path) -> None:
-    with opened(tmp_path / "t-0") as log:
-        for number in range(30):
-            log.append(b"plain", key=b"a%d" % (number % 5))
-            batch = kstore.encode_batch(
-                [(5, b"a%d" % (number % 5), b"%d" % number, None)],
-                producer_id=number,
-                producer_epoch=0,
-                base_sequence=0,
-                transactional=True,
-            )
-            log.append_batches(batch)
-            kind = ("COMMIT", "ABORT")[number % 2]
-            if number < 28:
-                log.append_batches(marker(kind, number, 6), origin="coordinator", transaction_version=0)
-            if number % 7 == 0:
-                log.roll()
-        log.roll()
-        log.make_key_files()
-        for isolation in ("read_uncommitted", "read_committed"):
-            check(log, [b"a%d" % i for i in range(6)], isolation)
 
 
 def test_files_are_removed_with_their_segments(tmp_path: Path) -> None:
