@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import kstore
 from tests.helpers.effort import times
-from tests.helpers.markers import marker
+from tests.helpers.markers import end_transaction, transactional
 
 KEYS = [b"", *(b"key-%d" % i for i in range(12)), b"long" * 30]
 SOME = st.sampled_from([None, *KEYS])
@@ -58,16 +58,9 @@ class Machine(RuleBasedStateMachine):
     @rule(key=st.sampled_from(KEYS), kind=st.sampled_from(["COMMIT", "ABORT"]))
     def transaction(self, key: bytes, kind: str) -> None:
         self.producer += 1
-        batch = kstore.encode_batch(
-            [(5, key, b"t", None)],
-            producer_id=self.producer,
-            producer_epoch=0,
-            base_sequence=0,
-            transactional=True,
-        )
         self.expected[key] = self.log.log_end_offset
-        self.log.append_batches(batch)
-        self.log.append_batches(marker(kind, self.producer, 6), origin="coordinator", transaction_version=0)
+        self.log.append_batches(transactional((5, key, b"t", None), producer=self.producer))
+        end_transaction(self.log, kind, 6, self.producer)
 
     @rule()
     def roll(self) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import kstore
-from tests.helpers.markers import marker
+from tests.helpers.markers import end_transaction, transactional
 
 CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p)
 
@@ -71,17 +71,10 @@ class Life:
         self.appended[self.log.append(value, key)] = key, value, True
 
     def abort(self, key: bytes) -> None:
-        batch = kstore.encode_batch(
-            [(self.log.clock_ms(), key, b"aborted", None)],
-            producer_id=7,
-            producer_epoch=0,
-            base_sequence=self.sequence,
-            transactional=True,
-        )
+        batch = transactional((self.log.clock_ms(), key, b"aborted", None), sequence=self.sequence)
         self.sequence += 1
         self.appended[self.log.append_batches(batch).first_offset] = key, b"aborted", False
-        end = marker("ABORT", 7, self.log.clock_ms())
-        self.log.append_batches(end, origin="coordinator", transaction_version=0)
+        end_transaction(self.log, "ABORT", self.log.clock_ms())
 
     def fill(self) -> None:
         for n in (1, 2, 3, 1, 2, 3, 4, 5):

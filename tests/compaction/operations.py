@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import kstore
 from tests.compaction.stages import overflowed
+from tests.helpers import markers
 from tests.helpers.effort import SEED
 from tests.helpers.key_files import remember
-from tests.helpers.markers import marker
 
 NOW = int(time.time() * 1000)  # a producer that is silent for long would be forgotten
 CODECS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
@@ -21,17 +21,12 @@ ANN = b"ann-who-is-erased"
 
 
 def transaction(producer: int, sequence: int, keys: range) -> bytes:
-    return kstore.encode_batch(
-        [(NOW, b"%d" % key, b"of %d" % producer, None) for key in keys],
-        producer_id=producer,
-        producer_epoch=0,
-        base_sequence=sequence,
-        transactional=True,
-    )
+    records = [(NOW, b"%d" % key, b"of %d" % producer, None) for key in keys]
+    return markers.transactional(*records, producer=producer, sequence=sequence)
 
 
 def end(log: kstore.LogWriter, producer: int, kind: str) -> None:
-    log.append_batches(marker(kind, producer, NOW), origin="coordinator", transaction_version=0)
+    markers.end_transaction(log, kind, NOW, producer)
 
 
 def left_behind(directory: Path) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 import kstore
 from tests.helpers.effort import times
-from tests.helpers.markers import marker
+from tests.helpers.markers import end_transaction, transactional
 
 OPTIONS: dict[str, Any] = {
     "cleanup_policy": "compact",
@@ -51,15 +51,8 @@ def offsets(log: kstore.PartitionLog) -> list[int]:
 
 def transaction(log: kstore.LogWriter, sequence: int, key: bytes, value: bytes | None, kind: str) -> None:
     """One record of a transaction, and its end."""
-    batch = kstore.encode_batch(
-        [(log.clock_ms(), key, value, None)],
-        producer_id=5,
-        producer_epoch=0,
-        base_sequence=sequence,
-        transactional=True,
-    )
-    log.append_batches(batch)
-    log.append_batches(marker(kind, 5, log.clock_ms()), origin="coordinator", transaction_version=0)
+    log.append_batches(transactional((log.clock_ms(), key, value, None), sequence=sequence))
+    end_transaction(log, kind, log.clock_ms())
 
 
 def committed(log: kstore.PartitionLog) -> list[bytes | None]:

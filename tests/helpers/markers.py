@@ -1,4 +1,4 @@
-"""Control batches that end a transaction, as a coordinator writes them."""
+"""Batches of transactions, and the control batches that end them, as a coordinator writes them."""
 
 import struct
 
@@ -17,3 +17,15 @@ def marker(
         transactional=True,
         control=True,
     )
+
+
+def transactional(*records: tuple[object, ...], producer: int = 7, sequence: int = 0) -> bytes:
+    """A batch of a transaction that is open after it."""
+    return kstore.encode_batch(
+        records, producer_id=producer, producer_epoch=0, base_sequence=sequence, transactional=True
+    )
+
+
+def end_transaction(log: kstore.LogWriter, kind: str, at: int, producer: int = 7) -> None:
+    """Ends the transaction of a producer: kind ABORT or COMMIT."""
+    log.append_batches(marker(kind, producer, at), origin="coordinator", transaction_version=0)

@@ -11,6 +11,7 @@ import pytest
 
 import kstore
 from kstore.spark import SparkSourceError
+from tests.helpers.markers import transactional
 from tests.helpers.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.datasource, pytest.mark.filterwarnings("ignore")]
@@ -142,12 +143,9 @@ def test_committed_readers_and_retention(tmp_path: Path) -> None:
     """Records of open transactions are not behind; what retention deleted cannot be read any more."""
     fill(tmp_path, 0, [9, 8, 7, 6])
     now = time.time_ns() // 1_000_000
-    batch = kstore.encode_batch(
-        [(now, None, b"v", None)], producer_id=5, producer_epoch=0, base_sequence=0, transactional=True
-    )
     with kstore.open(tmp_path / "in-0", "a") as log:
         log.delete_records(2)
-        log.append_batches(batch)
+        log.append_batches(transactional((now, None, b"v", None)))
     committed, all_records = listener(tmp_path, isolation="read_committed"), listener(tmp_path)
     for own, behind in ((committed, 4), (all_records, 5)):
         own.onQueryProgress(progress({"in": {"0": 0}}))

@@ -13,7 +13,7 @@ import kstore
 from kstore import LogStore
 from kstore.testing import count_calls, failing
 from tests.helpers.effort import SEED, some
-from tests.helpers.markers import marker
+from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.store_clock import StoreClock, T
 from tests.store.stores import (
     DAY,
@@ -254,10 +254,7 @@ def test_what_is_not_compacted_yet(tmp_path: Path, clock: StoreClock) -> None:
         store.create_topic("t")
         store.create_topic("young", min_compaction_lag_ms=DAY)
         store.create_topic("open")
-        batch = kstore.encode_batch(
-            [(T, b"k", b"v", None)], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
-        )
-        writer(store, "open").append_batches(batch)
+        writer(store, "open").append_batches(transactional((T, b"k", b"v", None)))
         for topic in store.topics:
             fill(store, topic, 40)
         clock.pass_on(store, 15_000, runs=3)
@@ -266,8 +263,7 @@ def test_what_is_not_compacted_yet(tmp_path: Path, clock: StoreClock) -> None:
         clock.pass_on(store, 15_000, runs=6)
         assert count(store) < 15
         assert (count(store, "young"), count(store, "open")) == (40, 41)
-        log = writer(store, "open")
-        log.append_batches(marker("COMMIT", 7, T), origin="coordinator", transaction_version=0)
+        end_transaction(writer(store, "open"), "COMMIT", T)
         clock.pass_on(store, DAY, runs=2)
         assert (count(store, "young") < 15, count(store, "open") < 20) == (True, True)
 

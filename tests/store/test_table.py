@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 import kstore
 from kstore import LogStore
 from tests.helpers.effort import SEED, times
-from tests.helpers.markers import marker
+from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.murmur2 import partition_of
 from tests.helpers.waiting import threads_doing
 from tests.store.stores import opened, writer
@@ -199,19 +199,12 @@ def test_committed_records_only(tmp_path: Path, *, by_files: bool) -> None:
             make_key_file(log)
         now = int(time.time() * 1000)
         for sequence, (kind, expected) in enumerate((("ABORT", b"0"), ("COMMIT", b"1"))):
-            batch = kstore.encode_batch(
-                [(now, b"k", b"%d" % sequence, None)],
-                producer_id=7,
-                producer_epoch=0,
-                base_sequence=sequence,
-                transactional=True,
-            )
-            log.append_batches(batch)
+            log.append_batches(transactional((now, b"k", b"%d" % sequence, None), sequence=sequence))
             assert table[b"k"] == asked[b"k"] == b"0"
             if by_files:
                 make_key_file(log)
                 assert asked[b"k"] == b"0"
-            log.append_batches(marker(kind, 7, now), origin="coordinator", transaction_version=0)
+            end_transaction(log, kind, now)
             assert asked[b"k"] == expected
             assert dict(table) == {b"k": expected}
 

@@ -13,7 +13,7 @@ import pytest
 import kstore
 from kstore.testing.faults import count_calls
 from tests.helpers.effort import SEED, times
-from tests.helpers.markers import marker
+from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import environment
 
 SIZE = 1000
@@ -188,17 +188,10 @@ def test_a_marker_whose_entry_is_not_written_yet(tmp_path: Path) -> None:
     (data / "meta.properties").write_text("version=1\n")
     log = kstore.open(data / "t-0", "a")
     fill(log, 100)
-    for sequence, end in enumerate(("ABORT", "ABORT")):
-        batch = kstore.encode_batch(
-            [(1, None, b"aborted", None)],
-            producer_id=7,
-            producer_epoch=0,
-            base_sequence=sequence,
-            transactional=True,
-        )
-        log.append_batches(batch)
+    for sequence in range(2):
+        log.append_batches(transactional((1, None, b"aborted", None), sequence=sequence))
         fill(log, 50)
-        log.append_batches(marker(end, 7, 1), origin="coordinator", transaction_version=0)
+        end_transaction(log, "ABORT", 1)
     log.abandon()
     index = next((data / "t-0").glob("*.txnindex"))
     index.write_bytes(index.read_bytes()[:34])

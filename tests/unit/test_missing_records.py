@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import kstore
+from tests.helpers.markers import end_transaction, transactional
 from tests.unit.logs import filled as ten
 
 COMPACTED = "cleaner-offset-checkpoint"
@@ -188,11 +189,8 @@ def test_bytes_between_two_segments_are_told(tmp_path: Path, mode: str) -> None:
 
 
 def aborted(log: kstore.LogWriter, sequence: int) -> None:
-    record = [(1, None, b"v", None)]
-    fields = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
-    log.append_batches(kstore.encode_batch(record, base_sequence=sequence, **fields))
-    marker = kstore.encode_batch([(-1, bytes(4), bytes(6), ())], control=True, **fields)
-    log.append_batches(marker, origin="coordinator", transaction_version=0)
+    log.append_batches(transactional((1, None, b"v", None), sequence=sequence))
+    end_transaction(log, "ABORT", 1)
 
 
 def test_aborted_transactions_behind_the_end_are_forgotten(tmp_path: Path) -> None:

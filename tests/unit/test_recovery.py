@@ -246,50 +246,36 @@ def test_a_hole_is_kept_as_a_hole(tmp_path: Path) -> None:
         assert f.read(12) == b"in the midst"
 
 
-@pytest.mark.parametrize("size", [33, 35])
-@pytest.mark.parametrize("mode", ["r", "a"])
-def test_a_transaction_index_of_another_size_is_made_again(tmp_path: Path, size: int, mode: Any) -> None:
-    path = tmp_path / "t-0"
-    now = 1_700_000_000_000
-    own: Any = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
-    with kstore.open(path, "a", clock=lambda: now) as log:
-        log.append_batches(kstore.encode_batch([(now, b"k", b"aborted", None)], base_sequence=0, **own))
-        abort = kstore.encode_batch([(now, b"\0\0\0\0", bytes(6), None)], control=True, **own)
-        log.append_batches(abort, origin="coordinator", transaction_version=0)
-        log.roll()
-        log.append(b"ok")
-    index = path / f"{0:020}.txnindex"
-    content = index.read_bytes()
-    assert len(content) == 34
-    index.write_bytes((content + b"\0")[:size])
-    with kstore.open(path, mode) as log:
-        assert [finding.code for finding in log.recovery.findings] == ["broken_transaction_index"]
-        assert [record.value for record in log.records(isolation="read_committed")] == [b"ok"]
-    assert (index.read_bytes() == content) == (mode == "a")
-
-
 def wrong_transaction_indexes() -> list[tuple[str, str]]:
-    """The name of an index of golden data, and of the one that replaces it; "" for a link to nowhere."""
+    """The name of an index of golden data, and of the one that replaces it, or what is done to it."""
     names = sorted(path.name for path in (GOLDEN / "transactions" / "txn-0").glob("*.txnindex"))
-    return [(index, other) for index in names for other in ("", *names) if other != index]
+    return [
+        (index, other) for index in names for other in ("link", "cut", "longer", *names) if other != index
+    ]
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
-def test_a_transaction_index_of_other_markers_is_made_again(tmp_path: Path, mode: Any) -> None:
-    """An entry of a later segment would also end the search for those between."""
+def test_a_wrong_transaction_index_is_made_again(tmp_path: Path, mode: Any) -> None:
+    """Of another size, or of other markers: an entry of a later segment would also end the search for those
+    between."""
     own = GOLDEN / "transactions" / "txn-0"
     committed = offsets(kstore.open(own).records(isolation="read_committed"))
-    for number, (index, other) in enumerate(some(wrong_transaction_indexes(), 4, mode)):
+    for number, (index, other) in enumerate(some(wrong_transaction_indexes(), 6, mode)):
         copy = shutil.copytree(own.parent, tmp_path / str(number)) / own.name
+        content = (copy / index).read_bytes()
         (copy / index).unlink()
-        if other:
-            shutil.copy(own / other, copy / index)
-        else:
+        if other == "link":
             (copy / index).symlink_to("nowhere")
+        elif other in ("cut", "longer"):
+            (copy / index).write_bytes(content[:-1] if other == "cut" else content + b"\0")
+        else:
+            shutil.copy(own / other, copy / index)
         with kstore.open(copy, mode) as log:
             assert [finding.code for finding in log.recovery.findings] == ["broken_transaction_index"]
             read = log.records(isolation="read_committed")
             assert offsets(read) == committed, (index, other)
+        if mode == "r+":
+            assert (copy / index).read_bytes() == content, (index, other)
 
 
 # ---- what errors and reports of damage say -------------------------------------------------------
