@@ -15,6 +15,7 @@ from kstore.testing import count_calls
 from tests.by_key.lookups import KEYS, OPTIONS, check, fill, key_files, opened
 from tests.helpers import forge
 from tests.helpers.effort import times
+from tests.helpers.files import flip
 from tests.helpers.forge import Rec
 from tests.helpers.waiting import threads_doing, until
 from tests.hostile.material import GOLDEN
@@ -222,9 +223,7 @@ def test_a_damaged_segment_gets_none(tmp_path: Path) -> None:
     with opened(path) as log:
         fill(log, 10)
     first = min(path.glob("*.log"))
-    data = bytearray(first.read_bytes())
-    data[70] ^= 1
-    first.write_bytes(data)
+    flip(first, 70)
     with opened(path) as log:
         made = log.make_key_files()
         assert made[0].keys == -1

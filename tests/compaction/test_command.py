@@ -7,6 +7,7 @@ import pytest
 
 import kstore
 from kstore.__main__ import main
+from tests.helpers.files import contents
 
 
 @pytest.fixture
@@ -20,15 +21,11 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "t-0")
 
 
-def files(path: str) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in Path(path).iterdir()}
-
-
 def test_dry_run_and_run(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    before = files(path)
+    before = contents(path)
     assert main(["compact", path, "--dry-run"]) == 0
     told = capsys.readouterr().out
-    assert files(path) == before
+    assert contents(path) == before
     assert "90 records" in told
     assert "would go: the dirty ratio 1 is above min.cleanable.dirty.ratio, 0.5" in told
     assert main(["compact", path, "--dry-run", "--json"]) == 0

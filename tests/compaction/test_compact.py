@@ -10,6 +10,7 @@ import pytest
 
 import kstore
 from tests.helpers.effort import times
+from tests.helpers.files import contents, flip
 from tests.helpers.markers import end_transaction, transactional
 
 OPTIONS: dict[str, Any] = {
@@ -183,18 +184,15 @@ def test_a_damaged_segment_is_left_alone(tmp_path: Path) -> None:
         fill(log, 100)
         log.roll()
         path = Path(log.segments[2].path)
-        found = bytearray(path.read_bytes())
-        found[-3] ^= 1
-        path.write_bytes(found)
-        before = {p.name: p.read_bytes() for p in (tmp_path / "t-0").glob("*.log")}
+        flip(path, -3)
+        before = contents(tmp_path / "t-0", "*.log")
         for dry_run in (True, False):
             with pytest.raises(kstore.CorruptRecordError, match="checksum") as caught:
                 log.compact(dry_run=dry_run)
             assert caught.value.file == str(path)
-        assert {p.name: p.read_bytes() for p in (tmp_path / "t-0").glob("*.log")} == before
+        assert contents(tmp_path / "t-0", "*.log") == before
         assert not list((tmp_path / "t-0").glob("*.cleaned"))
-        found[-3] ^= 1
-        path.write_bytes(found)
+        flip(path, -3)
         assert log.compact().records_removed == 90
 
 
@@ -283,13 +281,13 @@ def test_markers_contradict_the_transaction_index(tmp_path: Path, damage: str) -
         index.unlink()
     else:  # its first offset, its last one and the stable offset are those of the committed one
         index.write_bytes(index.read_bytes()[:10] + struct.pack(">qqq", 5, 6, 7))
-    before = {path.name: path.read_bytes() for path in (tmp_path / "t-0").glob("*.log")}
+    before = contents(tmp_path / "t-0", "*.log")
     with (
         opened(tmp_path / "t-0", min_cleanable_dirty_ratio=0) as log,
         pytest.raises(kstore.CorruptIndexError, match=r"txnindex: the marker at offset \d"),
     ):
         log.compact()
-    assert {path.name: path.read_bytes() for path in (tmp_path / "t-0").glob("*.log")} == before
+    assert contents(tmp_path / "t-0", "*.log") == before
 
 
 # ---- other threads -----------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from kstore.__main__ import main
 from tests.compaction.operations import ANN, Erasing, digest, left_behind, write_random
 from tests.compaction.stages import stage, unpacked
 from tests.helpers.effort import times
+from tests.helpers.files import contents, flip
 
 OPTIONS: dict[str, Any] = {**Erasing.options}
 
@@ -178,26 +179,23 @@ def test_cut_files_and_damage(ram: Path) -> None:
             assert [r for r in seen if r.key == b"cid"] == [r for r in log if r.key == b"cid"]
         assert reader.refresh()
         assert list(reader) == list(log)
-        segment = Path(log.segments[0].path)
-        data = bytearray(segment.read_bytes())
-        data[-1] ^= 1
-        segment.write_bytes(data)
+        flip(log.segments[0].path, -1)
         log.flush()  # else its thread writes the recovery point meanwhile
-        state = {f.name: f.read_bytes() for f in directory.iterdir()}
+        state = contents(directory)
         with pytest.raises(kstore.CorruptRecordError):
             log.erase(keys=[b"cid"], reason="r")
-        assert state == {f.name: f.read_bytes() for f in directory.iterdir()}
+        assert contents(directory) == state
 
 
 def test_command(ram: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = ram / "t-0"
     write_random(directory, random.Random(3))
     count = sum(r.key == ANN for r in kstore.open(directory))
-    before = {f.name: f.read_bytes() for f in directory.iterdir()}
+    before = contents(directory)
     command = ["erase", str(directory), "--key", ANN.decode(), "--reason", "asked by ann"]
     assert main([*command, "--dry-run"]) == 0
     assert f"{count} records would be erased: asked by ann" in capsys.readouterr().out
-    assert {f.name: f.read_bytes() for f in directory.iterdir()} == before
+    assert contents(directory) == before
     assert main([*command, "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert sum(len(row["offsets"]) for row in rows) == count

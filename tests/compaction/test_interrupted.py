@@ -13,6 +13,7 @@ from tests.compaction import disks
 from tests.compaction.operations import OPERATIONS, Compacting, Operation, left_behind
 from tests.helpers.calls import ends
 from tests.helpers.effort import SEED, times
+from tests.helpers.files import contents
 from tests.helpers.key_files import settle
 
 pytestmark = pytest.mark.timeout(times(300))
@@ -92,9 +93,9 @@ def test_a_split_while_a_reader_is_at_it(ram: Path) -> None:
     [operation] = [kind(ram) for kind in OPERATIONS if kind.clean]
     partition = operation.source
     with kstore.open(partition, "a", clean=True, **operation.options) as log:
-        kept = {path: path.read_bytes() for path in partition.iterdir()}
+        kept = contents(partition)
         planned = log.compact(dry_run=True)
-        assert {path: path.read_bytes() for path in partition.iterdir()} == kept
+        assert contents(partition) == kept
         reader = iter(kstore.open(partition, clean=True))
         next(reader)
         done = log.compact()

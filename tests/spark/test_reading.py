@@ -13,6 +13,7 @@ import kstore
 import kstore.spark
 from kstore.spark import COLUMNS
 from tests.helpers.effort import times
+from tests.helpers.files import flip
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
 
@@ -267,9 +268,7 @@ def test_a_corrupt_batch_is_named(spark: Any, tmp_path: Path) -> None:
         log.append(b"first")
         log.append(b"second" * 100)
         segment = Path(log.segments[0].path)
-    data = bytearray(segment.read_bytes())
-    data[-5] ^= 1
-    segment.write_bytes(data)
+    flip(segment, -5)
     text = r"KSTORE_CORRUPT_BATCH: topic broken, partition 0, offset 1, file .*/broken-0/0+\.log: "
     for via in ("datasource", "mapInArrow") if spark.version >= "4" else ("mapInArrow",):
         frame = kstore.spark.dataframe(spark, tmp_path, "broken", columns=["value"], via=via)

@@ -17,6 +17,7 @@ import pytest
 
 import kstore
 from kstore.spark import Sink, Source, SparkSourceError, Transaction, pack_splits, partition_of_key
+from tests.helpers.files import flip
 from tests.helpers.waiting import until
 from tests.spark import sinks
 from tests.spark.sinks import COUNTS, age, files_in, killed_in_commit, pa, stage, values, wanted
@@ -271,11 +272,11 @@ def test_staged_files_are_copied_in_pieces(ram: Path) -> None:
 
 
 DAMAGES = {
-    "copied, bytes": ("copied", -1, "CORRUPT_BATCH: topic t, partition 1, file .*: CRC 0x"),
+    "copied, bytes": ("copied", (-1, 1), "CORRUPT_BATCH: topic t, partition 1, file .*: CRC 0x"),
     "copied, a negative size": ("copied", (8, 0xFF), "CORRUPT_BATCH: topic t, partition 1, .*: a batch of -"),
     "copied, a large size": ("copied", (8, 0x7F), "CORRUPT_BATCH: topic t, partition 1, .*: a batch of 2"),
     "copied, cut": ("copied", None, r"STAGING_LOST: .*: \d+ bytes of \d+; nothing was written"),
-    "moved, bytes": ("moved", -1, "CORRUPT_BATCH: topic t, partition 1, .*a/p0"),
+    "moved, bytes": ("moved", (-1, 1), "CORRUPT_BATCH: topic t, partition 1, .*a/p0"),
     "moved, a size": ("moved", (8, 0x41), "CORRUPT_BATCH: topic t, partition 1, .*a/p0"),
     "moved, a header": ("moved", (30, 0x41), "CORRUPT_BATCH: topic t, partition 1, .*a/p0"),
     "moved, cut": ("moved", None, "STAGING_LOST: topic t, partition 1, .*a/p0"),
@@ -290,14 +291,10 @@ def test_staged_files_that_the_disk_changed(ram: Path, name: str, monkeypatch: p
     sink = Sink(ram / "log")
     staged = [one for one in stage(sink, "a", tasks=1) if one.partition == 1]
     [file] = (Path(one.path, file.name) for one in staged for file in one.files)
-    data = bytearray(file.read_bytes())
     if at is None:
-        del data[-1:]
-    elif isinstance(at, tuple):
-        data[at[0]] = at[1]
+        os.truncate(file, file.stat().st_size - 1)
     else:
-        data[at] ^= 1
-    file.write_bytes(data)
+        flip(file, *at)
     with pytest.raises(SparkSourceError, match=f"KSTORE_{text}"):
         sink.publish(Transaction("a"), staged, counts=COUNTS)
     sink.discard(Transaction("a"), "a")

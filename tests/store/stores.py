@@ -65,10 +65,3 @@ def starts(store: LogStore, topic: str = "t") -> list[int]:
 def names(path: Path, end: str) -> list[str]:
     """Names of files and directories below a path that end so."""
     return sorted(entry.name for entry in path.rglob(f"*{end}"))
-
-
-def flip(path: Path, at: int) -> None:
-    """Inverts the lowest bit of a byte of a file."""
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    path.write_bytes(data)

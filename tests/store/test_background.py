@@ -13,6 +13,7 @@ import kstore
 from kstore import LogStore
 from kstore.testing import count_calls, failing
 from tests.helpers.effort import SEED, some
+from tests.helpers.files import contents, flip
 from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.store_clock import StoreClock, T
 from tests.store.stores import (
@@ -20,7 +21,6 @@ from tests.store.stores import (
     compacting,
     count,
     fill,
-    flip,
     names,
     opened,
     starts,
@@ -298,14 +298,14 @@ def test_the_log_of_a_controller_is_not_compacted(tmp_path: Path, clock: StoreCl
     with kstore.open(path, "a", clock=clock, internal_segment_bytes=300, cleanup_policy="compact") as log:
         for i in range(40):
             log.append(b"." * 50, b"%d" % (i % 3), timestamp=T + i)
-    before = {file: file.read_bytes() for file in path.glob("*.log")}
+    before = contents(path, "*.log")
     assert len(before) > 5
     with compacting(tmp_path, clock, min_cleanable_dirty_ratio=0.0) as store:
         store.create_topic("t")
         fill(store, count=40)
         clock.pass_on(store, 15_000, runs=4)
         assert count(store) < 15
-        assert {file: file.read_bytes() for file in path.glob("*.log")} == before
+        assert contents(path, "*.log") == before
         assert store.health().ok
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from kstore import LogStore
 from kstore.testing import count_calls
+from tests.helpers.files import flip
 from tests.helpers.store_clock import StoreClock
-from tests.store.stores import count, fill, flip, with_small_segments, writer
+from tests.store.stores import count, fill, with_small_segments, writer
 
 BACKOFF = 15_000
 

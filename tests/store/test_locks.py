@@ -12,6 +12,7 @@ import pytest
 
 import kstore
 from kstore import LogStore
+from tests.helpers.files import contents
 from tests.helpers.processes import environment, run_python
 from tests.helpers.store_clock import StoreClock
 from tests.helpers.waiting import until
@@ -146,10 +147,6 @@ def test_a_close_that_fails_gives_the_lock_up(tmp_path: Path) -> None:
 # ---- another directory in its place ------------------------------------------------------------------------
 
 
-def everything(directory: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-
-
 OTHER_STORE = """
 import kstore, sys
 with kstore.LogStore(sys.argv[1], mode="a", background=False) as store:
@@ -182,14 +179,14 @@ def test_a_renamed_directory(tmp_path: Path, kind: str) -> None:
         shutil.copytree(tmp_path / "old", path)
     elif kind == "another store":
         assert run_python(OTHER_STORE, path).returncode == 0
-    before = everything(path)
+    before = contents(path, "**/*")
     for call in CALLS:
         with pytest.raises(kstore.LogFailedError, match="was renamed or removed while it was open"):
             call(store)
         if not store.is_closed:
             store.retain()
             clock.pass_on(store, 300_000, runs=3)
-        assert everything(path) == before
+        assert contents(path, "**/*") == before
     assert store.is_closed
     with opened(path) as again:  # the lock of the old one is given up
         again.create_topic("new")

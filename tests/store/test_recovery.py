@@ -10,8 +10,9 @@ import pytest
 
 import kstore
 from kstore import LogStore, TopicPartition
+from tests.helpers.files import flip
 from tests.helpers.processes import run_python
-from tests.store.stores import flip, opened, values, writer
+from tests.store.stores import opened, values, writer
 
 MARKER = ".kafka_cleanshutdown"
 POINTS = "recovery-point-offset-checkpoint"

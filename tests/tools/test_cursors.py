@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import kstore
+from tests.helpers.files import flip
 from tests.tools.conftest import Feed, Run
 
 
@@ -140,9 +141,7 @@ def test_what_cannot_be_read_hides_no_other_partition(data: Path, run: Run) -> N
 @pytest.mark.parametrize("command", ["cursors", "top --count 1", "cursors --expire 0 --dry-run"])
 def test_damaged_positions_hide_no_other_group(data: Path, run: Run, command: str) -> None:
     positions = data / "kstore-cursors-billing.positions"
-    content = bytearray(positions.read_bytes())
-    content[40] ^= 1
-    positions.write_bytes(content)
+    flip(positions, 40)
     code, out, err = run(*command.split(), data, "--json")
     shown = [(each.get("group", "mailer"), each["partition"]) for each in map(json.loads, out.splitlines())]
     expected = [("mailer", 0)] if "expire" in command else [("mailer", 0), ("mailer", 1)]

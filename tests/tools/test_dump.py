@@ -20,9 +20,9 @@ import pytest
 import kstore
 from kstore.engine.record.hashes import crc32c
 from tests.helpers.effort import SEED, some
+from tests.helpers.files import flip
 from tests.tools.conftest import Run, T
 from tests.tools.recorded.cases import Case, cases
-from tests.unit.logs import flip
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 TXN = GOLDEN / "transactions" / "txn-0"

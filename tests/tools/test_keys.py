@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import kstore
+from tests.helpers.files import flip
 from tests.tools.conftest import Run
-from tests.unit.logs import flip
 
 
 @pytest.fixture

@@ -17,10 +17,11 @@ import pytest
 
 import kstore
 from kstore.__main__ import main
+from tests.helpers.files import flip
 from tests.helpers.processes import environment
 from tests.hostile.material import resealed
 from tests.tools.conftest import ODD, Run, T
-from tests.unit.logs import flip, offsets
+from tests.unit.logs import offsets
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 TXN = GOLDEN / "transactions" / "txn-0"

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import kstore
+from tests.helpers.files import contents, flip
 from tests.tools.conftest import Run, T
-from tests.unit.logs import flip, offsets
+from tests.unit.logs import offsets
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_what_recovery_would_cut_off_is_said_on_stderr(damaged: Path, run: Run) 
 
 
 def test_a_dry_run_writes_nothing(damaged: Path, run: Run) -> None:
-    before = {file: file.read_bytes() for file in damaged.iterdir()}
+    before = contents(damaged)
     code, out, _ = run("recover", damaged, "--dry-run")
     assert code == 0
     assert "would be deleted: it comes after what was cut off" in out
@@ -53,7 +54,7 @@ def test_a_dry_run_writes_nothing(damaged: Path, run: Run) -> None:
     assert (report["written"], report["log_end_offset"], len(report["findings"])) == (False, 2, 4)
     cut = [re.findall(r"(\d)\.log would be cut off", loss) for loss in report["losses"]]
     assert cut == [["2"], ["4"], ["6"], ["8"]]
-    assert {file: file.read_bytes() for file in damaged.iterdir()} == before
+    assert contents(damaged) == before
 
 
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")

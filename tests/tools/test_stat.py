@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import kstore
+from tests.helpers.files import flip
 from tests.hostile.material import resealed
 from tests.tools.conftest import Run, T
-from tests.unit.logs import flip
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import kstore
+from tests.helpers.files import flip
 from tests.tools.conftest import Run
 
 ID = "d0cd1b8a5f4e4a12b6e5a6f2c9b31c7e"
@@ -83,9 +84,7 @@ def test_damaged_positions_of_a_group(data: Path, run: Run, verify: tuple[str, .
                 jobs.commit(0)
     assert run("stat", data, *verify)[0] == 0
     positions = data / "kstore-cursors-worker.positions"
-    content = bytearray(positions.read_bytes())
-    content[40] ^= 1
-    positions.write_bytes(content)
+    flip(positions, 40)
     code, out, err = run("stat", data, *verify)
     assert (code, out.count("nothing looks wrong")) == (1, 2)
     for text in (out, err):

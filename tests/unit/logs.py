@@ -15,13 +15,6 @@ def filled(path: Path, count: int = 10, **options: Any) -> kstore.LogWriter:
     return log
 
 
-def flip(file: Path | str, position: int, bits: int = 1) -> None:
-    """Changes a byte of a file; a negative position counts from the end."""
-    content = bytearray(Path(file).read_bytes())
-    content[position] ^= bits
-    Path(file).write_bytes(content)
-
-
 def offsets(records: Iterable[kstore.Record]) -> list[int]:
     return [record.offset for record in records]
 

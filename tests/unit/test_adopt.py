@@ -9,7 +9,8 @@ import pytest
 
 import kstore
 from kstore.testing import count_calls, failing
-from tests.unit.logs import filled, flip, offsets
+from tests.helpers.files import flip
+from tests.unit.logs import filled, offsets
 
 
 def left_by(path: Path, *values: bytes, per_batch: int = 3) -> Path:

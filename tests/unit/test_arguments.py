@@ -17,6 +17,7 @@ import numpy
 import pytest
 
 import kstore
+from tests.helpers.files import contents
 
 T = 1_700_000_000_000
 NAN = float("nan")
@@ -161,14 +162,10 @@ async def end_of(made: Awaitable[object]) -> None:
     await made
 
 
-def state_of(directory: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-
-
 @pytest.mark.parametrize("kind", OBJECTS)
 def test_every_parameter_refuses_what_is_wrong(store: kstore.LogStore, kind: str) -> None:
     thing = OBJECTS[kind](store)
-    before = state_of(store.path)
+    before = contents(store.path, "**/*")
     found = []
     for name, parameter, give in calls_of(thing):
         values: list[Any] = [WRONG]
@@ -189,7 +186,7 @@ def test_every_parameter_refuses_what_is_wrong(store: kstore.LogStore, kind: str
                 if not is_range:
                     found.append(f"{said}: {e!r}")
     assert found == [], "\n".join(found)
-    assert state_of(store.path) == before
+    assert contents(store.path, "**/*") == before
     assert store.append("t", b"goes on", b"k")[1] == 10
 
 
@@ -208,7 +205,7 @@ def written(path: Path) -> kstore.LogWriter:
 @pytest.mark.parametrize("mode", ["r", "a"])
 def test_every_option_refuses_what_is_wrong(tmp_path: Path, mode: str) -> None:
     written(tmp_path / "t-0").close()
-    before = state_of(tmp_path)
+    before = contents(tmp_path, "**/*")
     reading, writing = (set(inspect.signature(each).parameters) for each in typing.get_overloads(kstore.open))
     names = (reading if mode == "r" else writing | kstore.ConfigOptions.__annotations__.keys()) - {"options"}
     assert len(names) > (5 if mode == "r" else 30)
@@ -216,7 +213,7 @@ def test_every_option_refuses_what_is_wrong(tmp_path: Path, mode: str) -> None:
         for path in (tmp_path / "t-0", tmp_path / "new-0"):
             with pytest.raises((TypeError, ValueError), match=name):
                 kstore.open(path, mode, **{name: WRONG})  # type: ignore[call-overload]
-    assert state_of(tmp_path) == before
+    assert contents(tmp_path, "**/*") == before
     assert not (tmp_path / "new-0").exists()
 
 
@@ -249,12 +246,12 @@ OPTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 def test_what_an_option_of_writing_refuses(tmp_path: Path) -> None:
     written(tmp_path / "t-0").close()
-    before = state_of(tmp_path)
+    before = contents(tmp_path, "**/*")
     for options, error, words in OPTIONS:
         for path in (tmp_path / "t-0", tmp_path / "new-0"):
             with pytest.raises(error, match=words):
                 kstore.open(path, "a", **options)
-    assert state_of(tmp_path) == before
+    assert contents(tmp_path, "**/*") == before
     assert not (tmp_path / "new-0").exists()
     assert kstore.open(tmp_path / "t-0").recovery.clean
 
@@ -382,11 +379,11 @@ CHANGES: dict[str, tuple[Callable[[kstore.LogWriter, Any], object], int, int]] =
 def test_a_change_checks_its_range(tmp_path: Path, name: str) -> None:
     change, least, most = CHANGES[name]
     log = written(tmp_path / "t-0")
-    before = state_of(tmp_path)
+    before = contents(tmp_path, "**/*")
     for wrong in (least - 1, most + 1, 2**63, -(2**63), 2**100):
         with pytest.raises((ValueError, kstore.OffsetOutOfRangeError)):
             change(log, wrong)
-    assert state_of(tmp_path) == before
+    assert contents(tmp_path, "**/*") == before
     assert [record.offset for record in log] == list(range(40))
     assert change(log, numpy.int32(least)) in (None, True, False, 0, 40)
     log.close()

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import kstore
+from tests.helpers.files import flip
 from tests.hostile.material import resealed
-from tests.unit.logs import flip
 
 
 def test_damage(tmp_path: Path) -> None:

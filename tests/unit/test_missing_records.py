@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import kstore
+from tests.helpers.files import contents, flip
 from tests.helpers.markers import end_transaction, transactional
 from tests.unit.logs import filled as ten
 
@@ -254,15 +255,13 @@ def test_a_plan_is_shown_and_then_carried_out(tmp_path: Path) -> None:
         log.append(b"y" * 50)
     log.abandon()
     logs = sorted(path.glob("*.log"))
-    data = bytearray(logs[-3].read_bytes())
-    data[-1] ^= 1
-    logs[-3].write_bytes(data)
+    flip(logs[-3], -1)
     (path / f"{2:020d}.index").write_bytes(b"")
     (path / f"{3:020d}.log.deleted").write_bytes(b"")
-    files = {file.name: file.read_bytes() for file in path.iterdir()}
+    files = contents(path)
     reader = kstore.open(path)
     shown = reader.recovery.findings
-    assert {file.name: file.read_bytes() for file in path.iterdir()} == files
+    assert contents(path) == files
     assert [finding.code for finding in shown] == [
         "removal_under_way",
         "index_without_log",

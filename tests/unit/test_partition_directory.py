@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import kstore
+from tests.helpers.files import contents
 from tests.unit.logs import filled, findings, offsets
 
 NAMES = [
@@ -80,7 +81,7 @@ def test_a_directory_that_is_renamed_under_its_writer(tmp_path: Path) -> None:
     log = filled(tmp_path / "t-0")
     (tmp_path / "t-0").rename(tmp_path / "t-9")
     shutil.copytree(tmp_path / "t-9", tmp_path / "t-0")
-    before = {p.name: p.read_bytes() for p in (tmp_path / "t-0").iterdir()}
+    before = contents(tmp_path / "t-0")
     for call in (
         log.roll,
         log.retain,
@@ -92,7 +93,7 @@ def test_a_directory_that_is_renamed_under_its_writer(tmp_path: Path) -> None:
             call()
     with contextlib.suppress(kstore.LogFailedError):  # if the background came upon it first
         log.close()
-    assert {p.name: p.read_bytes() for p in (tmp_path / "t-0").iterdir()} == before
+    assert contents(tmp_path / "t-0") == before
     assert offsets(kstore.open(tmp_path / "t-9")) == list(range(10))
 
 

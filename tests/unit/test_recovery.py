@@ -18,7 +18,8 @@ import pytest
 import kstore
 from kstore.__main__ import main
 from tests.helpers.effort import some
-from tests.unit.logs import filled, findings, flip, offsets
+from tests.helpers.files import contents, flip
+from tests.unit.logs import filled, findings, offsets
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "data"
 Damage = Callable[[Any, kstore.RecordBatch], object]
@@ -109,7 +110,7 @@ def test_a_crash_and_damage(tmp_path: Path, name: str) -> None:
     directory = tmp_path / "t-0"
     segments = five_segments(directory, per_batch)
     damage(segments)
-    before = {Path(segment.path).name: Path(segment.path).read_bytes() for segment in segments}
+    before = contents(directory, "*.log")
     reader = kstore.open(directory)
     assert reader.log_end_offset == end
     assert len(reader.recovery.losses) == losses
@@ -122,7 +123,7 @@ def test_a_crash_and_damage(tmp_path: Path, name: str) -> None:
         assert len(log.recovery.losses) == losses
         assert offsets(log) == list(range(end))
         assert log.append(b"goes on") == end
-    kept = {path.name: path.read_bytes() for path in sorted(directory.glob("*.cut"))}
+    kept = contents(directory, "*.cut")
     assert len(kept) == losses
     for name_of_cut, content in kept.items():
         stem, _, position, _ = name_of_cut.split(".")

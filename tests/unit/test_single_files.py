@@ -13,8 +13,8 @@ import pytest
 
 import kstore
 from kstore.__main__ import main
+from tests.helpers.files import flip
 from tests.helpers.forge import crc32c
-from tests.unit.logs import flip
 
 NAME = f"{0:020d}.log"
 
