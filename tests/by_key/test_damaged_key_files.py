@@ -197,7 +197,6 @@ def test_damage_of_a_log_that_is_open(tmp_path: Path, codec: str) -> None:
 
 
 def test_damage_below_the_start_of_the_log(tmp_path: Path) -> None:
-    """What was deleted is not read."""
     with kstore.open(tmp_path / "t-0", "a") as log:
         log.extend([b"v"] * 4, keys=[b"key-%d" % i for i in range(4)])
         log.extend([b"v"] * 4, keys=[b"new-%d" % i for i in range(4)])

@@ -81,7 +81,6 @@ def test_their_size(tmp_path: Path) -> None:
     ],
 )
 def test_records_of_all_sizes(tmp_path: Path, stamp: str, codec: str, batch_bytes: int) -> None:
-    """Near the start of their batch, and more than a MiB after it; with all that a record has."""
     sizes = [0, 1, 100, *range(440, 520), 2000, 5000, 100_000, 1_200_000, 7, 600]
     rng = random.Random(1)
     values = [None if size == 1 else rng.randbytes(size) for size in sizes]
@@ -171,7 +170,6 @@ def wait_for_files(log: kstore.LogWriter) -> None:
 
 
 def test_in_the_background(tmp_path: Path) -> None:
-    """The option is kept, as others are; files are made at each roll, and after compactions."""
     path = tmp_path / "t-0"
     with opened(path, key_files=True) as log:
         fill(log, 8)
@@ -335,8 +333,6 @@ def test_a_reader_that_follows(tmp_path: Path) -> None:
 
 
 def test_everything_at_once(tmp_path: Path) -> None:
-    """Files are made by several threads while records come and the log is compacted, rolled and erased from:
-    a lookup never returns an older record than was acknowledged before."""
     ended = threading.Event()
     options = OPTIONS | {"cleanup_policy": "compact", "internal_segment_bytes": 2000, "key_files": True}
     with kstore.open(tmp_path / "t-0", "a", **options) as log:

@@ -43,7 +43,6 @@ def test_splits_cover_a_segment(records: int, rows: int) -> None:
 
 
 def test_splits_hold_whole_batches_of_columns() -> None:
-    """As nearly as batches of the log allow, and never more rows."""
     splits = list(divide((segment(100 * MIB, 16 << 10, 138),), 0, 1 << 62, None, 16_384))
     rows = [(split.end - split.position) // (16 << 10) * 138 for split in splits[:-1]]
     assert all(2 * 16_384 - 2 * 138 < count <= 2 * 16_384 for count in rows)

@@ -210,7 +210,6 @@ def test_command(ram: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_beside_appends_and_readers(ram: Path) -> None:
-    """Appends lose nothing meanwhile, and readers see no other record."""
     failures: list[BaseException] = []
     done = threading.Event()
 

@@ -45,7 +45,6 @@ def test_whatever_call_is_the_last(ram: Path, operation: Operation) -> None:
 
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # of a record that was not flushed
 def test_power_cuts(ram: Path, operation: Operation) -> None:
-    """Whatever of the calls had reached the disk when the power failed."""
     root = ram / "recorded"
     partition = operation.copy(root)
     with Recorder(root) as recorder:
@@ -65,8 +64,6 @@ def test_power_cuts(ram: Path, operation: Operation) -> None:
 
 
 def test_a_log_goes_on_after_a_full_disk(ram: Path) -> None:
-    """Whatever call of a compaction finds the disk full: the log is as it was, or refuses to write and says
-    so."""
     operation = Compacting(ram)
     with kstore.open(operation.copy(ram / "whole"), "a", **operation.options) as log:
         total = count_calls(log.compact)

@@ -46,7 +46,6 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_readers(library: Path, ram: Path, name: str, request: pytest.FixtureRequest) -> None:
-    """What each of them does is in moments.py."""
     done = subprocess.run(
         [
             sys.executable,
@@ -71,7 +70,6 @@ def fill(log: kstore.LogWriter, *keys: bytes) -> None:
 
 
 def test_indexes_that_are_gone_while_the_log_is_open(ram: Path) -> None:
-    """They are made anew."""
     with kstore.open(ram / "t-0", "a", **OPTIONS, file_delete_delay_ms=0) as log:
         fill(log, b"1")
         fill(log, b"1", b"2")

@@ -50,8 +50,6 @@ def test_files_that_get_their_final_names(ram: Path) -> None:
 
 @pytest.mark.parametrize("own", [True, False], ids=["of the writer", "of the directory"])
 def test_followers(ram: Path, own: bool) -> None:
-    """A follower that starts at the beginning, and waits at the end, meanwhile: what survives comes once, in
-    order."""
     with kstore.open(ram / "t-0", "a", **OPTIONS, file_delete_delay_ms=0) as log:
         fill(log, 0)
         source = log if own else kstore.open(ram / "t-0")

@@ -152,7 +152,6 @@ PLACES = ["one machine", pytest.param("a cluster", marks=pytest.mark.cluster)]
 def test_drivers_that_are_killed(
     place: str, environment: dict[str, str], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """One after the other, each of which first has to finish what the one before has left."""
     master = "local[2]" if place == "one machine" else request.getfixturevalue("cluster")
     chosen = some(COPIES, 3, place)
     for first in range(0, len(chosen), AT_ONCE):

@@ -53,7 +53,6 @@ def test_a_planner_without_kstore(spark: Any, broker: Path, bare_workers: None) 
 
 
 def test_without_pyarrow(spark: Any, broker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Columns are read all the same."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     [split] = kstore.spark.plan_splits(broker, {"events": [0]})
     for call in (

@@ -80,7 +80,6 @@ def test_offsets_and_time_behind(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 
 
 def test_what_is_unknown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Times without a path; a partition that is not there, a damaged one, a directory that was removed."""
     end = 9 if ends_are_reported() else None
     own = listener()
     own.onQueryProgress(progress({"in": {"0": 5}}, {"in": {"0": 9}}))
@@ -183,7 +182,6 @@ def test_as_prometheus_reads_it(tmp_path: Path) -> None:
 
 
 def test_a_query_of_spark(spark: Any, tmp_path: Path) -> None:
-    """After every trigger, by the listener; and what Spark's own progress says of the end of the logs."""
     fill(tmp_path / "data", 0, [2] * 500)
     kstore.spark.register(spark)
     given = {"subscribe": "in", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "200"}

@@ -91,7 +91,6 @@ def test_every_way_gives_the_rows_of_a_brokers_directory(spark: Any, broker: Pat
 
 
 def test_every_way_gives_all_records_of_a_large_log(spark: Any, tmp_path: Path) -> None:
-    """Compared by how many there are, the sum of their offsets, and a check sum of their cells."""
     count = times(40_000)
     for partition, codec in enumerate(("producer", "lz4")):
         path = tmp_path / f"t-{partition}"
@@ -298,7 +297,6 @@ def test_retention_under_a_planned_job(spark: Any, tmp_path: Path, strict: bool)
 
 @pytest.mark.datasource
 def test_many_partitions_in_few_tasks(spark: Any, tmp_path: Path) -> None:
-    """All rows in their order, also from several log directories."""
     ends = {}
     for partition in range(30):
         ends[partition] = list(range(partition % 7 + 1))

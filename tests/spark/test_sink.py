@@ -137,7 +137,6 @@ def test_what_the_checkpoint_says_of_the_input(tmp_path: Path) -> None:
 
 
 def test_two_jobs_of_one_name_at_once(tmp_path: Path) -> None:
-    """One of them is published."""
     sink = Sink(tmp_path / "log")
     staged = [stage(sink, f"run {at}") for at in range(8)]
     with ThreadPoolExecutor(8) as pool:
@@ -228,7 +227,6 @@ def test_a_topic_of_a_store_keeps_its_configuration(tmp_path: Path) -> None:
 
 
 def test_names_and_arguments_that_are_refused(ram: Path) -> None:
-    """Nothing is removed, in staging or elsewhere."""
     sink = Sink(ram / "log")
     assert publish(sink, "a")
     staged = stage(sink, "b")
@@ -264,7 +262,6 @@ def test_names_and_arguments_that_are_refused(ram: Path) -> None:
 
 
 def test_staged_files_are_copied_in_pieces(ram: Path) -> None:
-    """Of many batches, and batches that are larger than a piece."""
     sink = Sink(ram / "log", kstore.LogConfig(max_message_bytes=4 << 20))
     rows = [*[b"%d" % i * 20_000 for i in range(100)], *[b"x" * (3 << 20)] * 1, b"last"]
     assert sink.publish(Transaction("a"), add(sink, "a", value=rows))
@@ -323,7 +320,6 @@ def test_large_staged_files_are_moved(ram: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
 def test_staged_files_that_cannot_be_moved(ram: Path, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Into another file system; and where the time is given when they are published."""
     sinks.ways(monkeypatch, "moved")
     if kind == "CreateTime":
 
@@ -338,7 +334,6 @@ def test_staged_files_that_cannot_be_moved(ram: Path, kind: Any, monkeypatch: py
 
 
 def test_files_of_a_task_that_are_removed_while_it_writes(tmp_path: Path) -> None:
-    """The task fails, and Spark runs it again."""
     sink = Sink(tmp_path / "log", kstore.LogConfig(internal_segment_bytes=1000))
     own = sink.stage("job", "p0", topic="t")
     for number in range(50):
@@ -542,7 +537,6 @@ def test_a_lock_file_that_is_removed_while_it_is_waited_for(
 
 
 def test_a_partition_that_gets_no_records_is_not_waited_for(tmp_path: Path) -> None:
-    """Whatever another program does there; and a topic of many partitions is not opened as a whole."""
     sink = Sink(tmp_path, lock_wait=0)
     sink.publish(Transaction("first"), add(sink, "first", value=["a", "b"]), counts={"t": 3})
     assert sink.counts() == {"t": 3}

@@ -70,7 +70,6 @@ def test_a_partition_is_no_log_directory(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Staged files that are lost block the sink, and the command gives the transaction up."""
     root = tmp_path / "log"
 
     def run(*more: str) -> str:

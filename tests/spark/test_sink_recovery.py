@@ -88,8 +88,6 @@ def test_the_process_dies_at_a_system_call(ram: Path, any_way: str) -> None:
 
 
 def test_finishing_breaks_off_too(ram: Path, way: str) -> None:
-    """Killed at a system call, in the midst of it, or given an error."""
-
     def broken_off(root: Path) -> Sink:
         sink = Sink(root)
         killed_in_commit(sink, stage(sink, "a", age_h=48), FIRST)
@@ -240,7 +238,6 @@ def test_moved_files_that_retention_took_were_there(ram: Path, monkeypatch: pyte
 
 
 def test_staging_that_is_lost(ram: Path, way: str) -> None:
-    """Before the transaction begins, after it began and before its first record, and half way."""
     sink = Sink(ram / "log")
     staged = stage(sink, "q-0")
     Path(staged[-1].path, staged[-1].files[0].name).unlink()

@@ -231,7 +231,6 @@ REFUSED: tuple[tuple[Any, Any, dict[str, Any], str, str], ...] = (
 
 
 def test_what_no_plan_can_mean() -> None:
-    """The error has the code, which its text begins with, and says what is wrong."""
     for path, topics, options, code, text in REFUSED:
         with pytest.raises(SparkSourceError, match=f"^{code}: .*{text}") as e:
             plan_splits(path, topics, **options)
@@ -315,7 +314,6 @@ def test_timestamps_that_spark_cannot_hold(tmp_path: Path) -> None:
 
 
 def test_times_below_the_log_start(tmp_path: Path) -> None:
-    """After delete_records, a range by time begins and ends at records that are left."""
     start = 1_700_000_000_000
     with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=3000, index_interval_bytes=100) as log:
         for second in range(300):
@@ -411,7 +409,6 @@ def test_as_few_tasks_as_the_sizes_allow() -> None:
 
 
 def test_readers_give_the_same_of_tasks_and_of_splits(tmp_path: Path) -> None:
-    """Arrow batches of small splits are joined, but for the first."""
     pa = pytest.importorskip("pyarrow")
     dice = random.Random(2)
     for partition in range(30):

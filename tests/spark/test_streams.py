@@ -167,7 +167,6 @@ def test_a_query_that_waits_for_enough_offsets(spark: Any, tmp_path: Path) -> No
 
 
 def test_the_pipeline_of_the_examples(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """examples/pipeline.py gives what is computed without Spark."""
     examples = str(Path(__file__).parents[2] / "examples")
     monkeypatch.syspath_prepend(examples)
     spark.sparkContext.addPyFile(f"{examples}/pipeline.py")  # else workers do not find it
@@ -280,8 +279,6 @@ def test_a_query_that_no_longer_names_a_partition(tmp_path: Path) -> None:
 
 
 def test_tasks_of_a_micro_batch(tmp_path: Path) -> None:
-    """All tasks have something to do: a large partition is cut, and small splits share tasks, as options
-    say."""
     for partition in range(40):
         fill(tmp_path, 0, partition, partition)
 

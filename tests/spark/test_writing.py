@@ -115,7 +115,6 @@ def test_a_task_that_fails(spark: Any, tmp_path: Path) -> None:
 
 
 def test_large_files_become_segments(spark: Any, tmp_path: Path) -> None:
-    """Behind what is there, once for the transaction, and the log is as a clean shutdown leaves it."""
     with kstore.open(tmp_path / "out" / "t-0", "a") as log:
         log.append(b"before")
     count = 30_000

@@ -113,7 +113,6 @@ def test_without_a_configured_retention_nothing_is_deleted(
 def test_deleted_files_and_directories_are_removed(
     tmp_path: Path, clock: StoreClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After a delay. What cannot be removed is reported once, and removed when that is possible."""
     with with_small_segments(tmp_path, clock) as store:
         clock.pass_on(store, 0)
         store.create_topic("t")
@@ -156,7 +155,6 @@ def test_checkpoints_are_written(tmp_path: Path, clock: StoreClock) -> None:
 
 
 def test_flush_ms(tmp_path: Path, clock: StoreClock) -> None:
-    """Also after the clock was put back."""
     with with_small_segments(tmp_path, clock, background=True) as store:
         store.create_topic("t", flush_ms=DAY)
         store.create_topic("never")
@@ -340,7 +338,6 @@ def renamed(path: Path) -> Iterator[None]:
 def test_a_failure_is_reported_once_for_each_reason(
     tmp_path: Path, clock: StoreClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It stops nothing else, and is tried again."""
     with with_small_segments(tmp_path, clock) as store:
         store.create_topic("t", 3)
         fill(store)
@@ -371,8 +368,6 @@ def test_a_failure_is_reported_once_for_each_reason(
 
 
 def test_any_call_fails(ram: Path, clock: StoreClock) -> None:
-    """Whatever file operation of a round fails, the store goes on, and the next rounds do all the work."""
-
     def filled(path: Path) -> LogStore:
         clock.now = T
         store = with_small_segments(path, clock, flush_ms=1000, log_cleaner_backoff_ms=1000)

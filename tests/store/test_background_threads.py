@@ -197,7 +197,6 @@ def test_closing_from_within_is_refused(ram: Path) -> None:
     "error", [ZeroDivisionError("no time"), MemoryError(), SystemExit(), KeyboardInterrupt()]
 )
 def test_a_clock_that_raises(ram: Path, error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
-    """It ends no thread of the store. The failure is reported once, until the clock works again."""
     calls: list[str] = []
     fails = True
 

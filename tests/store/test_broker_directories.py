@@ -77,8 +77,6 @@ def test_read_and_written(name: str, tmp_path: Path) -> None:
 
 
 def test_what_is_not_used_stays_as_it_is(tmp_path: Path) -> None:
-    """Opening and closing changes nothing of it; the broker's epoch in the marker of the shutdown is not
-    kept."""
     data = tmp_path / "data"
     shutil.copytree(BROKER, data)
     with LogStore(data, mode="a"):

@@ -57,7 +57,6 @@ def test_spark_plans_it(data: Path) -> None:
 
 
 def test_what_was_flushed_there_is_missed(tmp_path: Path) -> None:
-    """A directory whose files are gone is not passed over silently."""
     with kstore.LogStore(tmp_path, mode="a") as store:
         store.create_topic("t")
         store.extend("t", [b"v"] * 5)

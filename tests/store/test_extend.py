@@ -41,7 +41,6 @@ def batches(log: kstore.PartitionLog) -> list[tuple[Any, ...]]:
 def test_logs_get_what_they_would_make_themselves(
     tmp_path: Path, count: int, threads: int | None, config: dict[str, Any]
 ) -> None:
-    """Whatever the number of threads, and of partitions. One key has many of the records."""
     r = random.Random(f"{SEED} {count} {config}")
     sizes = (0, 1, 60, 700) if "max_message_bytes" in config else (0, 1, 63, 64, 65, 700, 30_000)
     with opened(tmp_path / "store", clock=lambda: NOW) as store:
@@ -97,7 +96,6 @@ def test_logs_get_what_they_would_make_themselves(
 def test_nothing_is_written_where_one_log_refuses_a_record(
     tmp_path: Path, option: dict[str, Any], text: str, threads: int | None
 ) -> None:
-    """The error counts the records of the caller."""
     keys: list[bytes | None] = [b"%d" % i for i in range(200)]
     given = [b"v"] * 200
     stamps = [NOW] * 200
@@ -166,7 +164,6 @@ def test_a_record_of_exactly_the_largest_size(tmp_path: Path, codec: str) -> Non
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_log_writes_nothing_of_refused_columns(tmp_path: Path, codec: str) -> None:
-    """Though it writes the columns before the refused record in several pieces."""
     r = random.Random(f"{SEED} {codec}")
     given = [r.randbytes(900) for _ in range(3000)]
     headers: Any = [("h", b"x" * 500)] if codec in ("gzip", "zstd") else None

@@ -220,7 +220,6 @@ def session(directory: Path) -> None:
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
 def test_any_call_of_a_session_fails(ram: Path, clean: bool) -> None:
-    """To open a store, recover it, append to it, close it."""
     with opened(ram / "made") as store:
         store.create_topic("t", 3)
         append(store)

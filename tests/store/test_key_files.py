@@ -61,7 +61,6 @@ def test_they_are_made_of_sealed_and_of_compacted_segments(tmp_path: Path, clock
 
 
 def test_closed_partitions_get_theirs_and_stay_closed(tmp_path: Path, clock: StoreClock) -> None:
-    """Also with a damaged segment, which can have none."""
     with make(tmp_path, clock) as store:
         store.create_topic("t", 3)
         fill(store)

@@ -166,7 +166,6 @@ CALLS: list[Callable[[LogStore], object]] = [
 
 @pytest.mark.parametrize("kind", ["a copy", "another store", "nothing"])
 def test_a_renamed_directory(tmp_path: Path, kind: str) -> None:
-    """What has its name now is another program's: nothing is written there."""
     path = tmp_path / "data"
     with opened(path) as store:
         store.create_topic("t", 2)

@@ -58,7 +58,6 @@ def test_a_damaged_log_start_is_reported(data: Path, content: bytes, how: str, c
 
 
 def test_each_log_of_a_store_reports_it_once(data: Path) -> None:
-    """Also one that is opened after the file was written anew; none that is made then."""
     (data / STARTS).write_bytes(b"")
     with pytest.warns(kstore.DataLossWarning, match=f"{STARTS}: it was emptied.*{STARTS}.cut"):
         store = kstore.LogStore(data, mode="a", background=False)

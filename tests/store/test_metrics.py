@@ -99,7 +99,6 @@ def test_every_way_out_is_counted(tmp_path: Path, opens: Any) -> None:
 
 
 def test_compressed_and_of_a_broker() -> None:
-    """All formats, codecs and transactions."""
     store = LogStore(BROKER)
     for topic in store.topics:
         logs = [store.open(topic, number) for number in store.topics[topic]]

@@ -28,7 +28,6 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_they_are_kept(tmp_path: Path) -> None:
-    """Those of the topic; the store's own hold for one opening."""
     with opened(tmp_path, segment_bytes=1 << 21, retention_ms=7) as store:
         made = store.create_topic("t", retention_ms=5, cleanup_policy=("compact", "delete"))
         assert made.options == {"retention_ms": 5, "cleanup_policy": ("compact", "delete")}
@@ -79,7 +78,6 @@ def test_wrong_options(tmp_path: Path) -> None:
 
 
 def test_kstore_open(path: Path) -> None:
-    """What it names counts more."""
     with kstore.open(path / "t-0", "a") as log:
         assert (log.config.retention_ms, log.config.segment_bytes) == (-1, 2 << 20)
         assert not any(decision.delete for decision in log.retain())
@@ -100,7 +98,6 @@ def test_kstore_open(path: Path) -> None:
 
 
 def test_the_options_of_a_log_become_those_of_the_topic(tmp_path: Path) -> None:
-    """It was written by itself; the store's own retention is for others."""
     with kstore.open(tmp_path / "t-0", "a", cleanup_policy="compact", compression_type="zstd") as log:
         for i in range(10):
             log.append(b"v", b"%d" % i, OLD)

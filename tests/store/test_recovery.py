@@ -121,7 +121,6 @@ def test_what_is_not_as_closing_leaves_it_is_recovered(tmp_path: Path) -> None:
 
 
 def test_many_are_recovered_by_threads(tmp_path: Path) -> None:
-    """Each once. One of them cannot be: only that one is out of use."""
     make(tmp_path, 100)
     die(tmp_path, 200, "not stored")
     broken = tmp_path / "t-7" / LOG

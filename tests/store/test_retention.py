@@ -98,7 +98,6 @@ def test_it_is_refused(tmp_path: Path, topic: str) -> None:
 
 
 def test_a_log(copied: Path) -> None:
-    """Records below the log start are deleted; only the rest is refused."""
     with kstore.open(copied, "r+", **RETENTION) as log:
         with pytest.raises(kstore.InvalidConfigError, match="known to be compacted, and was opened without"):
             log.retain()

@@ -271,7 +271,6 @@ def test_a_partition_that_appears_meanwhile(tmp_path: Path) -> None:
 
 
 def test_a_partition_that_is_removed_meanwhile(tmp_path: Path) -> None:
-    """health() says so at once, not only when the partition is opened next."""
     path = tmp_path / "d"
     with opened(path) as store:
         store.create_topic("t", 2)
@@ -415,7 +414,6 @@ def test_warnings_name_the_line_of_the_program(tmp_path: Path) -> None:
 
 
 def test_never_closed(tmp_path: Path) -> None:
-    """A store that is garbage warns, and keeps neither its threads nor its lock."""
     store = LogStore(tmp_path, mode="a")
     store.create_topic("t")
     store.append("t", b"v")

@@ -52,7 +52,6 @@ DAMAGED = ["", "{}", "[]", "1", '{"version": 2}', "\xff", "[" * 100_000] + [
 
 
 def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
-    """A reader warns, and reads what it finds. The error says what to do."""
     with opened(tmp_path) as store:
         store.create_topic("t")
     table = tmp_path / TABLE
@@ -84,7 +83,6 @@ def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_bit_is_turned(tmp_path: Path) -> None:
-    """Whichever it is: the table is refused, or says the same."""
     with opened(tmp_path) as store:
         store.create_topic("t", retention_ms=10)
     path = tmp_path / TABLE
@@ -133,7 +131,6 @@ def test_one_of_two_tables_is_damaged(tmp_path: Path) -> None:
 
 
 def test_directories_of_two_stores(tmp_path: Path) -> None:
-    """Topics keep their options, whichever table is the newer."""
     for name, topic in (("a", "one"), ("b", "two"), ("c", "one")):
         with opened(tmp_path / name) as store:
             store.create_topic(topic, segment_bytes=1 << 22)
@@ -318,7 +315,6 @@ def test_the_directories_have_other_paths(
 
 
 def test_the_directories_were_renamed(tmp_path: Path) -> None:
-    """Which is which cannot be known: `health` says so, and what to do."""
     leave_unfinished(tmp_path / "x", "new", (0, 1), 2)
     (tmp_path / "x" / "a").rename(tmp_path / "c")
     (tmp_path / "x" / "b").rename(tmp_path / "d")

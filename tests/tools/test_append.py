@@ -102,7 +102,6 @@ def test_records_of_transactions_are_reported_to_be_outside_of_them(
 
 
 def test_names_of_new_logs(tmp_path: Path, run: Run, feed: Feed) -> None:
-    """A new log is reported, and a name in a log directory that a broker would pass over."""
     for name, is_doubtful in (("t-0", False), ("new-1", False), ("orders", True), ("x-01", True)):
         for is_new in (True, False):
             feed("v\n")
@@ -197,7 +196,6 @@ def test_a_copy_keeps_timestamps_of_the_future(tmp_path: Path, run: Run, feed: F
 def test_a_long_line_is_refused_while_it_is_read(
     tmp_path: Path, run: Run, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No more of it is read than a record may have, and the good lines before it are appended."""
     read: list[int] = []
     plain = os.read
 

@@ -48,7 +48,6 @@ def test_find(run: Run) -> None:
 
 @pytest.mark.parametrize("scenario", ["headers", "magic1"])
 def test_json_lines_in_full(run: Run, scenario: str) -> None:
-    """Every field, as the golden data writes it down."""
     partition = next(p for p in (GOLDEN / scenario).iterdir() if p.is_dir() and p.name != "expected")
     packed = (GOLDEN / scenario / "expected" / "records.jsonl.gz").read_bytes()
     form = ["--format", "jsonl", "--base64", "--control", "--below-start"]

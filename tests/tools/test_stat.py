@@ -127,7 +127,6 @@ def test_open_transactions_are_named(tmp_path: Path, run: Run) -> None:
 
 
 def test_beside_a_writer(tmp_path: Path, run: Run) -> None:
-    """A segment that has just begun, and files that wait for their deletion."""
     options: Any = {"internal_segment_bytes": 200, "retention_bytes": 200, "retention_ms": -1}
     with kstore.open(tmp_path / "t-0", "a", **options) as log:
         log.append(b"x")
@@ -142,7 +141,6 @@ def test_beside_a_writer(tmp_path: Path, run: Run) -> None:
 
 
 def test_room_that_was_set_aside(tmp_path: Path, run: Run) -> None:
-    """By a writer with preallocate, and after it was killed."""
     path = tmp_path / "t-0"
     log = kstore.open(path, "a", preallocate=True, internal_segment_bytes=2000)
     for step in (lambda: log.append(b"v"), log.roll, lambda: log.append(b"v"), log.abandon):

@@ -90,7 +90,6 @@ def test_a_link_to_nothing_stops_no_other_change(tmp_path: Path, run: Run, targe
 
 @pytest.mark.parametrize("kind", ["link", "file"])
 def test_what_is_in_the_way_of_a_change_is_named(tmp_path: Path, run: Run, kind: str) -> None:
-    """Something appears at the place of a partition after the change was decided."""
     way = tmp_path / "new-0"
     table = {
         "version": 1,

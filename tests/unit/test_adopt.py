@@ -76,7 +76,6 @@ def test_after_a_crash(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_taken(tmp_path: Path) -> None:
-    """The log stays as it was, and so does the file."""
     damaged = left_by(tmp_path / "damaged", *numbered("a", 10))
     flip(damaged, -1)
     producers = tmp_path / "producers.log"
@@ -102,7 +101,6 @@ def test_files_that_cannot_be_taken(tmp_path: Path) -> None:
 
 
 def test_while_others_append(tmp_path: Path) -> None:
-    """Every record is there once, and what is taken over is in one piece."""
     files = [left_by(tmp_path / f"other{i}", *numbered(f"{i}-", 10)) for i in range(4)]
     with kstore.open(tmp_path / "log", "a") as log:
         stop = threading.Event()
@@ -146,7 +144,6 @@ def calls_of_adopt(here: Path) -> range:
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.EXDEV], ids=errno.errorcode.get)
 def test_a_system_call_fails(ram: Path, error: int) -> None:
-    """The file is where it was, and what it was, or the log has it when it is opened again."""
     for nth in calls_of_adopt(ram / "counted"):
         log, file = begun(ram / str(nth))
         before = file.read_bytes()

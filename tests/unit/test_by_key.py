@@ -25,7 +25,6 @@ def test_damage(tmp_path: Path) -> None:
 
 
 def test_a_history_is_for_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second thread that asks while the first is inside is refused, and takes no record away."""
     with kstore.open(tmp_path / "t-0", "a") as log:
         log.extend([b"1", b"2"], [b"k", b"k"])
         history = log.history(b"k")

@@ -247,7 +247,6 @@ def test_a_broker_stores_an_end_behind_its_last_batch(tmp_path: Path, by_broker:
 
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 def test_a_plan_is_shown_and_then_carried_out(tmp_path: Path) -> None:
-    """A reader and a writer tell of the same steps, in the same order."""
     filled(tmp_path / "t-0")
     path = tmp_path / "t-0"
     log = kstore.open(path, "a", internal_segment_bytes=1000)

@@ -21,7 +21,6 @@ def log(ram: Path) -> Iterator[kstore.PartitionLog]:
 
 
 def test_what_is_read_stays_open(log: kstore.PartitionLog) -> None:
-    """And is the same file, also when its name is gone or another has it."""
     slices = [log.read(offset) for offset in range(20)]
     wanted = [bytes(part) for part in slices]
     assert kstore.open_files().open == 5

@@ -192,7 +192,6 @@ def test_the_program_goes_to_another_directory(
 
 
 def test_a_reader_says_how_to_write(tmp_path: Path) -> None:
-    """It has no such method, which hasattr() reports too."""
     with kstore.open(tmp_path / "t-0", "a") as writer:
         log = kstore.open(tmp_path / "t-0")
         for name in ("append", "extend", "flush"):

@@ -164,7 +164,6 @@ def drafts(directory: Path) -> list[str]:
 
 @pytest.mark.parametrize("alone", [True, False])
 def test_half_files_of_a_log(tmp_path: Path, alone: bool) -> None:
-    """The next opening for writing removes what is kstore's."""
     path = tmp_path / "t-0"
     if not alone:
         kstore.LogStore(tmp_path, mode="a").close()

@@ -93,7 +93,6 @@ def as_kafka_decides(case: Case, log: kstore.LogWriter) -> Decided:
 
 @given(case=cases())
 def test_it_decides_as_kafka_does(case: Case) -> None:
-    """And does what it decided; a second run finds nothing to do."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as scratch:
         log = written(case, f"{scratch}/t-0")
         expected = as_kafka_decides(case, log)
@@ -117,7 +116,6 @@ def reasons(log: kstore.LogWriter, **config: Any) -> list[str]:
 
 
 def test_a_reason_has_the_numbers(tmp_path: Path) -> None:
-    """A segment that is kept has a word on each rule."""
     case = Case([[(20, 10)], [(0, 10)]], 0, {"retention_ms": -1}, False)
     with written(case, str(tmp_path / "t-0")) as log:
         size = log.segments[0].size
@@ -151,7 +149,6 @@ def test_a_segment_without_timestamps_is_judged_by_its_file(tmp_path: Path) -> N
 
 
 def test_a_size_alone_is_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also for records that are older than Kafka's 7 days."""
     path = tmp_path / "t-0"
     with kstore.open(path, "a", retention_bytes=2000, internal_segment_bytes=500) as log:
         for i in range(100):
