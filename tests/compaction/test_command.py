@@ -60,15 +60,3 @@ def test_a_log_that_nobody_wants_compacted(
     assert len(list(kstore.open(path))) == 10
     assert main(["compact", path, "--config", "cleanup.policy=compact"]) == 0
     assert len(list(kstore.open(path))) == 1
-
-
-def test_refusals(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for more in ([], ["--dry-run"]):
-        assert main(["compact", path, "--config", "cleanup.policy=delete", *more]) != 0
-        assert "cleanup_policy is delete" in capsys.readouterr().err
-        assert main(["compact", path + "/none", *more]) == 1
-        capsys.readouterr()
-    with kstore.open(path, "a"):
-        assert main(["compact", path]) == 1
-        assert "open for writing" in capsys.readouterr().err
-    assert len(list(kstore.open(path))) == 100

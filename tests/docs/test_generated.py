@@ -89,17 +89,3 @@ def test_public_names_have_docstrings() -> None:
             assert ast.get_docstring(node), name
             seen.add(name)
     assert {"Record", "RecordBatch", "Segment", "Ticket", "encode_batch"} <= seen
-
-
-def test_a_docstring_is_replaced_and_the_rest_is_kept() -> None:
-    stubs = generator("generate_stubs")
-    bare = (
-        "class A:  # one\n    @property\n    def b(self) -> int: ...  # ü\n\n"
-        'def c(x: str = "ü") -> None: ...\n'
-    )
-    told = (
-        'class A:  # one\n    """Old.\n\n    More."""\n\n    @property\n    def b(self) -> int:\n'
-        '        """Old."""  # ü\n\ndef c(x: str = "ü") -> None:\n    """Old: ü"""\n'
-    )
-    assert stubs.without_docstrings(bare) == bare
-    assert stubs.without_docstrings(told) == bare

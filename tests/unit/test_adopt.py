@@ -78,24 +78,32 @@ def test_after_a_crash(tmp_path: Path) -> None:
 def test_files_that_cannot_be_taken(tmp_path: Path) -> None:
     damaged = left_by(tmp_path / "damaged", *numbered("a", 10))
     flip(damaged, -1)
-    producers = tmp_path / "producers.log"
+    producers, empty, text, linked = (tmp_path / name for name in ("p.log", "empty.log", "text", "link"))
     record = [(1, None, b"v", None)]
     producers.write_bytes(kstore.encode_batch(record, producer_id=7, producer_epoch=0, base_sequence=0))
-    empty = tmp_path / "empty.log"
     empty.touch()
-    with kstore.open(tmp_path / "log", "a") as log:
-        log.append(b"first")
-        with pytest.raises(kstore.CorruptRecordError, match="checksum"):
-            log.adopt(damaged)
-        with pytest.raises(kstore.InvalidRecordError, match="of a producer"):
-            log.adopt(producers)
-        with pytest.raises(kstore.InvalidRecordError, match="has no records"):
-            log.adopt(empty)
-        with pytest.raises(FileNotFoundError):
-            log.adopt(tmp_path / "nowhere.log")
-        assert log.append(b"second") == 1
-        assert [r.value for r in log] == [b"first", b"second"]
-    assert all(path.exists() for path in (damaged, producers, empty))
+    text.write_bytes(b"text")
+    linked.hardlink_to(left_by(tmp_path / "linked", b"a"))  # a backup of hard links would be changed too
+    with filled(tmp_path / "log") as log, filled(tmp_path / "other") as other:
+        before = [path.read_bytes() for path in (damaged, producers, empty, text, linked)]
+        for path, error, words in (
+            (damaged, kstore.CorruptRecordError, "checksum"),
+            (producers, kstore.InvalidRecordError, "of a producer"),
+            (empty, kstore.InvalidRecordError, "has no records"),
+            (tmp_path / "nowhere.log", FileNotFoundError, "nowhere"),
+            (text, ValueError, r"is no \.log file"),
+            (damaged.parent, ValueError, r"is no \.log file"),
+            (damaged.with_suffix(".index"), ValueError, r"is no \.log file"),
+            (next((tmp_path / "linked").glob("*.log")), ValueError, "hard links"),
+            (other.segments[0].path, kstore.LogLockedError, "other"),
+            *((log.segments[n].path, ValueError, "a file of this log itself") for n in (0, -1)),
+        ):
+            with pytest.raises(error, match=words):
+                log.adopt(path)
+        assert [path.read_bytes() for path in (damaged, producers, empty, text, linked)] == before
+        assert offsets(log) == offsets(other) == list(range(10))
+        linked.unlink()
+        assert log.adopt(tmp_path / "linked" / f"{0:020d}.log") == range(10, 11)
     with pytest.raises(kstore.LogClosedError):
         log.adopt(damaged)
 
@@ -194,18 +202,6 @@ def test_a_file_that_cannot_be_taken_any_more(tmp_path: Path, why: str) -> None:
     assert moved.read_bytes() == before
 
 
-def test_hard_links(tmp_path: Path) -> None:
-    """A backup of hard links would be changed too."""
-    file = left_by(tmp_path / "other", *numbered("a", 10))
-    link = tmp_path / "backup"
-    link.hardlink_to(file)
-    with kstore.open(tmp_path / "log", "a") as log:
-        with pytest.raises(ValueError, match="hard links"):
-            log.adopt(file)
-        link.unlink()
-        assert log.adopt(file) == range(10)
-
-
 @pytest.mark.parametrize(("who", "first"), [("the writer", 0), ("a reader", 0), ("a reader", 1)])
 def test_followers_go_on(tmp_path: Path, who: str, first: int) -> None:
     """Also from a log that had nothing: the file takes the place of one that a reader has open."""
@@ -221,26 +217,3 @@ def test_followers_go_on(tmp_path: Path, who: str, first: int) -> None:
             assert [next(follower).value for _ in range(10)] == numbered(f"{i}-", 10)
             log.append(b"between")
             assert next(follower).value == b"between"
-
-
-def test_a_file_that_is_in_use(tmp_path: Path) -> None:
-    with filled(tmp_path / "own-0") as log, filled(tmp_path / "other-0") as other:
-        files = sorted((tmp_path / "own-0").glob("*.log"))
-        for file in (files[0], files[-1]):
-            with pytest.raises(ValueError, match="a file of this log itself"):
-                log.adopt(file)
-        with pytest.raises(kstore.LogLockedError):
-            log.adopt(other.segments[0].path)
-        assert offsets(log) == offsets(other) == list(range(10))
-
-
-def test_what_is_no_log_file(tmp_path: Path) -> None:
-    left_by(tmp_path / "other", b"a")
-    (tmp_path / "text").write_bytes(b"text")
-    with kstore.open(tmp_path / "log", "a") as log:
-        for path in (tmp_path / "other", tmp_path / "other" / f"{0:020d}.index", tmp_path / "text"):
-            with pytest.raises(ValueError, match=r"is no \.log file"):
-                log.adopt(path)
-        with pytest.raises(FileNotFoundError):
-            log.adopt(tmp_path / "other" / f"{9:020d}.log")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "other", "text"]

@@ -41,23 +41,6 @@ def test_a_deletion_is_remembered_under_every_name(ram: Path, shared: bool) -> N
         assert kstore.open(ram / "beside-0").log_start_offset == 7
 
 
-def test_a_damaged_line_costs_the_others_nothing(tmp_path: Path) -> None:
-    (tmp_path / "meta.properties").touch()
-    names = ("a-0", "b-0", "c-0")
-    for name in names:
-        with filled(tmp_path / name) as log:
-            log.delete_records(3)
-    path = tmp_path / "log-start-offset-checkpoint"
-    path.write_text(path.read_text().replace("b 0 3", "b 0 3 3"))
-    assert [kstore.open(tmp_path / name).log_start_offset for name in names] == [3, 0, 3]
-    assert "nothing is known of b-0" in str(kstore.open(tmp_path / "b-0").recovery)
-    with pytest.warns(kstore.DataLossWarning, match="found b 0 3 3. .* a copy is kept in"):
-        log = kstore.open(tmp_path / "c-0", "a")
-    with log:
-        log.delete_records(5)
-    assert [kstore.open(tmp_path / name).log_start_offset for name in names] == [3, 0, 5]
-
-
 # ---- another place -------------------------------------------------------------------------------
 
 
