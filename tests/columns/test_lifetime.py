@@ -4,6 +4,7 @@ import gc
 import random
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import kstore
 from kstore.engine.columns.array import ColumnBatch
 from kstore.engine.io.buffer_pool import POOL
+from tests.helpers.waiting import threads_doing
 
 
 @pytest.fixture
@@ -103,11 +105,8 @@ def test_a_scan_is_read_anew_and_by_many_threads(log: kstore.PartitionLog) -> No
     def read() -> None:
         found.append([row for batch in scan for row in batch.column("value").to_list()])
 
-    threads = [threading.Thread(target=read) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with threads_doing(*[read] * 4):
+        pass
     assert found == [RIGHT] * 4
 
 
@@ -167,11 +166,8 @@ def test_memory_is_used_again_only_when_nobody_looks(tmp_path: Path, views: bool
                     check(*given)
                 del batch, given
 
-    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    with threads_doing(*(partial(work, seed) for seed in range(4))):
+        pass
     log.close()
     for first, batch in kept:
         check(first, batch)

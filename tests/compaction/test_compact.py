@@ -12,6 +12,7 @@ import kstore
 from tests.helpers.effort import times
 from tests.helpers.files import contents, flip
 from tests.helpers.markers import end_transaction, transactional
+from tests.helpers.waiting import threads_doing
 
 OPTIONS: dict[str, Any] = {
     "cleanup_policy": "compact",
@@ -293,27 +294,20 @@ def test_markers_contradict_the_transaction_index(tmp_path: Path, damage: str) -
 # ---- other threads -----------------------------------------------------------------------------------------
 
 
-def test_closing_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_stops_it(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0", log_cleaner_io_max_bytes_per_second=1)
     fill(log, 100)
     log.roll()
     begun = threading.Event()
-    failures = []
 
     def work() -> None:
         begun.set()
-        try:
+        with pytest.raises(kstore.LogClosedError):
             log.compact()
-        except kstore.KstoreError as e:
-            failures.append(e)
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    begun.wait(60)
-    log.close()
-    thread.join(60)
-    assert not thread.is_alive()
-    assert [type(e) for e in failures] == [kstore.LogClosedError]
+    with threads_doing(work):
+        begun.wait(60)
+        log.close()
     assert not list((tmp_path / "t-0").glob("*.cleaned"))
     again = kstore.open(tmp_path / "t-0")
     assert again.recovery.clean
@@ -325,13 +319,8 @@ def test_one_at_a_time(tmp_path: Path) -> None:
         fill(log, 300)
         log.roll()
         found: list[int] = []
-        threads = [
-            threading.Thread(target=lambda: found.append(log.compact().records_removed)) for _ in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with threads_doing(*[lambda: found.append(log.compact().records_removed)] * 4):
+            pass
         assert sorted(found) == [0, 0, 0, 290]
 
 
@@ -347,11 +336,6 @@ def test_another_thread_that_rolls_is_no_failure(tmp_path: Path) -> None:
                 log.roll()
                 rounds += 1
 
-        thread = threading.Thread(target=roll)
-        thread.start()
-        try:
+        with threads_doing(roll, ended=stop):
             for _ in range(times(60)):
                 log.compact()
-        finally:
-            stop.set()
-            thread.join()

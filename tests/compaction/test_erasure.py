@@ -18,6 +18,7 @@ from tests.compaction.operations import ANN, Erasing, digest, left_behind, write
 from tests.compaction.stages import stage, unpacked
 from tests.helpers.effort import times
 from tests.helpers.files import contents, flip
+from tests.helpers.waiting import threads_doing
 
 OPTIONS: dict[str, Any] = {**Erasing.options}
 
@@ -210,33 +211,22 @@ def test_command(ram: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_beside_appends_and_readers(ram: Path) -> None:
-    failures: list[BaseException] = []
     done = threading.Event()
+    with kstore.open(ram / "t-0", "a", **OPTIONS) as log:
 
-    def read(log: kstore.LogWriter) -> None:
-        try:
+        def read() -> None:
             while not done.is_set():
                 offsets = [r.offset for r in log if r.key != ANN]
                 assert offsets == [o for o in range(len(offsets) * 2) if o % 2]
-        except (AssertionError, OSError, kstore.KstoreError) as e:
-            failures.append(e)
 
-    def append(log: kstore.LogWriter) -> None:
-        for n in range(600):
-            log.append(b"%d" % n + b"." * 20, b"bob" if n % 2 else ANN)
+        def append() -> None:
+            for n in range(600):
+                log.append(b"%d" % n + b"." * 20, b"bob" if n % 2 else ANN)
 
-    with kstore.open(ram / "t-0", "a", **OPTIONS) as log:
-        threads = [threading.Thread(target=work, args=[log]) for work in (read, read, append)]
-        for thread in threads:
-            thread.start()
-        for _ in range(10):
-            log.erase(keys=[ANN], reason="asked")
-        threads[-1].join()
-        done.set()
-        for thread in threads:
-            thread.join()
+        with threads_doing(read, read, ended=done), threads_doing(append):
+            for _ in range(10):
+                log.erase(keys=[ANN], reason="asked")
         log.erase(keys=[ANN], reason="asked")
-        assert not failures
         assert [r.offset for r in log] == list(range(1, 600, 2))
 
 

@@ -18,7 +18,7 @@ import pytest
 import kstore
 from kstore.spark import Sink, Source, SparkSourceError, Transaction, pack_splits, partition_of_key
 from tests.helpers.files import flip
-from tests.helpers.waiting import until
+from tests.helpers.waiting import threads_doing, until
 from tests.spark import sinks
 from tests.spark.sinks import COUNTS, age, files_in, killed_in_commit, pa, stage, values, wanted
 
@@ -477,15 +477,11 @@ def test_a_partition_that_another_program_writes_is_waited_for(tmp_path: Path) -
     sink, root = Sink(tmp_path / "log"), tmp_path / "log"
     holder = kstore.open(root / "t-1", "a")
     staged, done = stage(sink, "job"), []
-    other = threading.Thread(
-        target=lambda: done.append(sink.publish(Transaction("job"), staged, counts=COUNTS))
-    )
-    other.start()
-    until((root / "t-0").exists)  # it has begun to open the partitions
-    kstore.open(root / "t-0", "a", wait=60).close()
-    assert done == []
-    holder.close()
-    other.join()
+    with threads_doing(lambda: done.append(sink.publish(Transaction("job"), staged, counts=COUNTS))):
+        until((root / "t-0").exists)  # it has begun to open the partitions
+        kstore.open(root / "t-0", "a", wait=60).close()
+        assert done == []
+        holder.close()
     assert done == [True]
     assert values(root) == wanted("job")
 

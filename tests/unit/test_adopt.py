@@ -10,6 +10,7 @@ import pytest
 import kstore
 from kstore.testing import count_calls, failing
 from tests.helpers.files import flip
+from tests.helpers.waiting import threads_doing
 from tests.unit.logs import filled, offsets
 
 
@@ -111,20 +112,15 @@ def test_files_that_cannot_be_taken(tmp_path: Path) -> None:
 def test_while_others_append(tmp_path: Path) -> None:
     files = [left_by(tmp_path / f"other{i}", *numbered(f"{i}-", 10)) for i in range(4)]
     with kstore.open(tmp_path / "log", "a") as log:
-        stop = threading.Event()
+        ended = threading.Event()
         appended = []
 
         def append() -> None:
-            while not stop.is_set():
+            while not ended.is_set():
                 appended.append(log.append(b"mine"))
 
-        thread = threading.Thread(target=append)
-        thread.start()
-        try:
+        with threads_doing(append, ended=ended):
             ranges = [log.adopt(file) for file in files]
-        finally:
-            stop.set()
-            thread.join()
         values = [r.value for r in log]
     for i, span in enumerate(ranges):
         assert values[span.start : span.stop] == numbered(f"{i}-", 10)

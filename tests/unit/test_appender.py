@@ -5,13 +5,14 @@ import os
 import signal
 import threading
 import weakref
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kstore
-from tests.helpers.waiting import until
+from tests.helpers.waiting import threads_doing, until
 
 MIB = 1 << 20
 
@@ -52,12 +53,8 @@ def test_a_ticket_has_the_offset_once_it_is_known(log: kstore.LogWriter) -> None
 def test_who_waits_is_served_when_the_batch_is_due(log: kstore.LogWriter) -> None:
     with log.appender(linger_ms=1) as out:
         assert out.append(b"x").wait() == 0
-        waiting = [threading.Thread(target=out.append(b"y").wait) for _ in range(4)]
-        for thread in waiting:
-            thread.start()
-        for thread in waiting:
-            thread.join(60)
-            assert not thread.is_alive()
+        with threads_doing(*(partial(out.append(b"y").wait, 60) for _ in range(4))):
+            pass
 
 
 # ---- what it refuses -----------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kstore
+from tests.helpers.waiting import threads_doing
 from tests.unit.capsules import Source, Streaming, i32, i64, view
 
 try:
@@ -169,14 +170,9 @@ def test_a_list_that_another_thread_changes(column: Column) -> None:
             values.clear()
             values.extend(b"%0100d" % i for i in range(1000))
 
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
+    with threads_doing(change, ended=done):
         for _ in range(100):
             assert all(len(c or b"") == 100 for c in column.values(values))
-    finally:
-        done.set()
-        thread.join()
 
 
 # ---- numpy ---------------------------------------------------------------------------------------

@@ -2,14 +2,14 @@
 
 import logging
 import shutil
-import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import kstore
-from tests.helpers.waiting import until
+from tests.helpers.waiting import threads_doing, until
 
 T = 1_700_000_000_000
 CONFIG = kstore.LogConfig(internal_segment_bytes=200, retention_bytes=200, retention_ms=-1)
@@ -95,13 +95,9 @@ def test_a_handler_may_append_to_the_log_that_reports(tmp_path: Path) -> None:
     try:
         with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=500) as log:
             handler.log = log
-            threads = [threading.Thread(target=fill, args=(log, 200)) for _ in range(2)]
-            for thread in threads:
-                thread.start()
-            for _ in range(200):  # other threads have the handler's lock, and want the log's
-                handler.handle(logging.makeLogRecord({"msg": "from elsewhere"}))
-            for thread in threads:
-                thread.join()
+            with threads_doing(*[partial(fill, log, 200)] * 2):
+                for _ in range(200):  # other threads have the handler's lock, and want the log's
+                    handler.handle(logging.makeLogRecord({"msg": "from elsewhere"}))
             handler.acquire()  # as logging.shutdown does, which may close the log
             try:
                 log.close()
