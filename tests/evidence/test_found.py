@@ -20,6 +20,8 @@ import pytest
 import kstore
 from tests.compaction.test_model import test_rounds as compact_and_compare
 from tests.crash.test_killed import test_killed_at_calls as kill_at_calls
+from tests.crash_states.defects import DEFECTS, STORE_DEFECTS
+from tests.crash_states.test_defects import QUICK, QUICK_STORE
 from tests.evidence.searches import SEARCHES
 from tests.faults.story import Story
 from tests.helpers.effort import some
@@ -262,3 +264,6 @@ def test_the_page_names_a_test_for_every_search() -> None:
     assert all(
         (PAGE.parents[1] / test.partition("::")[0]).exists() for search in SEARCHES for test in search.tests
     )
+    rows = re.findall(r"^\| crash states \| ([^|]+) \| [^|]+ \| `make (\w+)` \|", part, re.MULTILINE)
+    in_test = (*QUICK, *QUICK_STORE)
+    assert rows == [(name, "test" if name in in_test else "nightly") for name in (*DEFECTS, *STORE_DEFECTS)]
