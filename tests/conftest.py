@@ -16,7 +16,6 @@ from tests.helpers.java import options
 
 NIGHTLY = (
     "broker",
-    "evidence",
     "kafka",
     "performance",
     "power_cuts",

@@ -29,7 +29,7 @@ class Part(NamedTuple):
 
 WHOLE = (  # folders of which another part runs all
     "kafka", "broker", "spark", "crash_states", "power_cuts", "crash", "interrupts", "include", "capi",
-    "performance", "evidence",
+    "performance",
 )  # fmt: skip
 PARTS = (
     Part(
@@ -107,12 +107,6 @@ PARTS = (
         "instructions for each record, against those recorded",
         (*PYTEST, "tests/performance"),
         ("kstore/engine", "include"),
-    ),
-    Part(
-        "evidence",
-        "every search for lost or wrong records finds the defects that are planted for it",
-        (*PYTEST, "-n", "2", "tests/evidence"),
-        ("tests/evidence",),
     ),
     Part(
         "rest",

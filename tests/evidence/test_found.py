@@ -130,7 +130,6 @@ def points(name: str, count: int) -> list[int]:
     return some(range(1, len(undisturbed(name, "check").places) + 1), count, name)
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("what", ["half done", "swallows", "hangs", "keeps the lock"])
 def test_interrupts_find(what: str) -> None:
     name = f"defect: {what}"
@@ -250,7 +249,6 @@ def test_descriptors_find_files_that_are_not_closed(ram: Path) -> None:
 # ---- the page ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.smoke
 def test_the_page_names_a_test_for_every_search() -> None:
     """And the tests are there."""
     page = PAGE.read_text("utf-8")
