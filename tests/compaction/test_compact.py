@@ -61,22 +61,6 @@ def committed(log: kstore.PartitionLog) -> list[bytes | None]:
     return [record.value for record in log.records(isolation="read_committed")]
 
 
-def test_only_where_the_policy_says_so(tmp_path: Path) -> None:
-    with opened(tmp_path / "t-0", cleanup_policy="delete") as log:
-        log.append(b"v", b"k")
-        with pytest.raises(kstore.PolicyViolationError, match="cleanup_policy is delete"):
-            log.compact()
-        log.configure(cleanup_policy="")
-        with pytest.raises(kstore.PolicyViolationError, match="empty"):
-            log.compact(dry_run=True)
-        log.configure(cleanup_policy=("delete", "compact"))
-        assert log.compact().segments == ()
-        with pytest.raises(TypeError, match="dry_run"):
-            log.compact(dry_run=1)  # type: ignore[arg-type]
-    with pytest.raises(kstore.LogClosedError):
-        log.compact()
-
-
 def test_the_dirty_ratio(tmp_path: Path) -> None:
     with opened(tmp_path / "t-0") as log:
         fill(log)
@@ -124,36 +108,6 @@ def test_lags(tmp_path: Path, clock: Clock) -> None:
         done = log.compact()
         assert done.reason == "max.compaction.lag.ms was over 5 ms ago"
         assert offsets(log) == list(range(100, 110))
-
-
-def test_records_without_a_key_go(tmp_path: Path) -> None:
-    with opened(tmp_path / "t-0", cleanup_policy="delete") as log:
-        log.extend([b"none"] * 20)
-        fill(log, 20)
-        log.roll()
-        log.configure(cleanup_policy="compact")
-        done = log.compact()
-        assert sum(s.keyless for s in done.segments) == 20
-        assert sum(s.superseded for s in done.segments) == 10
-        assert any("without a key" in s.reason for s in done.segments)
-        assert offsets(log) == list(range(30, 40))
-
-
-def test_compact_and_delete(tmp_path: Path, clock: Clock) -> None:
-    policy = {"cleanup_policy": "compact,delete", "retention_ms": HOUR, "min_cleanable_dirty_ratio": 0}
-    with opened(tmp_path / "t-0", clock=clock, **policy) as log:
-        fill(log)
-        log.roll()
-        log.compact()
-        assert offsets(log) == list(range(90, 100))
-        clock.now += 2 * HOUR
-        fill(log, 5)
-        log.retain()
-        assert offsets(log) == list(range(100, 105))
-        log.roll()
-        done = log.compact()
-        assert done.first_dirty_offset == 100  # what was deleted is not compacted
-        assert offsets(log) == list(range(100, 105))
 
 
 def test_much_memory_is_not_taken(tmp_path: Path) -> None:

@@ -8,16 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import kstore
 from tests.helpers.effort import SEED, times
 from tests.helpers.processes import environment
-
-OPTIONS = {
-    "cleanup_policy": "compact",
-    "min_cleanable_dirty_ratio": 0,
-    "internal_segment_bytes": 400,
-    "segment_index_bytes": 800,
-}
 
 
 @pytest.fixture(scope="module")
@@ -61,23 +53,3 @@ def test_readers(library: Path, ram: Path, name: str, request: pytest.FixtureReq
         check=False,
     )
     assert done.stdout + done.stderr == "done\n"
-
-
-def fill(log: kstore.LogWriter, *keys: bytes) -> None:
-    for key in keys:
-        log.append(b"." * 50, key=key)
-    log.roll()
-
-
-def test_indexes_that_are_gone_while_the_log_is_open(ram: Path) -> None:
-    with kstore.open(ram / "t-0", "a", **OPTIONS, file_delete_delay_ms=0) as log:
-        fill(log, b"1")
-        fill(log, b"1", b"2")
-    with kstore.open(ram / "t-0", "a") as log:
-        reader = kstore.open(ram / "t-0")
-        held = reader.segments[1].file()
-        assert log.compact().records_removed
-        assert [s.base_offset for s in log.segments] == [0, 3]
-        assert held.size()
-        assert reader.get(2).key == b"2"
-        assert [r.offset for r in reader.records(2)] == [2]

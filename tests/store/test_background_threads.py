@@ -77,15 +77,6 @@ def test_the_work_is_done_by_at_most_two_threads(ram: Path) -> None:
     assert LogStore(ram).closed_cleanly
 
 
-def test_the_work_can_be_off(ram: Path) -> None:
-    with opened(ram, retention_bytes=0, **SMALL) as store:
-        store.create_topic("t")
-        store.create_topic("c", cleanup_policy="compact")
-        append(store)
-        assert not threads()
-    assert len(LogStore(ram).log("t").segments) > 5
-
-
 @pytest.mark.parametrize("leave", [LogStore.close, LogStore.abandon])
 def test_leaving_a_store_stops_a_compaction(ram: Path, leave: Callable[[LogStore], None]) -> None:
     store = in_a_compaction(ram)

@@ -102,16 +102,6 @@ def test_it_claims_no_more_than_it_knows(tmp_path: Path, run: Run) -> None:
     assert (segment["first_timestamp"], segment["max_timestamp"]) == (T + 55, T + 230)
 
 
-@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
-def test_a_segment_is_missing(tmp_path: Path, run: Run) -> None:
-    files = four_segments(tmp_path / "t-0")
-    assert report(run, tmp_path / "t-0")["wrong"] == []
-    for file in (tmp_path / "t-0").glob(f"{files[1].stem}.*"):
-        file.unlink()
-    (wrong,) = report(run, tmp_path / "t-0")["wrong"]
-    assert "offsets 5 to 9 are in no segment" in wrong
-
-
 def test_open_transactions_are_named(tmp_path: Path, run: Run) -> None:
     now = int(time.time() * 1000)
     with kstore.open(tmp_path / "t-0", "a") as log:

@@ -158,10 +158,3 @@ def test_a_dry_run_beside_a_writer_of_the_store_says_so(
         store.append("t", b"v", key=b"k")
         assert "open for writing now" in run(*command)[2]
     assert "open for writing now" not in run(*command)[2]
-
-
-def test_a_topic_with_a_wrong_name_makes_nothing(tmp_path: Path, run: Run) -> None:
-    assert run("create", tmp_path / "new", "..")[0] == 2
-    with pytest.raises(TypeError, match="the time in ms"):
-        kstore.LogStore(tmp_path / "new", mode="a", clock=lambda: "x")  # type: ignore[arg-type,return-value]
-    assert not list(tmp_path.iterdir())

@@ -38,16 +38,6 @@ def values_of(log: kstore.PartitionLog) -> list[bytes | None]:
 # ---- records -------------------------------------------------------------------------------------
 
 
-def test_keys_and_values_of_every_size(log: kstore.LogWriter) -> None:
-    key, value = bytes(range(256)) * 4, bytes(reversed(range(256))) * 4
-    expected = []
-    for size in (*range(40), 63, 64, 65, 255, 256, 257, 1000):
-        log.append(value[:size], key[:size])
-        log.extend([value[:size]] * 3, [key[:size]] * 3)
-        expected += [(key[:size], value[:size])] * 4
-    assert [(record.key, record.value) for record in log] == expected
-
-
 def test_a_record_that_is_too_large_names_the_limit(log: kstore.LogWriter) -> None:
     log.configure(max_message_bytes=100)
     with log.appender() as out:

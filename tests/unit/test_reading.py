@@ -73,11 +73,6 @@ def test_times_below_the_start_are_passed_over(log: kstore.PartitionLog) -> None
 # ---- what the calls give -------------------------------------------------------------------------
 
 
-def test_following_gives_records_or_batches(log: kstore.PartitionLog) -> None:
-    assert [record.offset for record in log.follow(9, timeout=0)] == [9, 10, 11]
-    assert [batch.last_offset for batch in log.follow(9, timeout=0, records=False)] == [9, 11]
-
-
 def test_some_fields_of_headers(tmp_path: Path) -> None:
     with kstore.open(tmp_path / "t-0", "a") as log:
         for i in range(200):
