@@ -1,7 +1,6 @@
 """What is generated is up to date: pages and stubs from the code, pictures and tables from the figures of
 benchmarks."""
 
-import ast
 import importlib
 import importlib.util
 import json
@@ -75,17 +74,3 @@ def test_stubs_have_the_docstrings_of_the_compiled_modules() -> None:
     assert len(stubs.STUBS) > 5
     stale = [path.stem for path in stubs.STUBS if stubs.stub(path) != path.read_text("utf-8")]
     assert stale == [], "run: python docs/generate_stubs.py"
-
-
-def test_public_names_have_docstrings() -> None:
-    stubs = {path.relative_to(REPOSITORY).as_posix(): path for path in generator("generate_stubs").STUBS}
-    seen = set()
-    for name in kstore.__all__:
-        thing = getattr(kstore, name)
-        path = stubs.get(f"{getattr(thing, '__module__', '').replace('.', '/')}.pyi")
-        if path is not None:
-            body = ast.parse(path.read_text("utf-8")).body
-            (node,) = (n for n in body if isinstance(n, ast.ClassDef | ast.FunctionDef) and n.name == name)
-            assert ast.get_docstring(node), name
-            seen.add(name)
-    assert {"Record", "RecordBatch", "Segment", "Ticket", "encode_batch"} <= seen

@@ -1,5 +1,4 @@
-"""retain() of all partitions; and what is known to be compacted, which loses nothing unless its policy is
-configured."""
+"""What is known to be compacted loses nothing unless its policy is configured."""
 
 from pathlib import Path
 
@@ -9,48 +8,10 @@ import kstore
 from kstore import TopicPartition
 from kstore.__main__ import main
 from tests.helpers.store_clock import StoreClock
-from tests.store.stores import DAY, opened, starts
+from tests.store.stores import DAY, opened
 
 LONG_AGO = 1_600_000_000_000
 RETENTION = {"retention_ms": 3_600_000}
-
-
-def test_all_partitions(tmp_path: Path) -> None:
-    now = 10**12
-    with opened(tmp_path, clock=lambda: now, internal_segment_bytes=1000) as store:
-        store.create_topic("short", 2, retention_ms=1000)
-        store.create_topic("kept", 2, retention_ms=-1)
-        store.create_topic("silent", 2)
-
-        def extend(topic: str) -> None:
-            store.extend(topic, [b"." * 100] * 200, [b"%d" % i for i in range(200)])
-
-        for topic in store.topics:
-            extend(topic)
-        now += 9 * DAY
-        decisions = store.retain(dry_run=True)
-        assert {tp.topic for tp, each in decisions.items() if any(d.delete for d in each)} == {"short"}
-        assert store.log("short").log_start_offset == 0
-        store.retain()
-        # the retention of "silent" is not configured, and Kafka's default deletes nothing
-        assert {topic for topic in store.topics if any(starts(store, topic))} == {"short"}
-        assert min(starts(store, "short")) > 50
-        assert {tp.topic for tp in store.health().partitions} == {"silent"}
-        assert "without retention_ms" in store.health().partitions[TopicPartition("silent", 0)]
-        store.alter_topic("silent", retention_ms=2000)
-        store.retain()
-        kept = starts(store, "silent")
-        assert min(kept) > 50
-        assert store.health().ok
-        extend("silent")
-        store.alter_topic("silent", retention_ms=None)
-        now += 9 * DAY
-        store.retain()
-        assert starts(store, "silent") == kept
-        assert not store.health().ok
-
-
-# ---- what is known to be compacted -------------------------------------------------------------------------
 
 
 def copy_of(path: Path, topic: str) -> Path:

@@ -19,7 +19,7 @@ import kstore
 from kstore.__main__ import main
 from tests.helpers.effort import some
 from tests.helpers.files import contents, flip
-from tests.unit.logs import filled, findings, offsets
+from tests.unit.logs import filled, offsets
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "data"
 Damage = Callable[[Any, kstore.RecordBatch], object]
@@ -160,23 +160,6 @@ def test_a_damaged_batch_in_a_segment_without_index_is_kept(tmp_path: Path) -> N
 
 
 # ---- other files ---------------------------------------------------------------------------------
-
-
-def test_a_damaged_epoch_checkpoint_is_made_again(tmp_path: Path) -> None:
-    path = tmp_path / "t-0"
-    with kstore.open(path, "a", internal_segment_bytes=500) as log:
-        for epoch in (0, 3, 7):
-            log.assign_leader_epoch(epoch)
-            for _ in range(5):
-                log.append(b"x" * 100)
-        epochs = log.leader_epochs
-    for content in (b"0\n5\n0 0\n", b"x", b"0\n1\n0 zero\n", b"0\n2\n1 0\n", b"\xff" * 40):
-        (path / "leader-epoch-checkpoint").write_bytes(content)
-        assert kstore.open(path).leader_epochs == epochs
-        with kstore.open(path, "a") as log:
-            assert log.leader_epochs == epochs
-            assert findings(log) == ["checkpoint"]
-        assert not kstore.open(path).recovery.findings
 
 
 @pytest.mark.parametrize("mode", ["r", "a"])
