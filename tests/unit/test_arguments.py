@@ -202,19 +202,27 @@ def written(path: Path) -> kstore.LogWriter:
     return log
 
 
-@pytest.mark.parametrize("mode", ["r", "a"])
-def test_every_option_refuses_what_is_wrong(tmp_path: Path, mode: str) -> None:
-    written(tmp_path / "t-0").close()
+READING, WRITING = (set(inspect.signature(each).parameters) for each in typing.get_overloads(kstore.open))
+OF_CONFIG = kstore.ConfigOptions.__annotations__.keys()
+
+
+@pytest.mark.parametrize(
+    ("opens", "mode", "names"),
+    [
+        (kstore.open, "r", READING),
+        (kstore.open, "a", WRITING | OF_CONFIG),
+        (kstore.LogStore, "a", set(inspect.signature(kstore.LogStore).parameters) - {"dirs"} | OF_CONFIG),
+    ],
+)
+def test_every_option_refuses_what_is_wrong(tmp_path: Path, opens: Any, mode: str, names: set[str]) -> None:
+    written(tmp_path / "d" / "t-0").close()
     before = contents(tmp_path, "**/*")
-    reading, writing = (set(inspect.signature(each).parameters) for each in typing.get_overloads(kstore.open))
-    names = (reading if mode == "r" else writing | kstore.ConfigOptions.__annotations__.keys()) - {"options"}
     assert len(names) > (5 if mode == "r" else 30)
-    for name in names - {"path", "mode"}:
-        for path in (tmp_path / "t-0", tmp_path / "new-0"):
+    for name in names - {"path", "mode", "options"}:
+        for path in ("d/t-0", "d/new-0") if opens is kstore.open else ("d", "new"):
             with pytest.raises((TypeError, ValueError), match=name):
-                kstore.open(path, mode, **{name: WRONG})  # type: ignore[call-overload]
+                opens(tmp_path / path, mode=mode, **{name: WRONG})
     assert contents(tmp_path, "**/*") == before
-    assert not (tmp_path / "new-0").exists()
 
 
 OPTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
