@@ -4,7 +4,6 @@ import json
 import re
 import struct
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -157,44 +156,6 @@ def test_a_header_whose_largest_timestamp_is_too_small(tmp_path: Path, run: Run)
     )
     wrong = report(run, path, "--verify")["wrong"]
     assert len([line for line in wrong if re.search("batch at offset 1: .*later", line)]) == 1
-
-
-@pytest.mark.parametrize("how", ["options", "topic", "another partition", "store"])
-def test_gaps_of_a_compacted_log_are_nothing_wrong(tmp_path: Path, how: str, run: Run) -> None:
-    """Compaction takes whole batches, and whole segments, so no gap shows within a segment."""
-    name = "__consumer_offsets-0" if how == "topic" else "t-0"
-    options: dict[str, Any] = {
-        "internal_segment_bytes": 600,
-        "min_cleanable_dirty_ratio": 0,
-        "file_delete_delay_ms": 0,
-    }
-    path = tmp_path / name
-    if how == "store":
-        with kstore.LogStore(tmp_path, mode="a", background=False) as store:
-            store.create_topic("t", cleanup_policy="compact", **options)
-            _compacted(store.log("t", 0))
-    else:
-        with kstore.open(path, "a", cleanup_policy="compact", **options) as log:
-            _compacted(log)
-    if how not in ("options", "store"):
-        (path / "kstore-config.json").unlink()
-        for file in path.glob("cleaner-offset-checkpoint"):
-            file.unlink()
-    if how == "another partition":
-        (tmp_path / "meta.properties").touch()
-        (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\nt 7 5\n")
-    found = report(run, path)
-    assert any(a["next_offset"] < b["base_offset"] for a, b in pairwise(found["segments"]))
-    assert not [text for text in found["wrong"] if "are in no segment" in text]
-    assert not [f for f in kstore.open(path).recovery.findings if f.kind == "gap"]
-
-
-def _compacted(log: kstore.LogWriter) -> None:
-    for keys in (range(10), range(10, 20), (15, 16, 17, 18, 19, 30)):
-        for key in keys:
-            log.append(b"v" * 50, key=b"k%d" % key)
-        log.roll()
-    log.compact()
 
 
 def test_what_a_recovery_has_cut_off_is_reported(tmp_path: Path, run: Run) -> None:

@@ -1,5 +1,6 @@
 """Opening reports records that are missing before, between and behind segments, and no other gap."""
 
+import contextlib
 import os
 import shutil
 import warnings
@@ -16,11 +17,11 @@ from tests.unit.logs import filled as ten
 COMPACTED = "cleaner-offset-checkpoint"
 
 
-def filled(path: Path, *, count: int = 40, batch: int = 1) -> list[Path]:
+def filled(path: Path, *, count: int = 40, batch: int = 1, **options: Any) -> list[Path]:
     """Segments of about eight records."""
-    with kstore.open(path, "a", internal_segment_bytes=1000) as log:
-        for at in range(count // batch):
-            log.extend([b"%03d" % (at * batch + i) * 15 for i in range(batch)])
+    with kstore.open(path, "a", internal_segment_bytes=1000, **options) as log:
+        for at in range(0, count, batch):
+            log.extend([b"%03d" % i * 15 for i in range(at, at + batch)], [b"k"] * batch)
     return sorted(path.glob("*.log"))
 
 
@@ -126,17 +127,25 @@ def test_segments_of_a_clean_log_are_gone_at_its_end(tmp_path: Path, which: str)
         kstore.open(tmp_path / "t-0", "a").close()
 
 
-def test_a_compacted_log_has_gaps(tmp_path: Path) -> None:
-    """Its log directory says that it is, or its batches show it."""
-    (tmp_path / COMPACTED).write_text("0\n1\nt 0 9\n")
-    logs = filled(tmp_path / "t-0")
-    for file in (tmp_path / "t-0").glob(f"{logs[1].stem}.*"):
+@pytest.mark.parametrize(
+    "known_by", ["its line", "another partition", "options", "its topic", "its name", "nothing"]
+)
+def test_a_compacted_log_has_gaps(tmp_path: Path, known_by: str) -> None:
+    path = tmp_path / ("__consumer_offsets-0" if known_by == "its name" else "t-0")
+    compact: Any = {"cleanup_policy": "compact"}
+    if known_by == "its topic":
+        with kstore.LogStore(tmp_path, mode="a") as store:
+            store.create_topic("t", **compact)
+    logs = filled(path, **(compact if known_by == "options" else {}))
+    for file in path.glob(f"{logs[1].stem}.*"):
         file.unlink()
-    assert clean(tmp_path / "t-0") == []
-    (tmp_path / COMPACTED).write_text("0\n0\n")
-    assert clean(tmp_path / "t-0") == ["gap"]
-    with pytest.warns(kstore.DataLossWarning, match="are in no segment"):
-        list(kstore.open(tmp_path / "t-0"))
+    if known_by == "another partition":
+        (tmp_path / "meta.properties").touch()
+    lines = {"its line": "0\n1\nt 0 9\n", "another partition": "0\n1\nt 7 5\n"}
+    (tmp_path / COMPACTED).write_text(lines.get(known_by, "0\n0\n"))
+    assert clean(path) == (["gap"] if known_by == "nothing" else [])
+    with pytest.warns(kstore.DataLossWarning) if known_by == "nothing" else contextlib.nullcontext():
+        assert len(list(kstore.open(path))) == 32
 
 
 def test_gaps_within_segments_are_those_of_a_compacted_log(tmp_path: Path) -> None:
