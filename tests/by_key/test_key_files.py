@@ -134,36 +134,6 @@ def test_odd_keys(tmp_path: Path) -> None:
         log.close()
 
 
-def test_files_are_removed_with_their_segments(tmp_path: Path) -> None:
-    path = tmp_path / "t-0"
-    with opened(path) as log:
-        fill(log, 3)
-        log.make_key_files()
-        log.delete_records(log.segments[2].base_offset + 3)
-        check(log)
-        log.retain()
-        check(log)
-        assert [p.stem for p in key_files(path)] == [s.stem for s in log.segments[:-1]]
-        fill(log, 4)
-        log.make_key_files()
-        log.truncate_to(log.segments[3].base_offset + 2)
-        assert [p.stem for p in key_files(path)] == [s.stem for s in log.segments[:3]]
-        fill(log, 5)
-        check(log)
-        log.make_key_files()
-        log.compact()
-        assert key_files(path) == []
-        check(log)
-        log.make_key_files()
-        log.erase(keys=KEYS[1:3], reason="asked")
-        assert len(key_files(path)) < len(log.segments)
-        check(log)
-        log.make_key_files()
-        log.truncate_fully_and_start_at(7)
-        assert key_files(path) == []
-        check(log)
-
-
 def wait_for_files(log: kstore.LogWriter) -> None:
     """Until each sealed segment has its file."""
     until(lambda: [p.stem for p in key_files(Path(log.path))] == [s.stem for s in log.segments[:-1]])

@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import kstore
+from tests.by_key.lookups import key_files
 from tests.helpers.effort import times
 from tests.helpers.markers import end_transaction, transactional
 
@@ -106,6 +107,7 @@ class Machine(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.log.close()
         self.log = kstore.open(self.directory / "t-0", "a", **self.options)
+        assert self.log.recovery.findings == []
 
     @rule(fresh=st.booleans())
     def read_beside(self, fresh: bool) -> None:
@@ -127,6 +129,9 @@ class Machine(RuleBasedStateMachine):
     def as_expected(self) -> None:
         if hasattr(self, "log"):
             self.compare(self.log)
+            assert {path.stem for path in key_files(Path(self.log.path))} <= {
+                segment.stem for segment in self.log.segments[:-1]
+            }
 
     @rule(key=st.sampled_from(KEYS), isolation=st.sampled_from(["read_uncommitted", "read_committed"]))
     def all_of_one(self, key: bytes, isolation: str) -> None:
