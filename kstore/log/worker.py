@@ -1,0 +1,178 @@
+"""Worker threads: what kstore does beside the calls of the program, when it is due."""
+
+import _thread
+import atexit
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from time import monotonic, sleep
+
+_IDLE = 1.0  # s: a thread that has worked waits so long for more before it ends
+_BEGINS = 1.0  # s: a thread that has not begun by then found no memory for it
+_LONGEST = 1e6  # s: of one wait
+_workers: "weakref.WeakSet[Worker]" = weakref.WeakSet()
+
+
+def begin_thread(name: str, run: Callable[[], None]) -> None:
+    """Begins a daemon thread. RuntimeError, MemoryError: there is none.
+
+    Thread.start() takes locks, which an exception of a signal handler would leave locked. So it is called by
+    another thread, in which no handler runs.
+    """
+    if sys.is_finalizing():
+        raise RuntimeError("can't start new thread at interpreter shutdown")
+    begun = _thread.allocate_lock()
+    begun.acquire()
+
+    def target() -> None:
+        begun.release()
+        run()
+
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    _thread.start_new_thread(thread.start, ())
+    if not begun.acquire(timeout=_BEGINS):
+        raise MemoryError(f"the thread {name} could not begin")
+
+
+class Worker:
+    """One thread that runs jobs when they are due. It begins with the first job, and ends when none is left.
+
+    A job is asked for by one call of C, `put`, which needs no lock of Python's: signal handlers and finalizers
+    may interrupt it, and ask for jobs. Only the thread touches the table of what is due.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._begin_anew()
+        _workers.add(self)
+
+    def _begin_anew(self) -> None:
+        self._asked: SimpleQueue[tuple[Job | None, float]] = SimpleQueue()
+        self._due: dict[Job, float] = {}
+        self._owner: dict[str, object] = {}  # the thread that works, if any: it enters itself in one step
+        self._running: Job | None = None
+        self._ident = 0
+        self._is_ended = False
+
+    def ask(self, job: "Job | None", due: float) -> None:
+        """Has a job done at that time of the monotonic clock. RuntimeError, MemoryError: there is no
+        thread."""
+        self._asked.put((job, due))
+        if not (self._owner or self._is_ended or sys.is_finalizing()):
+            begin_thread(self._name, self._run)
+
+    def _run(self) -> None:
+        me = object()
+        while self._owner.setdefault("", me) is me:
+            self._ident = _thread.get_ident()
+            try:
+                self._work()
+            finally:
+                self._owner.clear()
+            if self._asked.empty():  # else somebody has asked who saw this thread at work
+                return
+
+    def _work(self) -> None:
+        due = self._due
+        wait = _IDLE
+        while not self._is_ended:
+            try:
+                job, at = self._asked.get(timeout=wait)
+            except Empty:
+                if not due:
+                    return
+                job = min(due, key=due.__getitem__)
+                if due[job] <= monotonic():
+                    del due[job]
+                    self._do(job)
+            else:
+                if job is not None and job.is_stopped:
+                    due.pop(job, None)
+                    if not due and self._asked.empty():
+                        return
+                elif job is not None:
+                    due[job] = at
+            del job  # it holds what it works for
+            wait = max(0.0, min(min(due.values()) - monotonic(), _LONGEST)) if due else _IDLE
+
+    def _do(self, job: "Job") -> None:
+        try:
+            self._running = job
+            again = None if job.is_stopped or self._is_ended else job.work()
+            self._running = None
+            if again is not None:
+                self._due[job] = monotonic() + again
+            if job.after is not None:
+                job.after()
+        except BaseException:  # noqa: BLE001 - a job must not end those of others
+            threading.excepthook(threading.ExceptHookArgs([*sys.exc_info(), threading.current_thread()]))
+        finally:
+            self._running = None
+
+    def stop(self, job: "Job") -> None:
+        """Lets the thread forget a job that is stopped, and end if that was the last one."""
+        if self._owner:
+            self._asked.put((job, 0.0))
+
+    def wait_for(self, job: "Job") -> None:
+        """Waits as long as this job runs. Not within the thread itself."""
+        while self._running is job and self._ident != _thread.get_ident():
+            sleep(0.001)
+
+    def end(self) -> None:
+        """Begins no more jobs, and waits for the one that runs, which is told to stop."""
+        self._is_ended = True
+        self._asked.put((None, 0.0))
+        job = self._running
+        if job is not None:
+            job.is_stopped = True
+            self.wait_for(job)
+
+
+class Job:
+    """What a worker does: `work` returns in how many seconds it is due again, or None. `after` is called
+    when nobody waits for the job any more: it may call code of others."""
+
+    def __init__(
+        self, worker: Worker, work: Callable[[], float | None], after: Callable[[], None] | None = None
+    ) -> None:
+        self._worker = worker
+        self.work = work
+        self.after = after
+        self.is_stopped = False
+
+    def ask(self, seconds: float = 0.0) -> None:
+        """Has it done in so many seconds, and not at another time that was asked for before. RuntimeError,
+        MemoryError: there is no thread."""
+        self._worker.ask(self, monotonic() + seconds)
+
+    def stop(self, *, wait: bool = True) -> None:
+        """It is not done any more when this returns. `wait`: a finalizer must not, as it runs anywhere."""
+        self.is_stopped = True
+        self._worker.stop(self)
+        if wait:
+            self._worker.wait_for(self)
+
+
+APPENDS = Worker("kstore-appends")
+MAINTENANCE = Worker("kstore-maintenance")
+CLEANING = Worker("kstore-cleaning")
+
+
+def _end_all() -> None:
+    """Before the interpreter ends: a thread that it stopped with a lock would keep every other from it."""
+    for worker in list(_workers):
+        worker.end()
+
+
+def _forked() -> None:
+    """In a child of fork there is no thread, and what was to be done is the parent's."""
+    for worker in list(_workers):
+        worker._begin_anew()
+
+
+atexit.register(_end_all)
+os.register_at_fork(after_in_child=_forked)
