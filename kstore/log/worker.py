@@ -117,9 +117,17 @@ class Worker:
         if self._owner:
             self._asked.put((job, 0.0))
 
+    def is_here(self) -> bool:
+        """Whether this is a call from within a job."""
+        return self._running is not None and self._ident == _thread.get_ident()
+
+    def is_at_work(self) -> bool:
+        """Whether there is a thread."""
+        return bool(self._owner) and not self._is_ended
+
     def wait_for(self, job: "Job") -> None:
         """Waits as long as this job runs. Not within the thread itself."""
-        while self._running is job and self._ident != _thread.get_ident():
+        while self._running is job and not self.is_here():
             sleep(0.001)
 
     def end(self) -> None:
@@ -157,9 +165,10 @@ class Job:
             self._worker.wait_for(self)
 
 
-APPENDS = Worker("kstore-appends")
-MAINTENANCE = Worker("kstore-maintenance")
-CLEANING = Worker("kstore-cleaning")
+# Three, because a record that lingers for 5 ms must not wait for a sync, nor a sync for the reading of whole logs.
+APPENDS = Worker("kstore-appends")  # appends that were gathered
+MAINTENANCE = Worker("kstore-maintenance")  # syncs, deletes, rolls, writes checkpoints
+CLEANING = Worker("kstore-cleaning")  # compacts, makes .keys files: as with Kafka, one log after the other
 
 
 def _end_all() -> None:
