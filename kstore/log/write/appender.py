@@ -64,12 +64,12 @@ class Appender(RecordAccumulator):
             may_wait = False  # for a job that waits for what this thread is inside of; the log calls again
             raise
         finally:
-            if self._is_closed and may_wait:
-                self._job.stop()
+            if self._is_closed:
                 self._held.clear()
-                if isinstance(self._log._appenders, set):
+                self._job.stop(wait=may_wait)
+                if may_wait and isinstance(self._log._appenders, set):
                     self._log._appenders.discard(self)
-                self._is_stopped = True  # last: if it is interrupted, another close() goes on
+                self._is_stopped = may_wait  # last: if it is interrupted, another close() goes on
 
     def __enter__(self) -> Self:
         return self
