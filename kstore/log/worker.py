@@ -14,6 +14,7 @@ _IDLE = 1.0  # s: a thread that has worked waits so long for more before it ends
 _BEGINS = 1.0  # s: a thread that has not begun by then found no memory for it
 _LONGEST = 1e6  # s: of one wait
 _workers: "weakref.WeakSet[Worker]" = weakref.WeakSet()
+_at_work: "dict[int, Worker]" = {}  # by thread
 
 
 def begin_thread(name: str, run: Callable[[], None]) -> None:
@@ -54,7 +55,7 @@ class Worker:
         self._due: dict[Job, float] = {}
         self._owner: dict[str, object] = {}  # the thread that works, if any: it enters itself in one step
         self._running: Job | None = None
-        self._ident = 0
+        self._after: list[Callable[[], None]] = []
         self._is_ended = False
 
     def ask(self, job: "Job | None", due: float) -> None:
@@ -67,10 +68,11 @@ class Worker:
     def _run(self) -> None:
         me = object()
         while self._owner.setdefault("", me) is me:
-            self._ident = _thread.get_ident()
             try:
+                _at_work[_thread.get_ident()] = self
                 self._work()
             finally:
+                _at_work.pop(_thread.get_ident(), None)
                 self._owner.clear()
             if self._asked.empty():  # else somebody has asked who saw this thread at work
                 return
@@ -105,8 +107,8 @@ class Worker:
             self._running = None
             if again is not None:
                 self._due[job] = monotonic() + again
-            if job.after is not None:
-                job.after()
+            while self._after:
+                self._after.pop()()
         except BaseException:  # noqa: BLE001 - a job must not end those of others
             threading.excepthook(threading.ExceptHookArgs([*sys.exc_info(), threading.current_thread()]))
         finally:
@@ -119,7 +121,7 @@ class Worker:
 
     def is_here(self) -> bool:
         """Whether this is a call from within a job."""
-        return self._running is not None and self._ident == _thread.get_ident()
+        return self._running is not None and _at_work.get(_thread.get_ident()) is self
 
     def is_at_work(self) -> bool:
         """Whether there is a thread."""
@@ -141,15 +143,11 @@ class Worker:
 
 
 class Job:
-    """What a worker does: `work` returns in how many seconds it is due again, or None. `after` is called
-    when nobody waits for the job any more: it may call code of others."""
+    """What a worker does: `work` returns in how many seconds it is due again, or None."""
 
-    def __init__(
-        self, worker: Worker, work: Callable[[], float | None], after: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, worker: Worker, work: Callable[[], float | None]) -> None:
         self._worker = worker
         self.work = work
-        self.after = after
         self.is_stopped = False
 
     def ask(self, seconds: float = 0.0) -> None:
@@ -171,6 +169,15 @@ MAINTENANCE = Worker("kstore-maintenance")  # syncs, deletes, rolls, writes chec
 CLEANING = Worker("kstore-cleaning")  # compacts, makes .keys files: as with Kafka, one log after the other
 
 
+def after_job(call: Callable[[], None]) -> bool:
+    """Within a job: makes a call once it has ended, when nobody waits for it any more. Else False."""
+    worker = _at_work.get(_thread.get_ident())
+    if worker is None or not worker.is_here():
+        return False
+    worker._after.append(call)
+    return True
+
+
 def _end_all() -> None:
     """Before the interpreter ends: a thread that it stopped with a lock would keep every other from it."""
     for worker in list(_workers):
@@ -179,6 +186,7 @@ def _end_all() -> None:
 
 def _forked() -> None:
     """In a child of fork there is no thread, and what was to be done is the parent's."""
+    _at_work.clear()
     for worker in list(_workers):
         worker._begin_anew()
 

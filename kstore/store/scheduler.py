@@ -33,7 +33,7 @@ class Scheduler(Generic[T]):
     """Runs tasks of something, each once an interval: a function gives it, in ms of that one's clock.
 
     The job does not keep it alive. `attempt` makes the context in which a task runs, and which lets no error
-    out. `after` is called when the job is done.
+    out. `report` passes on what failed.
     """
 
     def __init__(
@@ -42,12 +42,13 @@ class Scheduler(Generic[T]):
         worker: Worker,
         tasks: Mapping[Task[T], Callable[[T], int]],
         attempt: Callable[[T, str, object], AbstractContextManager[None]],
-        after: Callable[[], None],
+        report: Callable[[], None],
     ) -> None:
-        self._job = Job(worker, self._run, after)
+        self._job = Job(worker, self._run)
         self._of = weakref.ref(of, lambda _: self.stop(wait=False))
         self._tasks = tasks
         self._attempt = attempt
+        self._report = report
         self._due: dict[Task[T], int] = {}
         self._running = Mutex()
         self.missing = ""  # why there is no thread, though there ought to be one
@@ -97,4 +98,5 @@ class Scheduler(Generic[T]):
         left = _AGAIN_MS
         with self._attempt(of, "clock", "the store"):
             left = self.run_due(of.now())
+        self._report()
         return left / 1000

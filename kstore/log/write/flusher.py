@@ -35,8 +35,8 @@ class Flusher:
 
     def __init__(self, log: Flushed) -> None:
         self.failure: Exception | None = None
-        self._flush_all = Job(MAINTENANCE, partial(_flush, weakref.ref(log)), log._reports.pass_on)
-        self._sync_sealed = Job(MAINTENANCE, partial(_sync, weakref.ref(log)), log._reports.pass_on)
+        self._flush_all = Job(MAINTENANCE, partial(_flush, weakref.ref(log)))
+        self._sync_sealed = Job(MAINTENANCE, partial(_sync, weakref.ref(log)))
 
     def flush_every(self, flush_ms: int) -> None:
         """Begins with it, or with another flush.ms. RuntimeError, MemoryError: there is no thread for it."""
@@ -88,3 +88,4 @@ def _noting(log: Flushed) -> Iterator[None]:
     except (OSError, KstoreError, MemoryError) as e:
         if log._flusher is not None and (not isinstance(e, LogFailedError) or log._lost_index is not None):
             log._flusher.failure = e
+    log._reports.pass_on()
