@@ -6,8 +6,8 @@ import os
 import sys
 import threading
 import weakref
+from _queue import Empty, SimpleQueue
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 
 _IDLE = 1.0  # s: a thread that has worked waits so long for more before it ends
