@@ -226,7 +226,7 @@ class LogStore:
 
     def _changed(self) -> None:
         """There may be more, or less, to do in the background."""
-        if self._is_busy:
+        if self._is_busy and not self._closed:
             self._work.start()
 
     # ---- opening -------------------------------------------------------------------------------------------
@@ -277,7 +277,8 @@ class LogStore:
             raise LogNotFoundError(f"no partition {tp} in {self._named()}")
         directory.check_place()
         self._work.opened(tp)
-        self._work.begin_missing()
+        if not recovers:
+            self._changed()
         path, config = directory.path_of(tp), self._catalog.config_of(tp.topic)
         traffic = self._traffic_of(tp.topic)
         own = OwnWork(
@@ -362,7 +363,7 @@ class LogStore:
     def health(self) -> StoreHealth:
         """What is out of use, or failed in the background, and why, as a StoreHealth; its `ok` is True if
         nothing is."""
-        self._work.begin_missing()
+        self._changed()
         partitions = {tp: text for tp, text in self._open_logs.failures.items() if tp in self._catalog.places}
         for tp, log in self._open_logs.open_now():
             refusal = log._settled_refusal()
@@ -987,7 +988,6 @@ class LogStore:
         self._check_writing()
         self._catalog.check_changeable()
         self._catalog.remove_due(self._now())
-        self._work.is_behind = self._is_busy  # until it is told: an interrupt may keep the change from it
 
     # ---- closing -------------------------------------------------------------------------------------------
 

@@ -60,6 +60,8 @@ class Scheduler(Generic[T]):
 
     def start(self) -> None:
         """Looks at the intervals, now and later. `missing` if there is no thread for it."""
+        if self.is_stopped:
+            return
         self.missing = _NO_THREAD
         with contextlib.suppress(RuntimeError, MemoryError):
             self._job.ask()

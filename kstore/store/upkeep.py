@@ -121,7 +121,6 @@ class Upkeep:
         # until when nothing is due, as long as the partition is closed, or has this active segment
         self._quiet: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
         self.sizes: dict[TopicPartition, tuple[int, int]] = {}  # segments and bytes, as long as it is closed
-        self.is_behind = False  # topics are changed, and `start` was not told yet
         self._openings = object()  # another one after each opening
         self._flushed: dict[TopicPartition, int] = {}
         self._set_aside: set[TopicPartition] = set()
@@ -168,22 +167,12 @@ class Upkeep:
     # ---- from the store ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Topics were changed: begins what is to be done."""
+        """Looks at what is due, now and later: there may be more or less to do, or there was no thread before."""
         store = self._store()
         if store is not None and (store.catalog.places or store.catalog.set_aside):
             self._main.start()
         if store is not None and any(self._of_topics(store)[1:]):
             self._cleaner.start()
-        self.is_behind = False
-
-    def begin_missing(self) -> None:
-        """Tries again to begin what could not begin, for want of memory, say, or because a change was
-        interrupted."""
-        if self.is_behind:
-            self.start()
-        for scheduler in (self._main, self._cleaner):
-            if scheduler.missing:
-                scheduler.start()
 
     def stop(self, *, wait: bool = False) -> None:
         """Ends what runs: at once, if that is cleaning, or a file of keys. `wait`: until it has ended."""

@@ -155,12 +155,10 @@ class _Making:
                     rename(draft, self._path)
                     index_of(self._segment).use(KeyFile(self._path))
                     return True
-            unlink(draft)
-        except BaseException:
+            return False
+        finally:
             with contextlib.suppress(OSError):  # the next opening does it too
                 unlink(draft, missing_ok=True)
-            raise
-        return False
 
 
 def job_for(log: Keyed) -> Job:
