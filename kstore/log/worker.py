@@ -8,6 +8,8 @@ import threading
 import weakref
 from _queue import Empty, SimpleQueue
 from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
 from time import monotonic, sleep
 
 _IDLE = 1.0  # s: a thread that has worked waits so long for more before it ends
@@ -41,8 +43,8 @@ def begin_thread(name: str, run: Callable[[], None]) -> None:
 class Worker:
     """One thread that runs jobs when they are due. It begins with the first job, and ends when none is left.
 
-    A job is asked for by one call of C, `put`, which needs no lock of Python's: signal handlers and finalizers
-    may interrupt it, and ask for jobs. Only the thread touches the table of what is due.
+    A job is asked for by one call of C, `put`, which needs no lock of Python's: signal handlers and
+    finalizers may interrupt it, and ask for jobs. Only the thread touches the table of what is due.
     """
 
     def __init__(self, name: str) -> None:
@@ -53,6 +55,8 @@ class Worker:
     def _begin_anew(self) -> None:
         self._asked: SimpleQueue[tuple[Job | None, float]] = SimpleQueue()
         self._due: dict[Job, float] = {}
+        self._heap: list[tuple[float, int, Job]] = []  # those of _due, and others that are passed over
+        self._numbers = count()
         self._owner: dict[str, object] = {}  # the thread that works, if any: it enters itself in one step
         self._running: Job | None = None
         self._after: list[Callable[[], None]] = []
@@ -72,33 +76,40 @@ class Worker:
                 _at_work[_thread.get_ident()] = self
                 self._work()
             finally:
+                if not self._due:
+                    self._heap.clear()
                 _at_work.pop(_thread.get_ident(), None)
                 self._owner.clear()
-            if self._asked.empty():  # else somebody has asked who saw this thread at work
+            if self._is_ended or self._asked.empty():  # else somebody has asked who saw this thread at work
                 return
 
     def _work(self) -> None:
-        due = self._due
         wait = _IDLE
         while not self._is_ended:
             try:
                 job, at = self._asked.get(timeout=wait)
             except Empty:
-                if not due:
+                if not self._due:
                     return
-                job = min(due, key=due.__getitem__)
-                if due[job] <= monotonic():
-                    del due[job]
-                    self._do(job)
+                at, _, job = self._heap[0]
+                if at <= monotonic():
+                    heappop(self._heap)
+                    if self._due.get(job) == at:  # else it was stopped, or asked for at another time
+                        del self._due[job]
+                        self._do(job)
             else:
                 if job is not None and job.is_stopped:
-                    due.pop(job, None)
-                    if not due and self._asked.empty():
+                    self._due.pop(job, None)
+                    if not self._due and self._asked.empty():
                         return
                 elif job is not None:
-                    due[job] = at
+                    self._enter(job, at)
             del job  # it holds what it works for
-            wait = max(0.0, min(min(due.values()) - monotonic(), _LONGEST)) if due else _IDLE
+            wait = max(0.0, min(self._heap[0][0] - monotonic(), _LONGEST)) if self._due else _IDLE
+
+    def _enter(self, job: "Job", at: float) -> None:
+        heappush(self._heap, (at, next(self._numbers), job))
+        self._due[job] = at
 
     def _do(self, job: "Job") -> None:
         try:
@@ -106,7 +117,7 @@ class Worker:
             again = None if job.is_stopped or self._is_ended else job.work()
             self._running = None
             if again is not None:
-                self._due[job] = monotonic() + again
+                self._enter(job, monotonic() + again)
             while self._after:
                 self._after.pop()()
         except BaseException:  # noqa: BLE001 - a job must not end those of others
@@ -163,7 +174,7 @@ class Job:
             self._worker.wait_for(self)
 
 
-# Three, because a record that lingers for 5 ms must not wait for a sync, nor a sync for the reading of whole logs.
+# Three: a record that lingers for 5 ms must not wait for a sync, nor a sync for the reading of whole logs.
 APPENDS = Worker("kstore-appends")  # appends that were gathered
 MAINTENANCE = Worker("kstore-maintenance")  # syncs, deletes, rolls, writes checkpoints
 CLEANING = Worker("kstore-cleaning")  # compacts, makes .keys files: as with Kafka, one log after the other

@@ -1,5 +1,5 @@
-"""What a store does by itself: retention, removal of files, checkpoints, flushing, rolls, cleaning, files of
-keys."""
+"""The maintenance of a store, and when it is due: retention, removal of files, checkpoints, flushing, rolls,
+cleaning, files of keys."""
 
 import atexit
 import contextlib
@@ -7,7 +7,7 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -33,15 +33,19 @@ from kstore.log.files import layout
 from kstore.log.files.checkpoints import look_into
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.listing import list_directory
-from kstore.log.worker import CLEANING, MAINTENANCE
+from kstore.log.worker import CLEANING, MAINTENANCE, Job, Worker
 from kstore.log.write.append_limits import limits_of
 from kstore.log.write.reports import Reports
 from kstore.log.writer import LogWriter
 from kstore.store.open_partitions import OpenPartitions
-from kstore.store.scheduler import Scheduler
 from kstore.store.topic_catalog import TopicCatalog
 
 _LATER_MS = 300_000
+_FIRST_MS = 30_000  # until a task first runs, as Kafka's log.initial.task.delay.ms
+_LEAST_MS = 10  # between two runs, though an interval may be 0
+_AGAIN_MS = 1000  # after a clock that failed
+_MOST_MS = 60_000  # of real waiting, because the store's clock may jump
+_NO_THREAD = "it could not begin: no memory, no more threads, or the call was interrupted"
 _CLOSED = -1  # for the base offset of an active segment
 _NOBODY_SAID = (
     "nobody has said how long its records are kept, and Kafka's default of 7 days would delete some: give the topic, or "
@@ -106,9 +110,88 @@ class Maintained:
         return kept
 
 
+Task = Callable[[Maintained, int], None]  # at a time
+
+
+class Scheduler:
+    """The job that runs tasks of a store, each once an interval: a function gives it, in ms of the store's
+    clock.
+
+    The job does not keep the store alive. `attempt` makes the context in which a task runs, and which lets no
+    error out. `report` passes on what failed.
+    """
+
+    def __init__(
+        self,
+        store: Maintained,
+        worker: Worker,
+        tasks: Mapping[Task, Callable[[Maintained], int]],
+        attempt: Callable[[Maintained, str, object], contextlib.AbstractContextManager[None]],
+        report: Callable[[], None],
+    ) -> None:
+        self._job = Job(worker, self._run)
+        self._store = weakref.ref(store, lambda _: self.stop(wait=False))
+        self._tasks = tasks
+        self._attempt = attempt
+        self._report = report
+        self._due: dict[Task, int] = {}
+        self._running = Mutex()
+        self.missing = ""  # why there is no thread, though there ought to be one
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether what runs has to end."""
+        return self._job.is_stopped
+
+    def start(self) -> None:
+        """Looks at the intervals, now and later. `missing` if there is no thread for it."""
+        if self.is_stopped:
+            return
+        self.missing = _NO_THREAD
+        with contextlib.suppress(RuntimeError, MemoryError):
+            self._job.ask()
+            self.missing = ""
+
+    def stop(self, *, wait: bool) -> None:
+        """Ends it. `wait`: until what is done now is done."""
+        self._job.stop(wait=wait)
+
+    def run_due(self, now: int) -> int:
+        """Does what is due, on this thread. Returns for how many ms nothing more will be."""
+        left, store = _MOST_MS, self._store()
+        if store is None or self.is_stopped:
+            return left
+        with self._running:
+            for task, interval_of in self._tasks.items():
+                if self.is_stopped:
+                    break
+                interval = max(interval_of(store), _LEAST_MS)
+                if interval >= MAX64:
+                    self._due.pop(task, None)
+                    continue
+                due = min(self._due.get(task, now + _FIRST_MS), now + interval)
+                if due <= now:
+                    due = now + interval
+                    with self._attempt(store, task.__name__, "the store"):
+                        task(store, now)
+                self._due[task] = due
+                left = min(left, due - now)
+        return left
+
+    def _run(self) -> float | None:
+        store = self._store()
+        if store is None:
+            return None
+        left = _AGAIN_MS
+        with self._attempt(store, "clock", "the store"):
+            left = self.run_due(store.now())
+        self._report()
+        return left / 1000
+
+
 class Upkeep:
-    """The tasks of one store, as a job of one worker, and cleaning as that of another. What fails is tried again
-    at the next interval.
+    """The tasks of one store, as a job of one worker, and cleaning as that of another. What fails is tried
+    again at the next interval.
 
     Of a partition that is not open only names, sizes and times of files are looked at, and not again before
     something can be due, unless it was open meanwhile.
@@ -167,7 +250,7 @@ class Upkeep:
     # ---- from the store ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Looks at what is due, now and later: there may be more or less to do, or there was no thread before."""
+        """Looks at what is due, now and later: there may be more to do, or there was no thread before."""
         store = self._store()
         if store is not None and (store.catalog.places or store.catalog.set_aside):
             self._main.start()

@@ -38,8 +38,8 @@ class Appender(RecordAccumulator):
         if log._closed:
             raise LogClosedError(f"{log.path} is closed")
         self._is_stopped = False
-        # Holds this object from the first record of a batch until that is appended: whoever drops the appender
-        # and its log loses no record. The job itself holds it weakly.
+        # Holds this object from the first record of a batch until that is appended: whoever drops the
+        # appender and its log loses no record. The job itself holds it weakly.
         self._held: list[Appender] = []
         self._job = Job(APPENDS, partial(_append_due, weakref.ref(self), self._held))
         self._log: _Log = log

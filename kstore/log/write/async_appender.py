@@ -127,8 +127,8 @@ class _Turn:
 
 
 class AsyncAppender:
-    """Makes calls that append to logs, in the order in which they come, on a worker of its own: syncs of several
-    logs go on side by side."""
+    """Makes calls that append to logs, in the order in which they come, on a worker of its own: syncs of
+    several logs go on side by side."""
 
     def __init__(self) -> None:
         self._calls: deque[_Call] = deque()
