@@ -27,7 +27,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("kstore.engine.segment",),
     ("kstore.engine.scan", "kstore.engine.append", "kstore.engine.compact"),
     ("kstore.log",),
-    ("kstore.log.files", "kstore.log.send", "kstore.log.threads"),
+    ("kstore.log.files", "kstore.log.send", "kstore.log.threads", "kstore.log.worker"),
     ("kstore.log.recovery",),
     ("kstore.log.producers", "kstore.log.read"),
     ("kstore.log.cursors", "kstore.log.follow"),

@@ -52,7 +52,7 @@ from kstore.errors import (
 from kstore.log.compact.cleaned import CLEANED, SWAP, Cleaned
 from kstore.log.compact.compactor import LogState, compact, last_offsets
 from kstore.log.compact.erasure import Match, erase, matching
-from kstore.log.compact.key_files import KeyFileMaker, KeyFileReport, make_key_files
+from kstore.log.compact.key_files import KeyFileReport, job_for, make_key_files
 from kstore.log.compact.report import Compaction, Erasure
 from kstore.log.cursors.cursor import checked_groups
 from kstore.log.cursors.home import Home
@@ -80,6 +80,7 @@ from kstore.log.recovery.presence import not_found
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import DataLossWarning, in_short
 from kstore.log.recovery.segment_factory import SegmentFactory
+from kstore.log.worker import Job
 from kstore.log.write.append_limits import limits_of
 from kstore.log.write.appender import Appender
 from kstore.log.write.deleted_segments import DeletedSegments
@@ -157,7 +158,7 @@ class LogWriter(RecordAppender, PartitionLog):
     _left = True
     _log_dir: PartitionLease
     _flusher: Flusher | None = None
-    _key_maker: KeyFileMaker | None = None
+    _key_job: Job | None = None
     _lacks_key_files = True  # perhaps, since they were last made
     _stops_compacting = False
     _async: "AsyncAppender | None" = None
@@ -227,7 +228,8 @@ class LogWriter(RecordAppender, PartitionLog):
                 recovery = self._loaded.recovery
                 self._begin_epoch_for_cursors(begin=not recovery.clean or bool(recovery.losses))
             self._appenders = set()
-            self._flusher = Flusher(self, self._config.flush_ms if own.flushes else MAX64)
+            self._flusher = Flusher(self)
+            self._flusher.flush_every(self._config.flush_ms if own.flushes else MAX64)
             self._key_files_due()
             _writers.add(self)
             self._report_recovery()
@@ -648,9 +650,10 @@ class LogWriter(RecordAppender, PartitionLog):
         self._lacks_key_files = True
         if not (self._config.key_files and self._own.makes_key_files):
             return
-        if self._key_maker is None:
-            self._key_maker = KeyFileMaker(self)
-        self._key_maker.sealed()
+        if self._key_job is None:
+            self._key_job = job_for(self)
+        with contextlib.suppress(RuntimeError, MemoryError):  # no more threads: the next time
+            self._key_job.ask()
 
     def _begin_lower(self, base: int, now: int) -> None:
         """Begins the active segment, which is empty, at a lower offset: the append with a gap that it was
@@ -1515,8 +1518,8 @@ class LogWriter(RecordAppender, PartitionLog):
             self._end()
         with self._compacting:
             pass  # it stops now, and nothing of it is left in the directory that another may open next
-        if self._key_maker is not None:
-            self._key_maker.stop()
+        if self._key_job is not None:
+            self._key_job.stop()
         if self._flusher is not None:
             self._flusher.stop()
         self._drain()  # who syncs now has taken files that must be on the disk before the marker says so
@@ -1601,8 +1604,8 @@ class LogWriter(RecordAppender, PartitionLog):
             self._end()
         with self._compacting:
             pass
-        if self._key_maker is not None:
-            self._key_maker.stop(wait=False)
+        if self._key_job is not None:
+            self._key_job.stop(wait=False)
         if self._flusher is not None:
             self._flusher.stop(wait=False)
         self._leave(clean=False)
@@ -1621,8 +1624,8 @@ class LogWriter(RecordAppender, PartitionLog):
         forgotten = not (self._closed or self._log_dir.has_left)  # in a forked child it is the parent's
         gathered = sum(appender._gathered_count for appender in self._appenders)
         self._end()
-        if self._key_maker is not None:
-            self._key_maker.stop(wait=False)
+        if self._key_job is not None:
+            self._key_job.stop(wait=False)
         if self._flusher is not None:
             self._flusher.stop(wait=False)
         self._log_dir.leave_unclean()

@@ -6,10 +6,9 @@ The file is long because it holds every public method of a store, with its docum
 import contextlib
 import io
 import os
-import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -21,7 +20,6 @@ from kstore.config import ConfigOptions, LogConfig
 from kstore.engine.append.dealt_batches import MOST_PARTITIONS as MOST_DEALT
 from kstore.engine.append.dealt_batches import DealtBatches
 from kstore.engine.io.file import Traffic
-from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.partition_split import split_by_partition
 from kstore.errors import (
     KstoreError,
@@ -35,8 +33,7 @@ from kstore.log.compact.erasure import Match
 from kstore.log.compact.report import Erasure
 from kstore.log.cursors.cursor import checked_group, checked_groups
 from kstore.log.cursors.expiry import expire
-from kstore.log.cursors.group_file import groups_in, read_durable_positions
-from kstore.log.cursors.home import Home
+from kstore.log.cursors.group_file import groups_in
 from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
@@ -70,7 +67,7 @@ from kstore.store.table import Table
 from kstore.store.topic import checked_name
 from kstore.store.topic_catalog import TopicCatalog
 from kstore.store.topic_reader import StoreFollower
-from kstore.store.upkeep import Upkeep
+from kstore.store.upkeep import Maintained, Upkeep, time_of
 from kstore.typed import BytesLike, Cells, Column, Headers, StoreColumn, Times
 
 if TYPE_CHECKING:
@@ -165,21 +162,25 @@ class LogStore:
             limit = integer("max_open_partitions", max_open_partitions, 1)
         boolean("background", background)
         wait = number("wait", wait, 0)
-        self._keep_for = checked_groups("keep_for", keep_for)
+        keep_for = checked_groups("keep_for", keep_for)
         if idle_roll_ms is not None:
             idle_roll_ms = integer("idle_roll_ms", idle_roll_ms, 1)
         self._log_options = checked("store", {n: own.pop(n) for n in names_of("store") if n in own})
         self._now()  # a clock that tells no time is refused before anything is made
-        self._expires_cursors = "offsets_retention_minutes" in own or (
+        expires_cursors = "offsets_retention_minutes" in own or (
             config is not None and "offsets_retention_minutes" in config.given_options()
         )
-        self._changing = Mutex()
         self._directories: list[StoreDirectory] = []
         self._catalog = TopicCatalog(self._directories, (config or LogConfig()).replace(**own))
         self._open_logs = OpenPartitions(weakref.WeakMethod(self._open_writer), limit)
         self._is_busy = background and self._is_writing
         self._traffic: dict[str, Traffic] = {}
-        self._work = Upkeep(self, idle_roll_ms)
+        clock = self._log_options.get("clock")
+        self._maintained = Maintained(
+            self._catalog, self._open_logs, keep_for, clock, expires_cursors=expires_cursors
+        )
+        self._changing = self._maintained.changing
+        self._work = Upkeep(self._maintained, idle_roll_ms)
         self._async: dict[str, AsyncAppender] = {}  # by topic
         is_untouched = True  # but for what recovery does, if it was not closed cleanly
         try:
@@ -225,8 +226,8 @@ class LogStore:
 
     def _changed(self) -> None:
         """There may be more, or less, to do in the background."""
-        if self._is_busy:
-            self._work.start(self)
+        if self._is_busy and not self._closed:
+            self._work.start()
 
     # ---- opening -------------------------------------------------------------------------------------------
 
@@ -276,7 +277,8 @@ class LogStore:
             raise LogNotFoundError(f"no partition {tp} in {self._named()}")
         directory.check_place()
         self._work.opened(tp)
-        self._work.begin_missing(self)
+        if not recovers:
+            self._changed()
         path, config = directory.path_of(tp), self._catalog.config_of(tp.topic)
         traffic = self._traffic_of(tp.topic)
         own = OwnWork(
@@ -289,13 +291,8 @@ class LogStore:
     def _traffic_of(self, topic: str) -> Traffic:
         return self._traffic.setdefault(topic, Traffic())
 
-    def _says_retention(self, topic: str) -> bool:
-        """Whether it was set how long records of a topic are kept."""
-        return "retention_ms" in self._catalog.config_of(topic).given_options()
-
     def _now(self) -> int:
-        clock: Callable[[], int] | None = self._log_options.get("clock")
-        return time.time_ns() // 1_000_000 if clock is None else integer("the time in ms", clock())
+        return time_of(self._log_options.get("clock"))
 
     # ---- what there is -------------------------------------------------------------------------------------
 
@@ -366,7 +363,7 @@ class LogStore:
     def health(self) -> StoreHealth:
         """What is out of use, or failed in the background, and why, as a StoreHealth; its `ok` is True if
         nothing is."""
-        self._work.begin_missing(self)
+        self._changed()
         partitions = {tp: text for tp, text in self._open_logs.failures.items() if tp in self._catalog.places}
         for tp, log in self._open_logs.open_now():
             refusal = log._settled_refusal()
@@ -856,9 +853,9 @@ class LogStore:
         known to be compacted, if cleanup_policy is not set.
         """
         boolean("dry_run", dry_run)
-        groups = [*self._keep_for, *checked_groups("keep_for", keep_for)]
+        groups = [*self._maintained.keep_for, *checked_groups("keep_for", keep_for)]
         self._check_writing()
-        kept = self._kept_for(groups)
+        kept = self._maintained.kept_for(groups)
         decisions = {}
         for tp in self.partitions:
             if tp.topic == layout.CLUSTER_METADATA:
@@ -873,29 +870,6 @@ class LogStore:
             with self._changing:
                 self._catalog.remove_due(self._now())
         return decisions
-
-    def _kept_for(self, groups: Sequence[str]) -> Callable[[TopicPartition], dict[str, int]]:
-        """From which offset on groups of cursors need a partition, also after a power cut. Each of their
-        files is read once. OSError, CorruptRecordError."""
-        committed: dict[str, dict[TopicPartition, int]] = {}
-        for group in groups:
-            found = committed[group] = {}
-            for directory in self._catalog.live():
-                entries = read_durable_positions(os.path.realpath(directory.path), group)
-                for tp in entries:
-                    if self._catalog.places.get(tp) is directory:
-                        position = Home.of(str(directory.path_of(tp))).position_in(entries)
-                        if position is not None:
-                            found[tp] = position.offset
-
-        def kept(tp: TopicPartition) -> dict[str, int]:
-            return {
-                group: found.get(tp, 0)
-                for group, found in committed.items()
-                if not found or any(tp.topic == other.topic for other in found)
-            }
-
-        return kept
 
     # ---- topics --------------------------------------------------------------------------------------------
 
@@ -1014,7 +988,6 @@ class LogStore:
         self._check_writing()
         self._catalog.check_changeable()
         self._catalog.remove_due(self._now())
-        self._work.is_behind = self._is_busy  # until it is told: an interrupt may keep the change from it
 
     # ---- closing -------------------------------------------------------------------------------------------
 
@@ -1047,7 +1020,7 @@ class LogStore:
             except (OSError, LogFailedError) as e:
                 failure = failure or e
         # not before: it may wait for a log in which a signal handler interrupted this thread
-        self._work.wait()
+        self._work.stop(wait=True)
         if failure is not None:
             raise failure
 

@@ -1,19 +1,20 @@
-"""What a store does by itself: retention, removal of files, checkpoints, flushing, rolls, cleaning, files of
-keys."""
+"""The maintenance of a store, and when it is due: retention, removal of files, checkpoints, flushing, rolls,
+cleaning, files of keys."""
 
 import atexit
 import contextlib
 import logging
 import os
-import threading
+import time
 import weakref
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
+from kstore.arguments import integer
 from kstore.config import MAX64, LogConfig
+from kstore.engine.io.mutex import Mutex
 from kstore.engine.segment.segment import Segment
 from kstore.errors import (
     InvalidConfigError,
@@ -26,17 +27,25 @@ from kstore.errors import (
 )
 from kstore.log.compact.key_files import make_missing
 from kstore.log.cursors.expiry import expire
-from kstore.log.cursors.group_file import groups_in
+from kstore.log.cursors.group_file import groups_in, read_durable_positions
+from kstore.log.cursors.home import Home
 from kstore.log.files import layout
 from kstore.log.files.checkpoints import look_into
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.listing import list_directory
+from kstore.log.worker import CLEANING, MAINTENANCE, Job, Worker
 from kstore.log.write.append_limits import limits_of
 from kstore.log.write.reports import Reports
 from kstore.log.writer import LogWriter
-from kstore.store.scheduler import Scheduler
+from kstore.store.open_partitions import OpenPartitions
+from kstore.store.topic_catalog import TopicCatalog
 
 _LATER_MS = 300_000
+_FIRST_MS = 30_000  # until a task first runs, as Kafka's log.initial.task.delay.ms
+_LEAST_MS = 10  # between two runs, though an interval may be 0
+_AGAIN_MS = 1000  # after a clock that failed
+_MOST_MS = 60_000  # of real waiting, because the store's clock may jump
+_NO_THREAD = "it could not begin: no memory, no more threads, or the call was interrupted"
 _CLOSED = -1  # for the base offset of an active segment
 _NOBODY_SAID = (
     "nobody has said how long its records are kept, and Kafka's default of 7 days would delete some: give the topic, or "
@@ -45,21 +54,156 @@ _NOBODY_SAID = (
 _upkeeps: "weakref.WeakSet[Upkeep]" = weakref.WeakSet()
 
 
+class Maintained:
+    """What is maintained of a store. Only the store keeps it alive."""
+
+    def __init__(
+        self,
+        catalog: TopicCatalog,
+        logs: OpenPartitions,
+        keep_for: Sequence[str],
+        clock: Callable[[], int] | None,
+        *,
+        expires_cursors: bool,
+    ) -> None:
+        self.catalog = catalog
+        self.logs = logs
+        self.changing = Mutex()  # for one change of topics at a time
+        self.keep_for = keep_for
+        self.clock = clock
+        self.expires_cursors = expires_cursors
+
+    @property
+    def config(self) -> LogConfig:
+        """That of topics that do not say otherwise."""
+        return self.catalog.config
+
+    def now(self) -> int:
+        """The time in ms."""
+        return time_of(self.clock)
+
+    def says_retention(self, topic: str) -> bool:
+        """Whether it was set how long records of a topic are kept."""
+        return "retention_ms" in self.catalog.config_of(topic).given_options()
+
+    def kept_for(self, groups: Sequence[str]) -> Callable[[TopicPartition], dict[str, int]]:
+        """From which offset on groups of cursors need a partition, also after a power cut. Each of their
+        files is read once. OSError, CorruptRecordError."""
+        committed: dict[str, dict[TopicPartition, int]] = {}
+        for group in groups:
+            found = committed[group] = {}
+            for directory in self.catalog.live():
+                entries = read_durable_positions(os.path.realpath(directory.path), group)
+                for tp in entries:
+                    if self.catalog.places.get(tp) is directory:
+                        position = Home.of(str(directory.path_of(tp))).position_in(entries)
+                        if position is not None:
+                            found[tp] = position.offset
+
+        def kept(tp: TopicPartition) -> dict[str, int]:
+            return {
+                group: found.get(tp, 0)
+                for group, found in committed.items()
+                if not found or any(tp.topic == other.topic for other in found)
+            }
+
+        return kept
+
+
+Task = Callable[[Maintained, int], None]  # at a time
+
+
+class Scheduler:
+    """The job that runs tasks of a store, each once an interval: a function gives it, in ms of the store's
+    clock.
+
+    The job does not keep the store alive. `attempt` makes the context in which a task runs, and which lets no
+    error out. `report` passes on what failed.
+    """
+
+    def __init__(
+        self,
+        store: Maintained,
+        worker: Worker,
+        tasks: Mapping[Task, Callable[[Maintained], int]],
+        attempt: Callable[[Maintained, str, object], contextlib.AbstractContextManager[None]],
+        report: Callable[[], None],
+    ) -> None:
+        self._job = Job(worker, self._run)
+        self._store = weakref.ref(store, lambda _: self.stop(wait=False))
+        self._tasks = tasks
+        self._attempt = attempt
+        self._report = report
+        self._due: dict[Task, int] = {}
+        self._running = Mutex()
+        self.missing = ""  # why there is no thread, though there ought to be one
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether what runs has to end."""
+        return self._job.is_stopped
+
+    def start(self) -> None:
+        """Looks at the intervals, now and later. `missing` if there is no thread for it."""
+        if self.is_stopped:
+            return
+        self.missing = _NO_THREAD
+        with contextlib.suppress(RuntimeError, MemoryError):
+            self._job.ask()
+            self.missing = ""
+
+    def stop(self, *, wait: bool) -> None:
+        """Ends it. `wait`: until what is done now is done."""
+        self._job.stop(wait=wait)
+
+    def run_due(self, now: int) -> int:
+        """Does what is due, on this thread. Returns for how many ms nothing more will be."""
+        left, store = _MOST_MS, self._store()
+        if store is None or self.is_stopped:
+            return left
+        with self._running:
+            for task, interval_of in self._tasks.items():
+                if self.is_stopped:
+                    break
+                interval = max(interval_of(store), _LEAST_MS)
+                if interval >= MAX64:
+                    self._due.pop(task, None)
+                    continue
+                due = min(self._due.get(task, now + _FIRST_MS), now + interval)
+                if due <= now:
+                    due = now + interval
+                    with self._attempt(store, task.__name__, "the store"):
+                        task(store, now)
+                self._due[task] = due
+                left = min(left, due - now)
+        return left
+
+    def _run(self) -> float | None:
+        store = self._store()
+        if store is None:
+            return None
+        left = _AGAIN_MS
+        with self._attempt(store, "clock", "the store"):
+            left = self.run_due(store.now())
+        self._report()
+        return left / 1000
+
+
 class Upkeep:
-    """The tasks of one store, on a thread, and cleaning on another. What fails is tried again at the next
-    interval.
+    """The tasks of one store, as a job of one worker, and cleaning as that of another. What fails is tried
+    again at the next interval.
 
     Of a partition that is not open only names, sizes and times of files are looked at, and not again before
     something can be due, unless it was open meanwhile.
     """
 
-    def __init__(self, store: Any, idle_roll_ms: int | None) -> None:
+    def __init__(self, store: Maintained, idle_roll_ms: int | None) -> None:
+        self._store = weakref.ref(store)
         self._reasons: dict[tuple[str, object], str] = {}  # by task, and what it failed for
         self._reports = Reports(logging.getLogger("kstore.store"))
         # until when nothing is due, as long as the partition is closed, or has this active segment
         self._quiet: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
         self.sizes: dict[TopicPartition, tuple[int, int]] = {}  # segments and bytes, as long as it is closed
-        self.is_behind = False  # topics are changed, and `start` was not told yet
         self._openings = object()  # another one after each opening
         self._flushed: dict[TopicPartition, int] = {}
         self._set_aside: set[TopicPartition] = set()
@@ -73,6 +217,7 @@ class Upkeep:
         )  # a table of topics, and what _of_topics says of it
         self._main = Scheduler(
             store,
+            MAINTENANCE,
             {
                 self.retain: lambda store: store.config.log_retention_check_interval_ms,
                 self.remove: lambda store: min(store.config.file_delete_delay_ms, _LATER_MS),
@@ -80,13 +225,15 @@ class Upkeep:
                 self.flush: lambda store: self._of_topics(store)[0],
                 self.roll: lambda _: idle_roll_ms or MAX64,
                 self.expire: lambda store: (
-                    store.config.offsets_retention_check_interval_ms if store._expires_cursors else MAX64
+                    store.config.offsets_retention_check_interval_ms if store.expires_cursors else MAX64
                 ),
             },
             self._attempt,
+            self._reports.pass_on,
         )
         self._cleaner = Scheduler(
             store,
+            CLEANING,
             {
                 self.clean: lambda store: (
                     store.config.log_cleaner_backoff_ms if self._of_topics(store)[1] else MAX64
@@ -96,46 +243,36 @@ class Upkeep:
                 ),
             },
             self._attempt,
+            self._reports.pass_on,
         )
         _upkeeps.add(self)
 
     # ---- from the store ------------------------------------------------------------------------------------
 
-    def start(self, store: Any) -> None:
-        """Topics were changed: begins the threads, if they have something to do."""
-        if store._catalog.places or store._catalog.set_aside:
+    def start(self) -> None:
+        """Looks at what is due, now and later: there may be more to do, or there was no thread before."""
+        store = self._store()
+        if store is not None and (store.catalog.places or store.catalog.set_aside):
             self._main.start()
-        if any(self._of_topics(store)[1:]):
+        if store is not None and any(self._of_topics(store)[1:]):
             self._cleaner.start()
-        self.is_behind = False
 
-    def begin_missing(self, store: Any) -> None:
-        """Tries again to begin a thread that could not, for want of memory, say, or because a change was
-        interrupted."""
-        if self.is_behind:
-            self.start(store)
+    def stop(self, *, wait: bool = False) -> None:
+        """Ends what runs: at once, if that is cleaning, or a file of keys. `wait`: until it has ended."""
         for scheduler in (self._main, self._cleaner):
-            if scheduler.missing:
-                scheduler.start()
-
-    def stop(self) -> None:
-        """Ends what runs: at once, if that is cleaning, or a file of keys."""
-        self._main.stop()
-        self._cleaner.stop()
+            scheduler.stop(wait=False)
         log = self._cleaned
         if log is not None:
             log._stops_compacting = True
-
-    def wait(self) -> None:
-        """Waits until the threads have ended."""
-        self._main.wait()
-        self._cleaner.wait()
+        if wait:
+            for scheduler in (self._main, self._cleaner):
+                scheduler.stop(wait=True)
 
     def run_due(self, now: int) -> int:
         """Does what is due at a time of the store's clock, on this thread. For how many ms nothing more
         is."""
         left = min(self._main.run_due(now), self._cleaner.run_due(now))
-        self.tell()
+        self._reports.pass_on()
         return left
 
     def opened(self, tp: TopicPartition) -> None:
@@ -170,27 +307,20 @@ class Upkeep:
             found["thread of the store"] = missing
         return found
 
-    def tell(self) -> None:
-        """Passes on to logging what failed; no lock is held."""
-        self._reports.pass_on()
-
     # ---- failures ------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _attempt(self, store: Any, task: str, of: object, *, is_step: bool = False) -> Iterator[None]:
+    def _attempt(self, store: Maintained, task: str, of: object, *, is_step: bool = False) -> Iterator[None]:
         """Notes what fails, and that the task does not fail any more; a step of it only the former."""
         try:
             yield
         except (LogClosedError, LogChangedError):  # deleted or closed meanwhile; or the next run looks again
             pass
-        except BaseException as e:
-            if not isinstance(e, Exception) and threading.current_thread() is threading.main_thread():
-                raise
-            is_gone = isinstance(of, TopicPartition) and of not in store._catalog.places
-            if is_gone or isinstance(
-                e, LogLockedError
-            ):  # kstore.open has it, which is no failure of the partition
-                store._open_logs.failures.pop(of, None)
+        except Exception as e:  # noqa: BLE001 - `health` tells it
+            is_gone = isinstance(of, TopicPartition) and of not in store.catalog.places
+            # if kstore.open has it, that is no failure of the partition
+            if isinstance(of, TopicPartition) and (is_gone or isinstance(e, LogLockedError)):
+                store.logs.failures.pop(of, None)
             if not is_gone:
                 aside = task == "cleaning" and of in self._set_aside
                 reason = f"{type(e).__name__}: {e}"
@@ -208,31 +338,31 @@ class Upkeep:
 
     # ---- tasks ---------------------------------------------------------------------------------------------
 
-    def retain(self, store: Any, now: int) -> None:
+    def retain(self, store: Maintained, now: int) -> None:
         """Deletes old segments, as LogStore.retain does."""
         with self._attempt(store, "retention", "the store"):
-            kept = store._kept_for(store._keep_for)
+            kept = store.kept_for(store.keep_for)
 
             def retain(log: LogWriter, tp: TopicPartition) -> None:
                 log._retain(kept(tp), False)
 
             self._visit("retention", store, now, _retention_due, retain)
 
-    def roll(self, store: Any, now: int) -> None:
+    def roll(self, store: Maintained, now: int) -> None:
         """Rolls segments that have records and are older than segment_ms."""
         self._visit("roll", store, now, _roll_due, lambda log, _: _roll(log, now))
 
     def _visit(
         self,
         task: str,
-        store: Any,
+        store: Maintained,
         now: int,
-        due: Callable[[Any, TopicPartition, Path, int], int],
+        due: Callable[[Maintained, TopicPartition, Path, int], int],
         act: Callable[[LogWriter, TopicPartition], object],
     ) -> None:
         """Does something with each partition that is open, or in which it may be due."""
-        for tp, directory in store._catalog.places.items():
-            log = store._open_logs.peek(tp)
+        for tp, directory in store.catalog.places.items():
+            log = store.logs.peek(tp)
             if log is None and self._quiet.get((task, tp), (-1, 0))[0] > now:
                 continue
             if self._main.is_stopped:
@@ -244,42 +374,44 @@ class Upkeep:
                 try:
                     until = now if log is not None else due(store, tp, directory.path_of(tp), now)
                     if until <= now:
-                        act(store._open_logs.get(tp) if log is None else log, tp)
+                        act(store.logs.get(tp) if log is None else log, tp)
                     else:
                         self._stay_quiet(task, tp, until, _CLOSED, openings)
                 except InvalidConfigError as e:
                     self._stay_quiet(task, tp, MAX64, _CLOSED, self._openings)
-                    text = str(e) if store._says_retention(tp.topic) else _NOBODY_SAID
+                    text = str(e) if store.says_retention(tp.topic) else _NOBODY_SAID
                     raise InvalidConfigError(text) from None
 
-    def remove(self, store: Any, now: int) -> None:
+    def remove(self, store: Maintained, now: int) -> None:
         """Removes what was deleted and whose time has come. In logs that are open, producers expire too."""
-        with store._changing:
-            if not store._closed:
-                store._catalog.remove_due(now)
-            left = dict(store._catalog.not_removed)
+        with store.changing:
+            if not self._main.is_stopped:
+                store.catalog.remove_due(now)
+            left = dict(store.catalog.not_removed)
         for path, reason in left.items() - self._left.items():
             self._reports.warning("removal of %s failed: %s", path, reason)
         self._left = left
-        for tp in store._open_logs:
-            log = store._open_logs.peek(tp)
+        for tp in store.logs:
+            log = store.logs.peek(tp)
             if log is not None:
                 with self._attempt(store, "removal", tp):
                     log._keep_up(now)
         for task, of in list(self._reasons):
-            if task == "removal" and store._open_logs.peek(of) is None:  # closing it removed them
+            if (
+                task == "removal" and isinstance(of, TopicPartition) and store.logs.peek(of) is None
+            ):  # closing it removed them
                 self._reasons.pop((task, of), None)
 
-    def checkpoint(self, store: Any, now: int) -> None:
+    def checkpoint(self, store: Maintained, now: int) -> None:
         """Writes the checkpoint files, if they have changed."""
-        for directory in store._catalog.live():
+        for directory in store.catalog.live():
             with self._attempt(store, "checkpoints", directory.path):
                 directory.held.store()
 
-    def flush(self, store: Any, now: int) -> None:
+    def flush(self, store: Maintained, now: int) -> None:
         """Flushes logs for which flush_ms is over."""
-        for tp in store._open_logs:
-            log = store._open_logs.peek(tp)
+        for tp in store.logs:
+            log = store.logs.peek(tp)
             if (
                 log is None or 0 <= now - self._flushed.get(tp, 0) < log.config.flush_ms
             ):  # a clock may be put back
@@ -289,9 +421,9 @@ class Upkeep:
                     self._flushed[tp] = now
                     log.flush()
 
-    def expire(self, store: Any, now: int) -> None:
+    def expire(self, store: Maintained, now: int) -> None:
         """Removes positions of groups for which nobody has read for offsets_retention_minutes."""
-        for directory in store._catalog.live():
+        for directory in store.catalog.live():
             place = os.path.realpath(directory.path)
             with self._attempt(store, "expiry of cursors", directory.path):
                 for group in groups_in(place):
@@ -302,9 +434,9 @@ class Upkeep:
 
     # ---- cleaning ------------------------------------------------------------------------------------------
 
-    def _of_topics(self, store: Any) -> tuple[int, bool, bool]:
+    def _of_topics(self, store: Maintained) -> tuple[int, bool, bool]:
         """The shortest flush_ms, and whether anything is to be cleaned, and to have .keys files."""
-        known, table = self._known, store._catalog.table
+        known, table = self._known, store.catalog.table
         if known[0] is not table:
             options = [topic.options for topic in table.topics.values()]
             flush_ms = [int(own["flush.ms"]) for own in options if "flush.ms" in own]
@@ -315,12 +447,12 @@ class Upkeep:
             known = self._known = table, min([config.flush_ms, *flush_ms]), is_cleaning, indexes
         return known[1:]
 
-    def clean(self, store: Any, now: int) -> None:
+    def clean(self, store: Maintained, now: int) -> None:
         """Compacts what is to be compacted, the dirtiest partition first."""
         found: list[tuple[float, TopicPartition]] = []
-        cleaned: dict[Any, dict[TopicPartition, int]] = {}
-        for tp, directory in store._catalog.places.items():
-            config = store._catalog.config_of(tp.topic)
+        cleaned: dict[object, dict[TopicPartition, int]] = {}
+        for tp, directory in store.catalog.places.items():
+            config = store.catalog.config_of(tp.topic)
             if self._cleaner.is_stopped:
                 return
             if not config.compacts or tp in self._set_aside or tp.topic == layout.CLUSTER_METADATA:
@@ -345,8 +477,8 @@ class Upkeep:
             with self._attempt(store, "cleaning", tp):
                 self._clean(store, tp, now)
 
-    def _clean(self, store: Any, tp: TopicPartition, now: int) -> None:
-        self._cleaned = log = store._open_logs.get(tp)
+    def _clean(self, store: Maintained, tp: TopicPartition, now: int) -> None:
+        self._cleaned = log = store.logs.get(tp)
         active = log.active.base_offset
         try:
             if self._cleaner.is_stopped:
@@ -361,7 +493,7 @@ class Upkeep:
         except (LogChangedError, PolicyViolationError):
             pass  # retention was quicker, or the topic has another configuration
         except KstoreError as e:
-            if store._open_logs.peek(tp) is not log:
+            if store.logs.peek(tp) is not log:
                 raise LogClosedError(f"{log.path} was deleted") from e  # there may be a new one of that name
             if not isinstance(e, LogFailedError):
                 self._set_aside.add(tp)
@@ -371,23 +503,23 @@ class Upkeep:
 
     # ---- files of keys -------------------------------------------------------------------------------------
 
-    def index(self, store: Any, now: int) -> None:
+    def index(self, store: Maintained, now: int) -> None:
         """Makes .keys files where key_files says so. Of a partition that is closed only names of files are
         looked at."""
-        for tp, directory in store._catalog.places.items():
+        for tp, directory in store.catalog.places.items():
             if self._cleaner.is_stopped:
                 return
-            if not store._catalog.config_of(tp.topic).key_files or tp.topic == layout.CLUSTER_METADATA:
+            if not store.catalog.config_of(tp.topic).key_files or tp.topic == layout.CLUSTER_METADATA:
                 continue
-            log: LogWriter | None = store._open_logs.peek(tp)
+            log: LogWriter | None = store.logs.peek(tp)
             if log is None and self._quiet.get(("key files", tp)) == (MAX64, _CLOSED):
                 continue
             if log is None or log._lacks_key_files:
                 with self._attempt(store, "key files", tp):
                     self._index(store, tp, directory.path_of(tp))
 
-    def _index(self, store: Any, tp: TopicPartition, path: Path) -> None:
-        if store._open_logs.peek(tp) is None:
+    def _index(self, store: Maintained, tp: TopicPartition, path: Path) -> None:
+        if store.logs.peek(tp) is None:
             openings = self._openings
             names = set(list_directory(str(path)))
             bases = bases_of(path)
@@ -397,16 +529,16 @@ class Upkeep:
                 bases[-1],
             ):  # those that lack it cannot have it
                 return self._stay_quiet("key files", tp, MAX64, _CLOSED, openings)
-        self._cleaned = log = store._open_logs.get(tp)
+        self._cleaned = log = store.logs.get(tp)
         active = log.active.base_offset
+        is_made = False
         try:
             log._lacks_key_files = False
             make_missing(log, partial(self._check, log))
             self._quiet["key files", tp] = MAX64, active
-        except BaseException:
-            log._lacks_key_files = True
-            raise
+            is_made = True
         finally:
+            log._lacks_key_files |= not is_made
             self._cleaned = None
         return None
 
@@ -416,9 +548,9 @@ class Upkeep:
             raise LogClosedError("the store is closed")
 
 
-def _active_of(store: Any, tp: TopicPartition) -> int:
+def _active_of(store: Maintained, tp: TopicPartition) -> int:
     """Where the active segment of a partition begins, if it is open."""
-    log: LogWriter | None = store._open_logs.peek(tp)
+    log: LogWriter | None = store.logs.peek(tp)
     return _CLOSED if log is None else log.active.base_offset
 
 
@@ -444,11 +576,11 @@ def _segment(path: Path, base: int) -> Segment:
     return Segment(str(path), layout.segment_stem(base), base)
 
 
-def _retention_due(store: Any, tp: TopicPartition, path: Path, now: int) -> int:
+def _retention_due(store: Maintained, tp: TopicPartition, path: Path, now: int) -> int:
     """When retention may find something to delete in a partition that is closed: in the oldest segment, if at
     all."""
-    bases, config = bases_of(path), store._catalog.config_of(tp.topic)
-    if len(bases) > 1 and bases[1] <= store._catalog.places[tp].held.log_start_of(path):
+    bases, config = bases_of(path), store.catalog.config_of(tp.topic)
+    if len(bases) > 1 and bases[1] <= store.catalog.places[tp].held.log_start_of(path):
         return now
     if not (config.deletes and bases):
         return MAX64
@@ -460,15 +592,15 @@ def _retention_due(store: Any, tp: TopicPartition, path: Path, now: int) -> int:
     if config.retention_ms < 0 or (len(bases) == 1 and oldest.size == 0):
         return MAX64
     due: int = oldest.largest_timestamp + config.retention_ms + 1
-    if due <= now and not store._says_retention(tp.topic):
+    if due <= now and not store.says_retention(tp.topic):
         raise InvalidConfigError(_NOBODY_SAID)
     return due
 
 
-def _roll_due(store: Any, tp: TopicPartition, path: Path, now: int) -> int:
+def _roll_due(store: Maintained, tp: TopicPartition, path: Path, now: int) -> int:
     """When the active segment of a partition that is closed ends."""
     files = files_of(path)
-    return _end_of(_segment(path, files[-1][0]), store._catalog.config_of(tp.topic)) if files else MAX64
+    return _end_of(_segment(path, files[-1][0]), store.catalog.config_of(tp.topic)) if files else MAX64
 
 
 def _end_of(segment: Segment, config: LogConfig) -> int:
@@ -494,11 +626,15 @@ def _most_dirt(files: list[tuple[int, int]], first_dirty: int) -> float:
     return dirty / (clean + dirty) if dirty else 0.0
 
 
+def time_of(clock: Callable[[], int] | None) -> int:
+    """The time in ms by the clock of a store."""
+    return time.time_ns() // 1_000_000 if clock is None else integer("the time in ms", clock())
+
+
 def _stop_all() -> None:
-    """Before the interpreter ends: a thread that it stopped inside a lock would keep every other from it."""
+    """Before the interpreter ends, and waits for what the workers do."""
     for upkeep in list(_upkeeps):
         upkeep.stop()
-        upkeep.wait()
 
 
 atexit.register(_stop_all)

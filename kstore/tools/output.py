@@ -73,10 +73,9 @@ def open_output(path: str, *, text: bool) -> Iterator[IO[str] | IO[bytes]]:
             os.fchmod(number, stat.S_IMODE(mode))
             yield out
         os.replace(temporary, target)  # noqa: PTH105
-    except BaseException:
+    finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)  # noqa: PTH108
-        raise
 
 
 def _opened(file: str | int, text: bool) -> IO[str] | IO[bytes]:

@@ -50,8 +50,8 @@ with kstore.open(path, "a", internal_segment_bytes=400) as log:
         return log.durable_offset >= log.roll() - 1
 
     until(is_flushed)
-    fails(log.appender)
     with log.appender() as out:
+        fails(lambda: out.append(b"lost"))
         end = out.append(b"v").wait()
     fails(lambda: asyncio.run(log.append_async(b"lost")))
     assert asyncio.run(log.append_async(b"v")) == end + 1

@@ -62,6 +62,7 @@ def test_a_deletion_goes_with_the_directory(tmp_path: Path, there: str) -> None:
 def test_a_directory_that_is_renamed_under_its_writer(tmp_path: Path) -> None:
     """Its path may lead to another log then, which is not touched."""
     log = filled(tmp_path / "t-0")
+    log.flush()  # or a sync in the background meets that there is no directory for a moment
     (tmp_path / "t-0").rename(tmp_path / "t-9")
     shutil.copytree(tmp_path / "t-9", tmp_path / "t-0")
     before = contents(tmp_path / "t-0")

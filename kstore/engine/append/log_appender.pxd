@@ -57,6 +57,7 @@ cdef class LogAppender:
     cdef int refuse_reentrance(self) except -1
     cdef int enter_gate(self, int64_t offset) except -2
     cdef void release(self) noexcept
+    cdef void end_append(self) noexcept
     cdef int notify(self) except -1
     cdef int check_usable(self) except -1
     cdef int64_t now(self, bint exact=*) except? -1

@@ -391,6 +391,12 @@ cdef class LogAppender:
         if self.waiting is not None:
             self.notify()
 
+    cdef void end_append(self) noexcept:
+        """Forgets what an append has staged and not written, and lets the lock go."""
+        if self.active is not None and self.active.staged.size != self.active.published.size:
+            self.active.unstage()
+        self.release()
+
     def _after_fork(self):
         """A child of fork: threads that it does not have may have held the locks. Nothing is written here any
         more."""

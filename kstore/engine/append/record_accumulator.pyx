@@ -100,8 +100,8 @@ cdef class Ticket:
 cdef class RecordAccumulator:
     """Gathers records in one batch and appends it when it is full. Thread-safe.
 
-    `_began` is called before the first record of a batch is taken, with the mutex held: the deriving class
-    sees to it that the batch does not wait too long.
+    `_began` is called before the first record of a batch is taken, with the mutex held, unless a batch is
+    awaited. The deriving class calls `_append_due` after a while, and again as long as that returns True.
     """
 
     cdef RecordAppender log
@@ -110,6 +110,7 @@ cdef class RecordAccumulator:
     cdef int64_t batch_bytes
     cdef int64_t now              # the clock, as last read
     cdef PendingBatch batch           # the open one, or the last
+    cdef PendingBatch awaited         # the one for which `_append_due` will be called; None if it will not be
     cdef bint gathering           # a batch is open, and has a record
     cdef bint finished            # it is closed, and not yet written
     cdef object refusal           # of a batch that was given up; the next flush() or close() tells it
@@ -214,7 +215,9 @@ cdef class RecordAccumulator:
         if builder.begin(0, 0, KS_LOG_APPEND_TIME if self.log.log_append_time else 0) < 0:
             raise MemoryError("no memory for a batch")
         self.batch = PendingBatch()
-        self._began()
+        if self.awaited is None:
+            self._began()
+            self.awaited = self.batch
         return 0
 
     cdef int write_before(self) except -1:
@@ -317,21 +320,23 @@ cdef class RecordAccumulator:
         return 0
 
     @property
-    def _open_batch(self):
-        """The batch that is being gathered, or the last one."""
-        return self.batch
-
-    @property
     def _gathered_count(self):
         """How many records are not in the log yet. Takes no lock."""
         return self.builder.batch.records_count if self.gathering and self.builder is not None else 0
 
-    def _flush_batch(self, PendingBatch batch):
-        """Appends this batch if it is still open."""
+    def _append_due(self):
+        """Appends the batch that was awaited if it is still open. Whether another one is open, which is
+        awaited now."""
         self.acquire()
         try:
-            if self.gathering and self.batch is batch:
+            batch, self.awaited = self.awaited, None
+            if self.closed or not self.gathering:
+                return False
+            if self.batch is batch:
                 self.write()
+                return False
+            self.awaited = self.batch
+            return True
         finally:
             self.release()
 
@@ -339,7 +344,7 @@ cdef class RecordAccumulator:
         """Flushes, and takes nothing more. ReentrantCallError from within this object: nothing is done."""
         try:
             if self.log is not None:
-                self.log.refuse_reentrance()  # or the appender's thread would be waited for, which waits for this one
+                self.log.refuse_reentrance()  # or the worker would be waited for, which may wait for this one
             self.acquire()
             try:
                 if self.closed:

@@ -177,12 +177,8 @@ cdef class RecordAppender(LogAppender):
             self.place(&builder.batch, now)
             self.write_out(builder.data, builder.used)
             self.settle()
-        except BaseException:
-            if self.active is not None:  # else it was not opened, and there is nothing to forget
-                self.active.unstage()
-            raise
         finally:
-            self.release()
+            self.end_append()
         del made
         self.keep_promise(offset + 1, began)
         return offset
@@ -207,12 +203,8 @@ cdef class RecordAppender(LogAppender):
             if self._traffic is not None and began:
                 took(&self._traffic.appends, began)
             return built.batch.base_offset
-        except BaseException:
-            if self.active is not None:
-                self.active.unstage()
-            raise
         finally:
-            self.release()
+            self.end_append()
 
     def extend(self, values, keys=None, timestamps=None, headers=None, *, batch_bytes=BATCH_BYTES):
         """Appends many records in batches of up to `batch_bytes`, and returns the range of their offsets.
@@ -286,12 +278,8 @@ cdef class RecordAppender(LogAppender):
                             self.write_out(builder.data + sent, builder.used - sent)
                         builder.used = sent = 0
             self.settle()
-        except BaseException:
-            if self.active is not None:
-                self.active.unstage()
-            raise
         finally:
-            self.release()
+            self.end_append()
         self.keep_promise(first + count, began)
         return range(first, first + count)
 
@@ -321,12 +309,8 @@ cdef class RecordAppender(LogAppender):
             self.number(first, self.leader_epoch)
             self.put_each(self.now())
             self.settle()
-        except BaseException:
-            if self.active is not None:
-                self.active.unstage()
-            raise
         finally:
-            self.release()
+            self.end_append()
         self.keep_promise(first + count, began)
         return first
 

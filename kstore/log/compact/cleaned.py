@@ -63,7 +63,7 @@ def complete(
 
 
 def give_up(directory: str, *base_offsets: int) -> None:
-    """Removes what there is of new segments that an exception has ended. Once files have begun to be called
+    """Removes what there is of new segments that were not finished. Once files have begun to be called
     .swap, those that are still called .cleaned stay: by them an opening knows that it must pass over the
     others."""
     paths = [path_of(directory, base_offset) for base_offset in base_offsets]

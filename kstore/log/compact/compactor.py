@@ -138,9 +138,8 @@ def _split(log: Compacted, state: LogState, overflow: OverflowedError, dry_run: 
         return state._replace(segments=(*state.segments[:at], *parts, *state.segments[at + 1 :]))
     try:
         log._replace_segments([segment], copied(parts, segment.mtime_ms()))
-    except BaseException:
+    finally:
         give_up(log._directory, *(part.base_offset for part in parts))
-        raise
     return log._compaction_state()
 
 
@@ -255,10 +254,9 @@ class _Pass:
             self._cleaner.finish()
             if log is not None:
                 self._log._replace_segments(group, [self._complete(log, group)])
-        except BaseException:
+        finally:
             if not self._dry_run:
                 give_up(self._log._directory, base)
-            raise
         self.report += done
 
     def _clean_segment(self, group: list[Segment], at: int, horizon: int) -> CompactedSegment:

@@ -170,10 +170,9 @@ class _Erasing:
                 sync_directory(directory)
                 after = self._digest(File(f"{path_of(directory, base)}.log{CLEANED}"))
                 log._replace_segments([segment], [made])
-        except BaseException:
+        finally:
             if not dry_run:
                 give_up(directory, base)
-            raise
         return ErasedSegment(
             segment.path,
             base,

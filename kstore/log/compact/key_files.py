@@ -1,7 +1,6 @@
 """Making the .keys files of sealed segments: a file beside each that tells where the last record of every key
 is."""
 
-import atexit
 import contextlib
 import time
 import weakref
@@ -20,7 +19,7 @@ from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogClo
 from kstore.log.compact.throttle import Throttle
 from kstore.log.files import layout
 from kstore.log.read.key_index import SLOT_BYTES, Everything, index_of, marks_of
-from kstore.log.threads.background import Background
+from kstore.log.worker import CLEANING, Job
 
 _TICK_NS = 20_000_000  # two changes of a file that lie so far apart have different times on every file system
 
@@ -156,70 +155,28 @@ class _Making:
                     rename(draft, self._path)
                     index_of(self._segment).use(KeyFile(self._path))
                     return True
-            unlink(draft)
-        except BaseException:
+            return False
+        finally:
             with contextlib.suppress(OSError):  # the next opening does it too
                 unlink(draft, missing_ok=True)
-            raise
-        return False
 
 
-_makers: "weakref.WeakSet[KeyFileMaker]" = weakref.WeakSet()
+def job_for(log: Keyed) -> Job:
+    """Makes those of this log that are missing, when it is asked. It does not keep the log alive."""
 
-
-class KeyFileMaker:
-    """Makes the .keys files of a log in the background. Its thread lives while there is something to do."""
-
-    def __init__(self, log: Keyed) -> None:
-        self._log = weakref.ref(log)
-        self._thread: Background | None = None
-        self._is_due = self._is_stopped = False
-        self._is_leaving = False  # the thread looks no more
-        _makers.add(self)
-
-    def sealed(self) -> None:
-        """There may be a segment without one."""
-        self._is_due = True
-        thread = self._thread
-        if not self._is_stopped and (
-            thread is None or self._is_leaving or thread.is_over or not thread.is_begun
-        ):
-            self._is_leaving = False
-            self._thread = Background(target=self._run, name="kstore-keys", daemon=True)
-            with contextlib.suppress(RuntimeError, MemoryError):  # no more threads: the next time
-                self._thread.start()
-
-    def stop(self, *, wait: bool = True) -> None:
-        """Ends it; what it is at is given up."""
-        self._is_stopped = True
-        if wait and self._thread is not None:
-            self._thread.wait()
-
-    def _run(self) -> None:
-        while not self._is_stopped:
-            if not self._is_due:
-                self._is_leaving = True
-                if not self._is_due:  # else another caller came, and may not have seen it
-                    return
-            self._is_due = self._is_leaving = False
-            log = self._log()
-            if log is None:
-                return
-            # without them lookups are slower; a disk that fails tells so where something is lost by it
+    def run() -> None:
+        log = of()
+        # without them lookups are slower; a disk that fails tells so where something is lost by it
+        if log is not None:
             with contextlib.suppress(OSError, KstoreError, MemoryError):
-                make_missing(log, partial(self._check, log))
-            del log
+                make_missing(log, partial(_check, log, job))
 
-    def _check(self, log: Keyed) -> None:
-        log._check_compacting()
-        if self._is_stopped:
-            raise LogClosedError("the program ends")
+    of = weakref.ref(log)
+    job = Job(CLEANING, run)
+    return job
 
 
-def _stop_all() -> None:
-    """Before the interpreter ends: a thread that it stopped with a lock would keep every other from it."""
-    for maker in list(_makers):
-        maker.stop()
-
-
-atexit.register(_stop_all)
+def _check(log: Keyed, job: Job) -> None:
+    log._check_compacting()
+    if job.is_stopped:
+        raise LogClosedError("the program ends")

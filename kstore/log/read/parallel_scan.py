@@ -4,6 +4,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -12,7 +13,7 @@ from threading import Lock
 from kstore.engine.columns.array import ColumnBatch
 from kstore.engine.scan.column_scanner import ColumnScanner
 from kstore.log.read.scan_splits import ScanSplit
-from kstore.log.threads.background import Background
+from kstore.log.worker import begin_thread
 
 MOST_BATCHES = 64  # of a split, before they are asked for
 IDLE = 0.1  # s: a helper without work for so long ends; those of an abandoned scan would stay otherwise
@@ -72,7 +73,8 @@ class ParallelScan:
         self._threads = threads
         self._room = room
         self._todo: SimpleQueue[Share | None] = SimpleQueue()
-        self._helpers: list[Background] = []
+        self._process = os.getpid()
+        self._helpers: set[object] = set()  # one for each thread; in a forked process they are not there
 
     def _decode(self, share: Share, other: Share | None = None) -> None:
         """What a split begins with, as far as there is room, or until the `other` is no longer pending."""
@@ -87,27 +89,29 @@ class ParallelScan:
                 room -= batch.nbytes
             share.begun = scanner, found
 
-    def _help(self, busy: int) -> None:
+    def _help(self, helper: object, busy: int) -> None:
         """What a helper does, elsewhere than on this processor."""
-        _keep_off(busy)
-        with suppress(Empty):
-            while (share := self._todo.get(timeout=IDLE)) is not None:
-                if share.claim():
-                    try:
-                        self._decode(share)
-                    finally:
-                        share.end()
+        try:
+            _keep_off(busy)
+            with suppress(Empty):
+                while (share := self._todo.get(timeout=IDLE)) is not None:
+                    if share.claim():
+                        try:
+                            self._decode(share)
+                        finally:
+                            share.end()
+        finally:
+            self._helpers.discard(helper)
 
     def _muster(self) -> None:
         """Sees to it that all helpers are there."""
-        self._helpers = [helper for helper in self._helpers if helper.is_begun and not helper.is_over]
         while len(self._helpers) < self._threads - 1:
-            helper = Background(target=self._help, args=(_processor(),), name="kstore-scan", daemon=True)
-            self._helpers.append(helper)
+            helper = object()
+            self._helpers.add(helper)
             try:
-                helper.start()
-            except RuntimeError:  # there can be no more threads: this one decodes what they do not
-                self._helpers.pop()
+                begin_thread("kstore-scan", partial(self._help, helper, _processor()))
+            except (RuntimeError, MemoryError):  # this thread decodes what they do not
+                self._helpers.discard(helper)
                 break
 
     def _await(self, share: Share, later: Iterable[Share]) -> None:
@@ -115,8 +119,8 @@ class ParallelScan:
         for other in later:
             if share.pending and other.claim():
                 self._decode(other, share)
-        while not share.wait(1) and not all(helper.is_over for helper in self._helpers):
-            pass  # a process that was forked meanwhile has no helper, and nothing ends what is pending
+        while not share.wait(1) and os.getpid() == self._process:
+            pass
 
     def __iter__(self) -> Iterator[ColumnBatch]:
         shares: deque[Share] = deque()
@@ -158,7 +162,7 @@ class ParallelScan:
         finally:
             for share in shares:
                 share.claim()  # it is not needed any more
-            for _ in self._helpers:
+            for _ in range(len(self._helpers)):
                 self._todo.put(None)
 
 

@@ -4,14 +4,14 @@ import atexit
 import contextlib
 import os
 import weakref
+from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn, Protocol, Self
 
 from kstore.arguments import number
 from kstore.engine.append.record_accumulator import RecordAccumulator
 from kstore.errors import LogClosedError, ReentrantCallError
-from kstore.log.threads.background import Background
-from kstore.log.threads.wakeup import Wakeup
+from kstore.log.worker import APPENDS, Job
 
 MAX_LINGER_MS = 86_400_000  # a day
 _appenders: "weakref.WeakSet[Appender]" = weakref.WeakSet()
@@ -28,36 +28,26 @@ class Appender(RecordAccumulator):
     """Gathers records of many threads and appends them in batches. log.appender() makes one.
 
     append() returns a Ticket at once; its wait() returns the offset when the record is in the log. A batch is
-    appended when it has `batch_bytes`, or after `linger_ms` by a thread of this object, even if the program
-    has dropped the appender and its log by then. Use it in a `with` statement, or close it: records that
-    still wait are lost if the process dies.
+    appended when it has `batch_bytes`, or after `linger_ms` by a thread, even if the program has dropped the
+    appender and its log by then. Use it in a `with` statement, or close it: records that still wait are lost
+    if the process dies.
     """
 
     def __init__(self, log: Any, *, linger_ms: float = 5.0, batch_bytes: int = 16384) -> None:
         self._linger = number("linger_ms", linger_ms, 0, MAX_LINGER_MS) / 1000
         if log._closed:
             raise LogClosedError(f"{log.path} is closed")
-        self._batch = Wakeup()  # a batch is being gathered
-        self._stopped = Wakeup()
         self._is_stopped = False
-        # Holds this object from the first record of a batch until the thread has appended it: whoever drops
-        # the appender and its log loses no record. The thread itself holds it weakly, and ends with it.
+        # Holds this object from the first record of a batch until that is appended: whoever drops the
+        # appender and its log loses no record. The job itself holds it weakly.
         self._held: list[Appender] = []
-        self._thread = Background(
-            target=_linger,
-            args=(weakref.ref(self), self._held, self._batch, self._stopped),
-            name="kstore-appender",
-            daemon=True,
-        )
-        self._thread.start()
-        if not self._thread.has_begun():
-            raise MemoryError("the thread that appends after linger_ms could not begin")
+        self._job = Job(APPENDS, partial(_append_due, weakref.ref(self), self._held))
         self._log: _Log = log
         _appenders.add(self)
 
     def _began(self) -> None:
         self._held.append(self)
-        self._batch.set()
+        self._job.ask(self._linger)
 
     def close(self) -> None:
         """Appends the records that were gathered, and ends. OSError if they cannot be written.
@@ -67,28 +57,19 @@ class Appender(RecordAccumulator):
         """
         if self._is_stopped:
             return
+        may_wait = True
         try:
             self._close()
         except ReentrantCallError:
+            may_wait = False  # for a job that waits for what this thread is inside of; the log calls again
+            raise
+        finally:
             if self._is_closed:
-                self._stop()  # and wait not: its thread may wait for what this one is inside of
-            raise
-        except BaseException:
-            self._end()
-            raise
-        self._end()
-
-    def _end(self) -> None:
-        self._stop()
-        self._thread.wait()
-        if isinstance(self._log._appenders, set):
-            self._log._appenders.discard(self)
-        self._is_stopped = True  # last: if it is interrupted, another close() goes on
-
-    def _stop(self) -> None:
-        self._stopped.set()
-        self._batch.set()
-        self._held.clear()
+                self._held.clear()
+                self._job.stop(wait=may_wait)
+                if may_wait and isinstance(self._log._appenders, set):
+                    self._log._appenders.discard(self)
+                self._is_stopped = may_wait  # last: if it is interrupted, another close() goes on
 
     def __enter__(self) -> Self:
         return self
@@ -107,27 +88,16 @@ class Appender(RecordAccumulator):
             "an appender cannot be pickled: it belongs to the process that has the log open for writing"
         )
 
-    def __del__(self) -> None:
-        if hasattr(self, "_thread"):
-            self._stop()
 
-
-def _linger(
-    appender: "weakref.ref[Appender]", held: "list[Appender]", batch: Wakeup, stopped: Wakeup
-) -> None:
-    while batch.wait():
-        own = appender()
-        if own is None:
-            return
-        held.clear()  # `own` holds it; a batch that begins from here on holds it anew
-        gathered = own._open_batch
-        if stopped.wait(own._linger):
-            return
-        # Whoever appends, flushes or waits next meets what went wrong, be it in the log's clock: this thread
-        # must not die.
-        with contextlib.suppress(Exception):
-            own._flush_batch(gathered)
-        del own
+def _append_due(of: "weakref.ref[Appender]", held: "list[Appender]") -> float | None:
+    own = of()
+    held.clear()  # `own` holds it
+    # Whoever appends, flushes or waits next meets what went wrong, be it in the log's clock.
+    with contextlib.suppress(Exception):
+        if own is not None and own._append_due():
+            held.append(own)
+            return own._linger
+    return None
 
 
 def _forked() -> None:

@@ -8,11 +8,10 @@ handler that appends would get offsets that the caller of truncate_to does not e
 
 import contextlib
 import logging
-import threading
 from collections import deque
 
 from kstore.errors import visible
-from kstore.log.threads.background import Background
+from kstore.log.worker import after_job
 
 _LOGGER = logging.getLogger("kstore.log")
 logging.getLogger("kstore").addHandler(logging.NullHandler())  # silent unless the program asks for it
@@ -36,16 +35,10 @@ class Reports:
 
     def pass_on(self) -> None:
         """Gives the reports to the handlers. What those raise must not end what the log was doing."""
-        if not self._kept:
+        if not self._kept or after_job(self.pass_on):  # who closes the log may wait for the job
             return
-        thread = threading.current_thread()
-        was_outside = isinstance(thread, Background) and thread.outside
-        if isinstance(thread, Background):
-            thread.outside = True
         while self._kept:
             with contextlib.suppress(Exception):
                 level, text, values = self._kept.popleft()
                 shown = (value if isinstance(value, int) else visible(value) for value in values)
                 self._logger.log(level, text, *shown)
-        if isinstance(thread, Background):
-            thread.outside = was_outside
