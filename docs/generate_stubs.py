@@ -17,7 +17,6 @@ ENGINE = REPOSITORY / "kstore/engine"
 STUBS = sorted((REPOSITORY / "kstore").rglob("*.pyi"))
 HIDDEN = (
     "append/batch_validation",
-    "append/dealt_batches",
     "columns/binary_input",
     "columns/c_data",
     "columns/column_input",

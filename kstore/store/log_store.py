@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, Unpack, cast
 
 from kstore.arguments import boolean, choice, elements, integer, number, refuse_null, warn
 from kstore.config import ConfigOptions, LogConfig
-from kstore.engine.append.dealt_batches import MOST_PARTITIONS as MOST_DEALT
-from kstore.engine.append.dealt_batches import DealtBatches
 from kstore.engine.io.file import Traffic
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.partition_split import split_by_partition
@@ -472,8 +470,6 @@ class LogStore:
         values: Cells,
         keys: Cells | None = None,
         timestamps: Times | None = None,
-        *,
-        threads: int | None = None,
     ) -> dict[int, range]:
         """Appends many records to a topic, and returns the offsets by partition: {0: range(0, 512), …}.
 
@@ -481,12 +477,8 @@ class LogStore:
         all records of a call go to one partition. The columns are split by partition without the GIL. Errors
         in the arguments are found before anything is written; should the system fail half way, what was
         appended before that stays, as the log_end_offset of the partitions tells.
-
-        threads: how many share the making of batches, where records with keys go to several partitions that
-        are not compressed; 1: only this one. Default: two if the columns are large and there are two
-        processors for them. What is written does not depend on it.
         """
-        return self._extend(lambda log: log, topic, values, keys, timestamps, threads)
+        return self._extend(lambda log: log, topic, values, keys, timestamps)
 
     def _extend(
         self,
@@ -495,11 +487,9 @@ class LogStore:
         values: Any,
         keys: Any,
         timestamps: Any,
-        threads: int | None,
     ) -> dict[int, range]:
         """extend(); `to` gets each log before it is appended to, and returns it."""
         self._check_writing()
-        sharing = 0 if threads is None else integer("threads", threads, 1, 64)
         found = self._catalog.topic(topic)
         sticky = found.sticky()
         if keys is None:
@@ -507,19 +497,13 @@ class LogStore:
         if found.count > MOST_PARTITIONS:
             raise ValueError(f"topic {topic} has {found.count} partitions, more than columns can be split by")
         logs = self._open_logs
-        if found.count <= min(MOST_DEALT, logs.limit):  # all of them may be open
-            dealt = DealtBatches(values, keys, timestamps, found.count, sticky, sharing)
-            into = {number: logs.get(found.partition(number)) for number in dealt.partitions}
-            if len(into) > 1 and dealt.encode(into):
-                return {number: dealt.append_to(to(log), number) for number, log in into.items()}
-            values, keys, timestamps = dealt.columns
-        parts = split_by_partition(values, keys, timestamps, found.count, sticky)
+        whole, parts = split_by_partition(values, keys, timestamps, found.count, sticky)
         if len(parts) > 1:
             try:
                 for number, *columns in parts:
                     logs.get(found.partition(number))._check_extend(*columns)
             except (TypeError, ValueError):  # it counts the records of one partition, and the caller all
-                logs.get(found.partition(parts[0][0]))._check_extend(values, keys, timestamps)
+                logs.get(found.partition(parts[0][0]))._check_extend(*whole)
                 raise
         return {number: to(logs.get(found.partition(number))).extend(*columns) for number, *columns in parts}
 
@@ -555,8 +539,6 @@ class LogStore:
         values: Cells,
         keys: Cells | None = None,
         timestamps: Times | None = None,
-        *,
-        threads: int | None = None,
     ) -> dict[int, range]:
         """Appends many records to a topic, as `extend` does, while the event loop goes on; otherwise as
         append_async. Do not change the columns meanwhile. `appended` of a CancelledError is what extend()
@@ -568,7 +550,7 @@ class LogStore:
             log._refuse_reentrance()
         return cast(
             dict[int, range],
-            await self._later(topic, lambda to: self._extend(to, topic, values, keys, timestamps, threads)),
+            await self._later(topic, lambda to: self._extend(to, topic, values, keys, timestamps)),
         )
 
     async def _later(self, topic: str, work: "Work") -> Any:

@@ -45,9 +45,9 @@ cdef void gather(const int64_t *times, const int64_t *rows, int64_t count, int64
 
 
 def split_by_partition(values, keys, timestamps, int32_t count, int32_t keyless):
-    """[(partition, values, keys, timestamps), …] of the partitions, of `count`, that get records; the columns
-    are for RecordAppender.extend. A record's partition is that of its key as Kafka's default partitioner has
-    it; one without a key goes to `keyless`."""
+    """The columns as RecordAppender.extend takes them, more than once; and [(partition, values, keys,
+    timestamps), …] of the partitions, of `count`, that get records. A record's partition is that of its key
+    as Kafka's default partitioner has it; one without a key goes to `keyless`."""
     cdef BinaryInput value_cells = BinaryInput.of(values, "values", -1)
     cdef int64_t total = value_cells.cells.count
     cdef BinaryInput key_cells = BinaryInput.of(keys, "keys", total)
@@ -92,4 +92,4 @@ def split_by_partition(values, keys, timestamps, int32_t count, int32_t keyless)
     finally:
         PyMem_RawFree(counts)
         PyMem_RawFree(numbers)
-    return found
+    return (value_cells, key_cells, None if timestamps is None else times), found
