@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from kstore.arguments import boolean, instance, instances, number
 from kstore.config import MAX64, LogConfig, given_in_text
-from kstore.engine.io.file import make_directory
+from kstore.engine.io.directory import make_directory
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
