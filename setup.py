@@ -38,7 +38,6 @@ SMALL = (
     "kstore/engine/columns/array",
     "kstore/engine/columns/c_data",
     "kstore/engine/io/",
-    "kstore/engine/record/compress",
 )
 
 

@@ -9,7 +9,7 @@ from benchmarks.data import BATCH_BYTES, BATCH_RECORDS, ROWS, Data, columns
 from benchmarks.interleave import Goal, Race
 from benchmarks.peers import Contestant, InProcess, Missing
 from benchmarks.peers.process import Peer
-from kstore.engine.record.decompress import NAMES as CODECS
+from kstore.engine.record.codec import NAMES as CODECS
 
 COLUMNS = ("offset", "timestamp", "key", "value")
 BATCHES = 16_384  # a turn reads 256 MiB

@@ -26,7 +26,7 @@ from kstore.engine.columns.column_input cimport TimestampInput, moment
 from kstore.engine.io.file cimport SMALL, took
 from kstore.engine.record.batch cimport raise_fault
 from kstore.engine.record.batch_builder cimport BUILD_HEADERS, BatchBuilder, ks_columns, ks_fields, read_fields
-from kstore.engine.record.compress cimport compress_bound
+from kstore.engine.record.codec cimport compress_bound
 from kstore.engine.record.header_limit cimport HEADER_OBJECTS, ks_encoded_headers_fit
 from kstore.engine.segment.active_segment cimport ROLL_NOT
 from libkstore.build cimport KS_RECORD_OVERHEAD, ks_put_offset, ks_record_body, ks_varlong_size

@@ -23,7 +23,7 @@ from kstore.engine.io.file cimport File
 from kstore.engine.io.read_window cimport ReadWindow
 from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_fault
 from kstore.engine.record.batch_walk cimport FAR, WALK_DAMAGED, WALK_NONE, WALK_SYSTEM, step
-from kstore.engine.record.compress cimport compress_bound, compress_into, level_of
+from kstore.engine.record.codec cimport compress_bound, compress_into, level_of
 from kstore.engine.segment.index cimport INDEX_MEMORY, OffsetIndex, TimeIndex, index_batch, ks_index_state
 from kstore.engine.segment.segment cimport Segment
 from libkstore.build cimport KS_RECORD_OVERHEAD, ks_put_header, ks_put_record, ks_record_body

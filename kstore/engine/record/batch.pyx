@@ -11,7 +11,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cython cimport final, freelist, no_gc
 from libc.stdint cimport INT64_MIN, int16_t, int32_t, int64_t, uint8_t
 
-from kstore.engine.record.decompress cimport decompress_at
+from kstore.engine.record.codec cimport decompress_at
 from kstore.engine.record.header_limit cimport HEADER_OBJECTS, ks_headers_fit
 from libkstore.format cimport (
     KS_ATTRIBUTES_AT,
@@ -52,8 +52,7 @@ from libkstore.format cimport (
 )
 
 from kstore.arguments import MAX_DECOMPRESSED_BYTES, boolean, choice, elements, integer, milliseconds
-from kstore.engine.record.codec_errors import CodecError, DecompressLimitError
-from kstore.engine.record.decompress import NAMES as CODECS
+from kstore.engine.record.codec import NAMES as CODECS, CodecError, DecompressLimitError
 from kstore.engine.record.text import java_text
 from kstore.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCodecError
 

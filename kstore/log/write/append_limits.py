@@ -3,7 +3,7 @@
 from kstore.arguments import MAX_DECOMPRESSED_BYTES
 from kstore.config import LogConfig
 from kstore.engine.append.log_appender import DURABILITY, AppendLimits
-from kstore.engine.record.decompress import NAMES as CODECS
+from kstore.engine.record.codec import NAMES as CODECS
 
 
 def limits_of(
