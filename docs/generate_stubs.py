@@ -26,7 +26,6 @@ HIDDEN = (
     "record/hashes",
     "record/partition_split",
     "scan/column_",
-    "scan/predicate",
     "segment/active_segment",
     "segment/recovery_walk",
 )
