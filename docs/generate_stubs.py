@@ -18,7 +18,6 @@ STUBS = sorted((REPOSITORY / "kstore").rglob("*.pyi"))
 HIDDEN = (
     "append/batch_validation",
     "columns/binary_input",
-    "columns/c_data",
     "columns/column_input",
     "compact/",
     "io/",
