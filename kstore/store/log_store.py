@@ -20,7 +20,7 @@ from kstore.arguments import boolean, choice, elements, integer, number, refuse_
 from kstore.config import ConfigOptions, LogConfig
 from kstore.engine.io.file import Traffic
 from kstore.engine.io.mutex import Mutex
-from kstore.engine.record.partition_split import split_by_partition
+from kstore.engine.record.partitions import split_by_partition
 from kstore.errors import (
     KstoreError,
     LogClosedError,

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from kstore.engine.io.file import Traffic
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.batch import Record
-from kstore.engine.record.hashes import murmur2
+from kstore.engine.record.partitions import murmur2
 from kstore.errors import LogChangedError, LogClosedError, OffsetOutOfRangeError
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog

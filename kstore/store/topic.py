@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from kstore.engine.record.hashes import murmur2
+from kstore.engine.record.partitions import murmur2
 from kstore.errors import LogNotFoundError
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kstore.engine.io.file import read_whole, write_whole
-from kstore.engine.record.hashes import crc32c
+from kstore.engine.record.batch import crc32c
 from kstore.errors import CorruptCheckpointError, LogNotFoundError
 from kstore.log.cursors.furthest import furthest_position
 from kstore.log.cursors.group_file import Entry, groups_in, read_durable_positions, read_positions

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kstore.engine.record.hashes import crc32c
+from kstore.engine.record.batch import crc32c
 from kstore.errors import CorruptCheckpointError
 
 _DEEPEST = 100  # levels of brackets; what kstore writes has 4

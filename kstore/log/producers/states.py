@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from kstore.config import MAX64
 from kstore.engine.append.record_appender import Appended
-from kstore.engine.record.batch import Record, RecordBatch, control_type
-from kstore.engine.record.hashes import crc32c
+from kstore.engine.record.batch import Record, RecordBatch, control_type, crc32c
 from kstore.engine.segment.index import AbortedTxn
 from kstore.engine.segment.segment import Segment
 from kstore.errors import (
