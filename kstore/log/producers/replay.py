@@ -106,8 +106,8 @@ def _replay(
         base = segment.base_offset
         if base >= to_offset:
             break
-        if segment.end_offset <= from_offset:
-            continue
+        if segment.end_offset <= from_offset or (from_offset >= to_offset and not strict):
+            continue  # the snapshot has all producers of its batches
         if base in wanted and base > last:
             snapshots.write(base, producers.states.values())
             last = base
