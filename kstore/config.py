@@ -4,13 +4,11 @@ names.
 The file is long because it lists every option with its default, its limits and its explanation.
 """
 
-import dataclasses
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack
+from typing import Any, Literal, NamedTuple, NoReturn, Self, TypedDict, Unpack
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, instances
 from kstore.errors import InvalidConfigError, visible
@@ -63,18 +61,17 @@ class ConfigOption(NamedTuple):
 def _key(kind: Kind, default: object, *synonyms: str | _Synonym, text: str) -> Any:
     """A field of LogConfig; a synonym that is only a name has the key's own kind and unit."""
     known = tuple(_Synonym(s, kind) if isinstance(s, str) else s for s in synonyms)
-    return dataclasses.field(default=default, metadata={"key": _Key(kind, default, known, text)})
+    return _Key(kind, default, known, text)
 
 
 def _broker_key(kind: Kind, default: object, name: str, *, text: str) -> Any:
     """A field of LogConfig that a broker has for all its topics; no topic has its own."""
-    key = _Key(kind, default, (_Synonym(name, kind),), text, False)
-    return dataclasses.field(default=default, metadata={"key": key})
+    return _Key(kind, default, (_Synonym(name, kind),), text, False)
 
 
 def _own_key(kind: Kind, default: object, *, text: str) -> Any:
     """A field of LogConfig that a topic has in kstore only."""
-    return dataclasses.field(default=default, metadata={"key": _Key(kind, default, (), text, in_kafka=False)})
+    return _Key(kind, default, (), text, in_kafka=False)
 
 
 _NO_EFFECT = (
@@ -131,7 +128,6 @@ class ConfigOptions(TypedDict, total=False):
     offsets_retention_check_interval_ms: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """The configuration of a log: a topic's options in Kafka 4.3.1, with underscores for the dots in their
     names, and key_files.
@@ -430,23 +426,30 @@ class LogConfig:
         text="How often a LogStore looks for such positions. Of a store, not of a topic.",
     )
 
-    _given: frozenset[str] = dataclasses.field(init=False, repr=False, compare=False)
-
-    def __new__(cls, **options: Any) -> Self:
-        """Refuses unknown names in kstore's own words; what is known is for the dataclass's own
-        constructor."""
-        for name in options:
+    def __init__(self, **options: Unpack[ConfigOptions]) -> None:
+        for name, value in options.items():
             if name not in _KEYS:
                 raise _unknown(name, "no such option", _both)
-        self = object.__new__(cls)
-        object.__setattr__(self, "_given", frozenset(options))
-        return self
-
-    def __post_init__(self) -> None:
-        for name, key in _KEYS.items():
-            if name in self._given:  # a default is right as it stands: a test asks them all
-                object.__setattr__(self, name, _accept(key, name, getattr(self, name)))
+            self.__dict__[name] = _accept(_KEYS[name], name, value)  # else the class has its default
         _check_together(self)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a LogConfig cannot be changed: replace({name}=...) makes another one")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("a LogConfig cannot be changed: replace() makes another one")
+
+    def __eq__(self, other: object) -> bool:
+        return self._values() == other._values() if isinstance(other, LogConfig) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        return f"LogConfig({', '.join(f'{name}={getattr(self, name)!r}' for name in _KEYS)})"
+
+    def _values(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in _KEYS)
 
     @classmethod
     def from_topic(cls, topic: Mapping[str, object]) -> Self:
@@ -488,15 +491,14 @@ class LogConfig:
 
         InvalidConfigError for an unknown option or a value that is not allowed.
         """
-        given: dict[str, Any] = {name: getattr(self, name) for name in self._given}
-        return type(self)(**given | dict(changes))
+        return type(self)(**self.__dict__ | dict(changes))
 
     def given_options(self) -> dict[str, Any]:
         """The options that were given, by name, also where they are the defaults:
         `LogConfig(**config.given_options())` is an equal configuration. Options that were not given have the
         values that the log or the store keeps.
         """
-        return {name: getattr(self, name) for name in _KEYS if name in self._given}
+        return {name: self.__dict__[name] for name in _KEYS if name in self.__dict__}
 
     def to_topic(self) -> dict[str, str]:
         """The options that differ from their defaults, as text in Kafka's notation: {"segment.bytes":
@@ -557,9 +559,9 @@ def given_in_text(config: LogConfig) -> dict[str, str]:
     return {_dotted(n): as_text(value) for n, value in given if _KEYS[n].of_topic and value is not None}
 
 
-_KEYS: dict[str, _Key] = {
-    field.name: field.metadata["key"] for field in dataclasses.fields(LogConfig) if "key" in field.metadata
-}
+_KEYS: dict[str, _Key] = {name: key for name, key in vars(LogConfig).items() if isinstance(key, _Key)}
+for _name, _known in _KEYS.items():
+    setattr(LogConfig, _name, _known.default)
 _THROTTLES = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 _TOPIC_NAMES = {name.replace("_", ".") for name, key in _KEYS.items() if key.of_topic} | _THROTTLES
 _TOPIC_NAME_OF = {s.name: name for name, key in _KEYS.items() for s in key.synonyms}

@@ -2,8 +2,7 @@
 
 import operator
 import re
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kstore.properties import parse_integer
 
@@ -32,8 +31,7 @@ class Kind(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Integer:
+class Integer(NamedTuple):
     """An integer from `least` to `most`, or `other`. A bool is none, nor is a float; numpy's integers are."""
 
     least: int
@@ -111,8 +109,7 @@ class Boolean:
         return word == "true"
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """One of some words, in their own case."""
 
     words: tuple[str, ...]
@@ -130,8 +127,7 @@ class Choice:
         return self.check(text.strip())
 
 
-@dataclass(frozen=True)
-class Choices:
+class Choices(NamedTuple):
     """Any of some words, none included, each once and in the order given: a sequence, or text with commas
     between."""
 

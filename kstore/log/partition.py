@@ -6,7 +6,6 @@ documentation.
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from os import PathLike, fspath
@@ -437,7 +436,7 @@ class PartitionLog:
         """
         now = self._now()
         first = now.segments[0].base_offset if now.segments else now.log_start_offset
-        return self._twin(replace(now, log_start_offset=min(first, now.log_start_offset)))
+        return self._twin(now._replace(log_start_offset=min(first, now.log_start_offset)))
 
     def _twin(self, now: Loaded) -> "PartitionLog":
         """Another view of the same log, which goes its own way from here on."""

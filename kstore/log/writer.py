@@ -11,7 +11,6 @@ import random
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -296,7 +295,7 @@ class LogWriter(RecordAppender, PartitionLog):
         # knows nothing
         told_start = self._log_dir.state.log_start_offset
         self._log_dir.keeps_log_start = 0 < told_start < self._first_base() and is_led(Path(self._directory))
-        self._loaded = replace(loaded, segments=())  # those that go must not stay open for being kept here
+        self._loaded = loaded._replace(segments=())  # those that go must not stay open for being kept here
         self._shown: tuple[tuple[object, ...], Loaded] = ((), self._loaded)
         self._max_timestamps = MaxTimestampIndex(())
         self._transactions = None
@@ -414,8 +413,7 @@ class LogWriter(RecordAppender, PartitionLog):
         ):
             return loaded
         segment, end = view
-        loaded = replace(
-            self._loaded,
+        loaded = self._loaded._replace(
             segments=held[0].and_then(segment),
             origin=held[0].origin,
             log_start_offset=start,

@@ -4,7 +4,6 @@ not at all."""
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -226,8 +225,8 @@ class TopicCatalog:
         change = self.table.change
         assert change is not None
         moved = self._moved(set(change.make.values()))
-        change = replace(change, make={number: moved.get(path, path) for number, path in change.make.items()})
-        self.table = replace(self.table, change=change)
+        change = change._replace(make={number: moved.get(path, path) for number, path in change.make.items()})
+        self.table = self.table._replace(change=change)
         missing = sorted(set(change.make.values()) - {str(directory.path) for directory in self.live()})
         if missing:
             self.unfinished = (
@@ -241,10 +240,10 @@ class TopicCatalog:
             return
         # What lies elsewhere by now was made by this change, too: directories were exchanged.
         there = {tp.partition: str(d.path) for d in self.live() for tp in d.partitions if change.concerns(tp)}
-        change = replace(
-            change, make={number: there.get(number, path) for number, path in change.make.items()}
+        change = change._replace(
+            make={number: there.get(number, path) for number, path in change.make.items()}
         )
-        self.table = replace(self.table, change=change)
+        self.table = self.table._replace(change=change)
         try:
             self._carry_out(now)
         except OSError as e:  # `health` tells, and the next opening tries again

@@ -1,6 +1,5 @@
 """The plan of an opening: facts in, steps out. Each case is facts about one directory."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -122,7 +121,7 @@ TAIL = End(100, 28, 20, None, True, (0, 0))
         ),
         (
             {0: walked(0, 100)},
-            replace(CRASHED, log_start_offset=50),
+            CRASHED._replace(log_start_offset=50),
             10,
             {"stored": CRASHED},
             [("indexes_rebuilt", path(0), "write_indexes"), ("below_log_start", path(0), "delete_segment")],
@@ -131,7 +130,7 @@ TAIL = End(100, 28, 20, None, True, (0, 0))
         ),
         (
             {0: walked(0, 100)},
-            replace(CRASHED, log_start_offset=50),
+            CRASHED._replace(log_start_offset=50),
             10,
             {},
             [("log_start_beyond_end", "", "")],

@@ -4,7 +4,6 @@
 import struct
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
@@ -49,16 +48,24 @@ class BatchMetadata(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
-@dataclass(slots=True)
 class ProducerState:
     """What a log remembers of one producer id."""
 
-    producer_id: int
-    producer_epoch: int = -1
-    coordinator_epoch: int = -1
-    last_timestamp: int = -1
-    current_txn_first_offset: int | None = None
-    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int = -1,
+        coordinator_epoch: int = -1,
+        last_timestamp: int = -1,
+        current_txn_first_offset: int | None = None,
+        batches: Iterable[BatchMetadata] = (),
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.current_txn_first_offset = current_txn_first_offset
+        self.batches = deque(batches, maxlen=REMEMBERED_BATCHES)
 
     def move_to(self, epoch: int) -> None:
         """Another epoch forgets the batches of the one before."""
@@ -152,7 +159,7 @@ def encode_snapshot(states: Iterable[ProducerState]) -> bytes:
 
 
 def _copied(state: ProducerState | None, producer_id: int) -> ProducerState:
-    return ProducerState(producer_id) if state is None else replace(state, batches=state.batches.copy())
+    return ProducerState(producer_id) if state is None else ProducerState(**vars(state))
 
 
 def _check(

@@ -5,8 +5,8 @@ to. Opening for writing carries the plan out.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.engine.segment.index import TimeIndex
@@ -38,8 +38,7 @@ from kstore.log.recovery.survey import (
 )
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """A partition as Kafka would have it in memory."""
 
     segments: tuple[Segment, ...]
@@ -50,9 +49,7 @@ class Loaded:
     lost_time_indexes: frozenset[int]
     lost_transaction_indexes: frozenset[int]  # of which only the batches know the content
     recovered_producers: bool  # whether a recovered segment has batches with producer ids
-    origin: object = field(
-        default_factory=object
-    )  # another one if segments were replaced, or all was loaded again
+    origin: object  # another one if segments were replaced, or all was loaded again
 
 
 def load(
@@ -77,8 +74,7 @@ def load(
     stored = state or read_state(path)
     # If the caller gives what is to be distrusted, every batch from there on is checked.
     is_given = clean is not None or recovery_point is not None
-    state = replace(
-        stored,
+    state = stored._replace(
         clean=stored.clean if clean is None else clean,
         recovery_point=stored.recovery_point if recovery_point is None else recovery_point,
         log_start_offset=stored.log_start_offset if log_start_offset is None else log_start_offset,
@@ -131,6 +127,7 @@ def load(
         plan.lost_time_indexes,
         plan.lost_transaction_indexes,
         plan.has_producers,
+        object(),
     )
 
 
@@ -256,7 +253,7 @@ def carried_out(loaded: Loaded, repairs: Repairs) -> Loaded:
     """Runs the plan of a log that was loaded for writing; the log as it is then. OSError."""
     recovery = loaded.recovery.run(repairs)
     segments = tuple(_settled(segment, recovery) for segment in loaded.segments)
-    return replace(loaded, segments=segments, recovery=recovery)
+    return loaded._replace(segments=segments, recovery=recovery)
 
 
 def _settled(segment: Segment, recovery: Recovery) -> Segment:

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from time import sleep, time
 from typing import NamedTuple
@@ -182,8 +181,7 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     with contextlib.suppress(OSError, CorruptFileError):
         epochs = LeaderEpochs(e for e in checkpoints.read_epochs(path / layout.LEADER_EPOCHS) if min(e) >= 0)
     end = segments[-1].read_next_offset()
-    return replace(
-        before,
+    return before._replace(
         segments=tuple(segments),
         log_start_offset=log_start_offset,
         log_end_offset=max(end, log_start_offset),
