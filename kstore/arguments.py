@@ -19,6 +19,7 @@ MAX_MESSAGE_BYTES_NAME = "max_message_bytes (max.message.bytes in Kafka)"
 SEGMENT_BYTES_NAME = "segment_bytes (segment.bytes in Kafka)"
 MAX_OFFSET = 2**63 - 1
 MAX_EPOCH = 2**31 - 1
+DURABILITY = ("none", "group", "each")
 # What holds if nothing else is given.
 INDEX_INTERVAL_BYTES = 4096  # Kafka's index.interval.bytes
 MAX_DECOMPRESSED_BYTES = 256 << 20  # that one batch may unpack to

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from kstore.arguments import (
+    DURABILITY,
     INDEX_INTERVAL_BYTES,
     MAX_DECOMPRESSED_BYTES,
     MAX_EPOCH,
@@ -14,7 +15,6 @@ from kstore.arguments import (
     integer,
 )
 from kstore.config import ConfigOptions
-from kstore.engine.append.log_appender import DURABILITY
 from kstore.errors import visible
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@ keys."""
 
 import atexit
 import contextlib
-import logging
 import os
 import threading
 import weakref
@@ -55,7 +54,7 @@ class Upkeep:
 
     def __init__(self, store: Any, idle_roll_ms: int | None) -> None:
         self._reasons: dict[tuple[str, object], str] = {}  # by task, and what it failed for
-        self._reports = Reports(logging.getLogger("kstore.store"))
+        self._reports = Reports("kstore.store")
         # until when nothing is due, as long as the partition is closed, or has this active segment
         self._quiet: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
         self.sizes: dict[TopicPartition, tuple[int, int]] = {}  # segments and bytes, as long as it is closed

@@ -60,7 +60,6 @@ cdef extern from *:
     """
     int KS_COARSE_CLOCK
 
-DURABILITY = ("none", "group", "each")
 
 
 class AppendLimits(NamedTuple):

@@ -11,6 +11,7 @@ KEYS_DRAFT = ".keys.tmp"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+OWN_CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'  # what is in kstore's; a broker has its own epoch
 LOCK = ".lock"
 META_PROPERTIES = "meta.properties"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"

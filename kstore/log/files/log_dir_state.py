@@ -5,7 +5,6 @@ A broker keeps them in the directory around the partitions. A partition that lie
 its own, in that form: so programs can write partitions side by side, and Kafka passes over the files.
 """
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -275,7 +274,12 @@ def _error_of_emptied(path: str) -> CorruptCheckpointError:
 def is_a_brokers(marker: str) -> bool:
     """Whether a broker wrote a clean marker: it has an epoch, where kstore writes -1 (spec 1.7)."""
     try:
-        return int(json.loads(read_whole(marker))["brokerEpoch"]) >= 0
+        content = read_whole(marker)
+        if content == layout.OWN_CLEAN_SHUTDOWN:
+            return False
+        import json
+
+        return int(json.loads(content)["brokerEpoch"]) >= 0
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return False
 

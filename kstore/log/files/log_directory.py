@@ -368,7 +368,7 @@ class LogDirectory:
             }
             if not names <= self._closed:
                 return
-        write_whole(f"{self.path}/{layout.CLEAN_SHUTDOWN}", b'{"version":0,"brokerEpoch":-1}')
+        write_whole(f"{self.path}/{layout.CLEAN_SHUTDOWN}", layout.OWN_CLEAN_SHUTDOWN)
 
     def leave_whole(self, clean: bool) -> None:
         """Ends the time in which a store had all of the directory. OSError, LogFailedError: it is not

@@ -4,13 +4,13 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from time import sleep, time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.config import MAX64
-from kstore.engine.segment.active_segment import grown
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNotFoundError
+from kstore.later import later
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.listing import read_directory, scan_directory
@@ -18,7 +18,18 @@ from kstore.log.files.log_dir_state import read_log_start
 from kstore.log.files.truncations import Truncations, read_truncations
 from kstore.log.recovery.loader import Loaded, load
 from kstore.log.recovery.segment_factory import SegmentFactory
-from kstore.log.recovery.single_file import load_file
+
+if TYPE_CHECKING:
+    from kstore.engine.segment.active_segment import grown
+    from kstore.log.recovery.single_file import load_file
+else:
+    later(
+        globals(),
+        {
+            "kstore.engine.segment.active_segment": "grown",
+            "kstore.log.recovery.single_file": "load_file",
+        },
+    )
 
 
 class LoadOptions(NamedTuple):

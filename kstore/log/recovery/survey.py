@@ -9,7 +9,7 @@ import errno
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kstore.config import MAX64
 from kstore.engine.io.file import File
@@ -19,14 +19,24 @@ from kstore.engine.segment.index import TransactionIndex
 from kstore.engine.segment.recovery_walk import RecoveryWalk
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, CorruptIndexError, CorruptRecordError, RecordTooLargeError
+from kstore.later import later
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.listing import digest, read_directory
 from kstore.log.files.lock import Holder, holder_in, is_loaded
 from kstore.log.files.log_dir_state import State, directory_of
 from kstore.log.files.truncations import read_truncations
-from kstore.log.recovery.file_kind import kind_of
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.steps import SoundBatches
+
+if TYPE_CHECKING:
+    from kstore.log.recovery.file_kind import kind_of
+else:
+    later(
+        globals(),
+        {
+            "kstore.log.recovery.file_kind": "kind_of",
+        },
+    )
 
 KINDS = (*layout.SEGMENT_KINDS, layout.KEYS, ".snapshot")
 BITS = {kind: 1 << i for i, kind in enumerate(KINDS)}
