@@ -9,8 +9,8 @@ from kstore.properties import parse_integer
 MAX32 = 2**31 - 1
 MAX64 = 2**63 - 1
 
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_COMMA = re.compile(r"\s*,\s*")
+_DECIMAL = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_COMMA = r"\s*,\s*"
 
 
 class Kind(Protocol):
@@ -76,7 +76,7 @@ class Ratio:
         return float(value)
 
     def parse(self, text: str) -> float:
-        if _DECIMAL.fullmatch(text.strip()) is None:
+        if re.fullmatch(_DECIMAL, text.strip()) is None:
             raise ValueError(text)
         return self.check(float(text))
 
@@ -146,7 +146,7 @@ class Choices(NamedTuple):
 
     def parse(self, text: str) -> tuple[str, ...]:
         text = text.strip()
-        return self.check(_COMMA.split(text)) if text else ()
+        return self.check(re.split(_COMMA, text)) if text else ()
 
 
 def as_text(value: object) -> str:

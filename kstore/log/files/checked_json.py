@@ -10,7 +10,7 @@ from kstore.engine.record.batch import crc32c
 from kstore.errors import CorruptCheckpointError
 
 _DEEPEST = 100  # levels of brackets; what kstore writes has 4
-_CRC = re.compile(rb'\{\n "crc32c": (\d{1,10}),\n')  # of what follows
+_CRC = rb'\{\n "crc32c": (\d{1,10}),\n'  # of what follows
 
 
 def encode(content: Mapping[str, object]) -> bytes:
@@ -24,7 +24,7 @@ def encode(content: Mapping[str, object]) -> bytes:
 def decode(path: Path, data: bytes, what: str) -> Any:
     """What a file says. CorruptCheckpointError, ValueError; RecursionError if who asks has used up the
     stack."""
-    crc = _CRC.match(data)
+    crc = re.match(_CRC, data)
     if crc is not None and int(crc[1]) != (found := crc32c(data[crc.end() :])):
         raise corrupt(path, what, f"CRC-32C {int(crc[1])}, or no line with one", found)
     import json
