@@ -10,9 +10,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, Self, TypedDict, Unpack
 
-from kstore.arguments import INDEX_INTERVAL_BYTES, instances
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64, instances
 from kstore.errors import InvalidConfigError, visible
-from kstore.kinds import MAX32, MAX64, Boolean, Choice, Choices, Kind, Positive, Ratio, as_text, int32, int64
+from kstore.kinds import Boolean, Choice, Choices, Kind, Positive, Ratio, as_text, int32, int64
 from kstore.properties import read_properties
 
 _MINUTE_MS = 60_000
@@ -761,4 +761,4 @@ class _Documentation:
 if LogConfig.__doc__ is not None:  # not under python -OO
     LogConfig.__doc__ = _Documentation(LogConfig.__doc__)  # type: ignore[assignment]
 
-__all__ = ["MAX32", "MAX64", "ConfigOption", "ConfigOptions", "LogConfig"]
+__all__ = ["ConfigOption", "ConfigOptions", "LogConfig"]

@@ -4,10 +4,8 @@ import operator
 import re
 from typing import NamedTuple, Protocol
 
+from kstore.arguments import MAX32, MAX64
 from kstore.properties import parse_integer
-
-MAX32 = 2**31 - 1
-MAX64 = 2**63 - 1
 
 _DECIMAL = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _COMMA = r"\s*,\s*"

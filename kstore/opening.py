@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice, number, refuse_null, warn
-from kstore.config import ConfigOptions, LogConfig, changed
 from kstore.errors import LogNotFoundError
 from kstore.later import later
 from kstore.log.files.lock import once_free, pauses
@@ -19,11 +18,13 @@ from kstore.log.recovery.presence import doubt_about, require_free, require_part
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from kstore.config import ConfigOptions, LogConfig, changed
     from kstore.log.writer import KeptConfig, LogWriter
 else:
     later(
         globals(),
         {
+            "kstore.config": "ConfigOptions LogConfig changed",
             "kstore.log.writer": "KeptConfig LogWriter",
         },
     )

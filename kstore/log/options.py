@@ -14,7 +14,6 @@ from kstore.arguments import (
     choice,
     integer,
 )
-from kstore.config import ConfigOptions
 from kstore.errors import visible
 
 if TYPE_CHECKING:
@@ -46,18 +45,6 @@ class WriterOptions(TypedDict, total=False):
     clean: bool | None
     recovery_point: int | None
     log_start_offset: int | None
-    max_decompressed_bytes: int
-    producer_id_expiration_ms: int
-
-
-class StoreOptions(ConfigOptions, total=False):
-    """The options of LogStore that are those of its logs, for type checkers: help(kstore.LogStore) has
-    them."""
-
-    durability: Literal["none", "group", "each"]
-    keep_cut: bool
-    leader_epoch: int | None
-    clock: Callable[[], int] | None
     max_decompressed_bytes: int
     producer_id_expiration_ms: int
 
@@ -120,6 +107,8 @@ def refuse_others(use: Use, given: Iterable[str]) -> None:
     known = names_of(use)
     for name in given:
         if name not in known:
+            from kstore.config import ConfigOptions
+
             what = "reading" if use == "read" else "writing"
             is_for_writing = name in ("config", *names_of("write"), *ConfigOptions.__annotations__)
             more = f"they are {', '.join(known)}"

@@ -13,16 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Self, TypeAlias, Unpack, overload
 
-from kstore.arguments import (
-    any_integer,
-    boolean,
-    choice,
-    integer,
-    moment,
-    number,
-    warn,
-)
-from kstore.config import MAX64
+from kstore.arguments import MAX64, any_integer, boolean, choice, integer, moment, number, warn
 from kstore.engine.compact.key_file import last_in
 from kstore.engine.io.file import Traffic
 from kstore.engine.record.batch import Record, RecordBatch

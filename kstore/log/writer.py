@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, cast
 
-from kstore.arguments import MAX_EPOCH, MAX_OFFSET, boolean, integer, warn
-from kstore.config import MAX64, ConfigOptions, LogConfig, changed, given_in_text
+from kstore.arguments import MAX64, MAX_EPOCH, MAX_OFFSET, boolean, integer, warn
+from kstore.config import ConfigOptions, LogConfig, changed, given_in_text
 from kstore.engine.append.record_appender import Appended, RecordAppender
 from kstore.engine.io.directory import make_directory
 from kstore.engine.io.file import (

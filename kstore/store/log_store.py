@@ -41,7 +41,7 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
 from kstore.log.files.option_file import in_python
 from kstore.log.files.topic_file import MOST_PARTITIONS
-from kstore.log.options import StoreOptions, checked, names_of, refuse_others
+from kstore.log.options import checked, names_of, refuse_others
 from kstore.log.partition import PartitionLog
 from kstore.log.read.progress import ProgressCallback
 from kstore.log.read.scan import Scan
@@ -75,6 +75,18 @@ if TYPE_CHECKING:
     from kstore.log.write.async_appender import AsyncAppender, Work
 
 _stores: "weakref.WeakSet[LogStore]" = weakref.WeakSet()  # those that write
+
+
+class StoreOptions(ConfigOptions, total=False):
+    """The options of LogStore that are those of its logs, for type checkers: help(kstore.LogStore) has
+    them."""
+
+    durability: Literal["none", "group", "each"]
+    keep_cut: bool
+    leader_epoch: int | None
+    clock: Callable[[], int] | None
+    max_decompressed_bytes: int
+    producer_id_expiration_ms: int
 
 
 class LogStore:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from kstore.config import MAX64
+from kstore.arguments import MAX64
 from kstore.engine.io.mutex import Mutex
 from kstore.errors import ReentrantCallError
 from kstore.log.threads.background import Background

@@ -12,7 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from kstore.config import MAX64, LogConfig
+from kstore.arguments import MAX64
+from kstore.config import LogConfig
 from kstore.engine.segment.segment import Segment
 from kstore.errors import (
     InvalidConfigError,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kstore.config import MAX64
+from kstore.arguments import MAX64
 from kstore.engine.segment.index import OffsetIndex, TimeIndex, TimestampOffset
 from kstore.engine.segment.recovery_walk import RecoveryWalk
 from kstore.errors import CorruptRecordError

@@ -10,7 +10,8 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from kstore.config import MAX32, LogConfig
+from kstore.arguments import MAX32
+from kstore.config import LogConfig
 from kstore.engine.compact.key_file import KeyFile, packed
 from kstore.engine.compact.offset_map import MapBuilder, OffsetMap
 from kstore.engine.io.file import new_draft, rename, unlink

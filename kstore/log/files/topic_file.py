@@ -9,14 +9,24 @@ store after a crash finds it done, or carries it out.
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from kstore.config import LogConfig
 from kstore.engine.io.file import File, read_whole, write_whole
 from kstore.errors import CorruptCheckpointError, InvalidConfigError
+from kstore.later import later
 from kstore.log.files import layout
 from kstore.log.files.checked_json import corrupt, decode, encode
 from kstore.log.files.layout import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.config import LogConfig
+else:
+    later(
+        globals(),
+        {
+            "kstore.config": "LogConfig",
+        },
+    )
 
 NAME = "kstore-topics.json"
 _VERSION = 1

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from kstore.config import MAX64
+from kstore.arguments import MAX64
 from kstore.engine.append.record_appender import Appended
 from kstore.engine.record.batch import Record, RecordBatch, control_type, crc32c
 from kstore.engine.segment.index import AbortedTxn

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from kstore.config import MAX64
+from kstore.arguments import MAX64
 from kstore.log.files import layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.log_dir_state import State

@@ -6,8 +6,7 @@ from pathlib import Path
 from time import sleep, time
 from typing import TYPE_CHECKING, NamedTuple
 
-from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
-from kstore.config import MAX64
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64, MAX_DECOMPRESSED_BYTES
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNotFoundError
 from kstore.later import later

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple, Self
 
-from kstore.config import MAX64
+from kstore.arguments import MAX64
 from kstore.errors import visible
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.steps import Code, Finding, Step

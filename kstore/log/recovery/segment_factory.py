@@ -1,7 +1,6 @@
 """How the segments of one log are made."""
 
-from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
-from kstore.config import MAX64
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64, MAX_DECOMPRESSED_BYTES
 from kstore.engine.segment.segment import Segment
 
 

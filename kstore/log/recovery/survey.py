@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kstore.config import MAX64
+from kstore.arguments import MAX64
 from kstore.engine.io.file import File
 from kstore.engine.record.batch import RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader

@@ -6,7 +6,7 @@ import threading
 import weakref
 from typing import Protocol
 
-from kstore.config import MAX64
+from kstore.arguments import MAX64
 from kstore.errors import KstoreError, LogClosedError, LogFailedError
 from kstore.log.threads.background import Background
 from kstore.log.threads.wakeup import Wakeup
