@@ -54,10 +54,10 @@ from kstore.store.consumer_offsets import (
     all_groups,
     committed_here,
     give_back,
+    lag_of,
     take_over,
 )
 from kstore.store.descriptions import StoreHealth, TopicDescription
-from kstore.store.lag import lag_of
 from kstore.store.metrics import StoreMetrics, count_recovery, measure
 from kstore.store.open_partitions import OpenPartitions, default_limit
 from kstore.store.recovery import recover_all, threads_for

@@ -13,10 +13,9 @@ from kstore.errors import LogChangedError, LogClosedError, OffsetOutOfRangeError
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import index_of
-from kstore.store.current import Current
 from kstore.store.store_directory import StoreDirectory
 from kstore.store.topic import Topic
-from kstore.store.topic_catalog import TopicCatalog
+from kstore.store.topic_catalog import Current, TopicCatalog
 
 T = TypeVar("T")
 _TURNS = 5  # a log that is changed under every one of these is no longer waited for
