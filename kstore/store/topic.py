@@ -25,7 +25,7 @@ def checked_name(name: object) -> str:
 
 
 class StickyPartitioner:
-    """Which partition a record without a key goes to: stays at one until it has got about 16 KiB, then goes on to the next one,
+    """Which partition a record without a key goes to: one until it has got about 16 KiB, then the next one,
     so that batches are not torn.
 
     Threads may share it: if two count at one moment, one change comes a little later.
