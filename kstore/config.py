@@ -8,12 +8,18 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, Unpack
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64, instances
 from kstore.errors import InvalidConfigError, visible
 from kstore.kinds import Boolean, Choice, Choices, Kind, Positive, Ratio, as_text, int32, int64
+from kstore.later import later
 from kstore.properties import read_properties
+
+if TYPE_CHECKING:
+    from kstore.typed import ConfigOptions
+else:
+    later(globals(), {"kstore.typed": "ConfigOptions"})
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
@@ -77,55 +83,6 @@ def _own_key(kind: Kind, default: object, *, text: str) -> Any:
 _NO_EFFECT = (
     "It has no effect in kstore, and is accepted so that a configuration of Kafka's can be given as it is."
 )
-
-
-class ConfigOptions(TypedDict, total=False):
-    """The options of LogConfig as keyword arguments of kstore.open, for type checkers. help(kstore.LogConfig)
-    has them. None gives an option its default back."""
-
-    segment_bytes: int | None
-    internal_segment_bytes: int | None
-    segment_ms: int | None
-    segment_jitter_ms: int | None
-    segment_index_bytes: int | None
-    index_interval_bytes: int | None
-    flush_messages: int | None
-    flush_ms: int | None
-    retention_bytes: int | None
-    retention_ms: int | None
-    max_message_bytes: int | None
-    cleanup_policy: Sequence[str] | None
-    delete_retention_ms: int | None
-    min_compaction_lag_ms: int | None
-    max_compaction_lag_ms: int | None
-    min_cleanable_dirty_ratio: float | None
-    file_delete_delay_ms: int | None
-    preallocate: bool | None
-    compression_type: Literal["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"] | None
-    compression_gzip_level: int | None
-    compression_lz4_level: int | None
-    compression_zstd_level: int | None
-    message_timestamp_type: Literal["CreateTime", "LogAppendTime"] | None
-    message_timestamp_before_max_ms: int | None
-    message_timestamp_after_max_ms: int | None
-    min_insync_replicas: int | None
-    unclean_leader_election_enable: bool | None
-    remote_storage_enable: bool | None
-    local_retention_ms: int | None
-    local_retention_bytes: int | None
-    remote_log_copy_disable: bool | None
-    remote_log_delete_on_disable: bool | None
-    key_files: bool | None
-    log_cleaner_dedupe_buffer_size: int | None
-    log_cleaner_io_buffer_load_factor: float | None
-    log_cleaner_io_max_bytes_per_second: float | None
-    log_cleaner_enable: bool | None
-    log_cleaner_backoff_ms: int | None
-    log_retention_check_interval_ms: int | None
-    log_flush_offset_checkpoint_interval_ms: int | None
-    log_flush_start_offset_checkpoint_interval_ms: int | None
-    offsets_retention_minutes: int | None
-    offsets_retention_check_interval_ms: int | None
 
 
 class LogConfig:
@@ -761,4 +718,4 @@ class _Documentation:
 if LogConfig.__doc__ is not None:  # not under python -OO
     LogConfig.__doc__ = _Documentation(LogConfig.__doc__)  # type: ignore[assignment]
 
-__all__ = ["ConfigOption", "ConfigOptions", "LogConfig"]
+__all__ = ["ConfigOption", "LogConfig"]

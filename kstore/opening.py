@@ -18,14 +18,16 @@ from kstore.log.recovery.presence import doubt_about, require_free, require_part
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from kstore.config import ConfigOptions, LogConfig, changed
+    from kstore.config import LogConfig, changed
     from kstore.log.writer import KeptConfig, LogWriter
+    from kstore.typed import ConfigOptions
 else:
     later(
         globals(),
         {
-            "kstore.config": "ConfigOptions LogConfig changed",
+            "kstore.config": "LogConfig changed",
             "kstore.log.writer": "KeptConfig LogWriter",
+            "kstore.typed": "ConfigOptions",
         },
     )
 

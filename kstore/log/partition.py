@@ -35,7 +35,7 @@ from kstore.log.files.listing import read_directory
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of
 from kstore.log.files.truncations import Truncations, read_truncations
-from kstore.log.options import ReaderOptions, checked
+from kstore.log.options import checked
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.read.offset_lookup import (
     SPECIAL,
@@ -51,7 +51,6 @@ from kstore.log.recovery.loader import Loaded
 from kstore.log.recovery.presence import require_partition
 from kstore.log.recovery.refresh import LoadOptions, look, refreshed, with_truncations
 from kstore.log.recovery.report import DataLossWarning, Recovery, in_short
-from kstore.typed import Column
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from kstore.log.read.span import Span
     from kstore.log.send.sending import Outlet, Sent
     from kstore.log.threads.one_thread import Iterated, OneThread
+    from kstore.typed import Column, ReaderOptions
 else:
     later(
         globals(),
@@ -88,6 +88,7 @@ else:
             "kstore.log.read.span": "Span",
             "kstore.log.send.sending": "Outlet Sent",
             "kstore.log.threads.one_thread": "Iterated OneThread",
+            "kstore.typed": "Column ReaderOptions",
         },
     )
 

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, cast
 
 from kstore.arguments import MAX64, MAX_EPOCH, MAX_OFFSET, boolean, integer, warn
-from kstore.config import ConfigOptions, LogConfig, changed, given_in_text
+from kstore.config import LogConfig, changed, given_in_text
 from kstore.engine.append.record_appender import Appended, RecordAppender
 from kstore.engine.io.directory import make_directory
 from kstore.engine.io.file import (
@@ -58,7 +58,7 @@ from kstore.log.files.log_dir_state import directory_of, is_led
 from kstore.log.files.log_directory import PartitionLease
 from kstore.log.files.option_file import in_python, write_options
 from kstore.log.files.truncations import Truncations, read_truncations, write_truncations
-from kstore.log.options import WriterOptions, checked
+from kstore.log.options import checked
 from kstore.log.partition import PartitionLog
 from kstore.log.producers.manager import ProducerStateManager
 from kstore.log.producers.states import ProducerState
@@ -76,7 +76,6 @@ from kstore.log.write.flusher import Flusher
 from kstore.log.write.rebase_segment import AdoptedFile, finish_adoptions
 from kstore.log.write.reports import Reports
 from kstore.log.write.sealed_segments import SealedSegments
-from kstore.typed import BytesLike, Cells, HeaderLists, Headers, Times
 
 if TYPE_CHECKING:
     from random import randrange
@@ -97,6 +96,7 @@ if TYPE_CHECKING:
     from kstore.log.write.log_validator import validate
     from kstore.log.write.retention import Decision, decide_for
     from kstore.log.write.segment_truncation import end_of_rest, first_removed, rest_of, shorten_transactions
+    from kstore.typed import BytesLike, Cells, ConfigOptions, HeaderLists, Headers, Times, WriterOptions
 else:
     later(
         globals(),
@@ -116,6 +116,7 @@ else:
             "kstore.log.write.log_validator": "validate",
             "kstore.log.write.retention": "Decision decide_for",
             "kstore.log.write.segment_truncation": "end_of_rest first_removed rest_of shorten_transactions",
+            "kstore.typed": "BytesLike Cells ConfigOptions HeaderLists Headers Times WriterOptions",
         },
     )
 

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, Unpack, cast
 
 from kstore.arguments import boolean, choice, elements, integer, number, refuse_null, warn
-from kstore.config import ConfigOptions, LogConfig
+from kstore.config import LogConfig
 from kstore.engine.io.file import Traffic
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.partitions import split_by_partition
@@ -69,24 +69,21 @@ from kstore.store.topic import checked_name
 from kstore.store.topic_catalog import TopicCatalog
 from kstore.store.topic_reader import StoreFollower
 from kstore.store.upkeep import Upkeep
-from kstore.typed import BytesLike, Cells, Column, Headers, StoreColumn, Times
+from kstore.typed import (
+    BytesLike,
+    Cells,
+    Column,
+    ConfigOptions,
+    Headers,
+    StoreColumn,
+    StoreOptions,
+    Times,
+)
 
 if TYPE_CHECKING:
     from kstore.log.write.async_appender import AsyncAppender, Work
 
 _stores: "weakref.WeakSet[LogStore]" = weakref.WeakSet()  # those that write
-
-
-class StoreOptions(ConfigOptions, total=False):
-    """The options of LogStore that are those of its logs, for type checkers: help(kstore.LogStore) has
-    them."""
-
-    durability: Literal["none", "group", "each"]
-    keep_cut: bool
-    leader_epoch: int | None
-    clock: Callable[[], int] | None
-    max_decompressed_bytes: int
-    producer_id_expiration_ms: int
 
 
 class LogStore:
