@@ -61,7 +61,6 @@ cdef extern from *:
     int KS_COARSE_CLOCK
 
 
-
 class AppendLimits(NamedTuple):
     """What the configuration of a log says of appends, as plain values.
 

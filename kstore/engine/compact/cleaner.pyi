@@ -1,6 +1,6 @@
 from typing import final
 
-from kstore.engine.compact.offset_map import OffsetMap, SegmentWalk, Transactions
+from kstore.engine.compact.offset_map import OffsetMap, SegmentWalk, _Transactions
 from kstore.engine.io.file import File
 from kstore.engine.segment.index import OffsetIndex, TimeIndex, TimestampOffset
 from kstore.engine.segment.segment import Segment
@@ -10,7 +10,7 @@ class SegmentCleaner(SegmentWalk):
     def __init__(
         self,
         map: OffsetMap,
-        transactions: Transactions,
+        transactions: _Transactions,
         producers: dict[int, int],
         *,
         now_ms: int,

@@ -3,8 +3,6 @@ from typing import Protocol, final
 from kstore.engine.record.batch import RecordBatch
 from kstore.engine.segment.segment import Segment
 
-__pyx_capi__: dict[str, object]  # what other extension modules cimport
-
 @final
 class OffsetMap:
     def __new__(
@@ -19,14 +17,14 @@ class OffsetMap:
     def get(self, key: bytes) -> int: ...
     def update_latest_offset(self, offset: int) -> None: ...
 
-class Transactions(Protocol):
+class _Transactions(Protocol):
     def can_discard(self, batch: RecordBatch, /) -> bool: ...
 
 class SegmentWalk: ...
 
 @final
 class MapBuilder(SegmentWalk):
-    def __init__(self, map: OffsetMap, transactions: Transactions, start_offset: int) -> None: ...
+    def __init__(self, map: OffsetMap, transactions: _Transactions, start_offset: int) -> None: ...
     @property
     def is_full(self) -> bool: ...
     @property

@@ -8,7 +8,7 @@ Every call on files passes `gate` first. It costs one comparison while no test h
 import errno as _errno
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.errno cimport EINTR, errno
+from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint8_t
 from posix.signal cimport kill
 from posix.stat cimport fstat, struct_stat
