@@ -450,7 +450,7 @@ class PartitionLog:
         """
         now = self._now()
         first = now.segments[0].base_offset if now.segments else now.log_start_offset
-        return self._twin(now._replace(log_start_offset=min(first, now.log_start_offset)))
+        return self._twin(now.replace(log_start_offset=min(first, now.log_start_offset)))
 
     def _twin(self, now: Loaded) -> "PartitionLog":
         """Another view of the same log, which goes its own way from here on."""

@@ -318,7 +318,7 @@ class LogWriter(RecordAppender, PartitionLog):
         # knows nothing
         told_start = self._log_dir.state.log_start_offset
         self._log_dir.keeps_log_start = 0 < told_start < self._first_base() and is_led(Path(self._directory))
-        self._loaded = loaded._replace(segments=())  # those that go must not stay open for being kept here
+        self._loaded = loaded.replace(segments=())  # those that go must not stay open for being kept here
         self._shown: tuple[tuple[object, ...], Loaded] = ((), self._loaded)
         self._max_timestamps = MaxTimestampIndex(())
         self._transactions = None
@@ -436,7 +436,7 @@ class LogWriter(RecordAppender, PartitionLog):
         ):
             return loaded
         segment, end = view
-        loaded = self._loaded._replace(
+        loaded = self._loaded.replace(
             segments=held[0].and_then(segment),
             origin=held[0].origin,
             log_start_offset=start,

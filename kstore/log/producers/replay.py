@@ -36,7 +36,7 @@ def rebuild(
     a reader: a writer beside it may have written a marker, and not yet its entry in the transaction index, so
     that is added."""
     if truncated:  # which producers recovery saw tells nothing of those that wrote since
-        loaded = loaded._replace(recovered_producers=True)
+        loaded = loaded.replace(recovered_producers=True)
     segments = loaded.segments
     end = loaded.log_end_offset
     seen = frozenset(loaded.recovery.recovered_segments)

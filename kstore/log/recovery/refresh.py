@@ -191,7 +191,7 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     with contextlib.suppress(OSError, CorruptFileError):
         epochs = LeaderEpochs(e for e in checkpoints.read_epochs(path / layout.LEADER_EPOCHS) if min(e) >= 0)
     end = segments[-1].read_next_offset()
-    return before._replace(
+    return before.replace(
         segments=tuple(segments),
         log_start_offset=log_start_offset,
         log_end_offset=max(end, log_start_offset),
