@@ -13,13 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, Unpack
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64, instances
 from kstore.errors import InvalidConfigError, visible
 from kstore.kinds import Boolean, Choice, Choices, Kind, Positive, Ratio, as_text, int32, int64
-from kstore.later import later
 from kstore.properties import read_properties
 
 if TYPE_CHECKING:
     from kstore.typed import ConfigOptions
-else:
-    later(globals(), {"kstore.typed": "ConfigOptions"})
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
@@ -383,7 +380,7 @@ class LogConfig:
         text="How often a LogStore looks for such positions. Of a store, not of a topic.",
     )
 
-    def __init__(self, **options: Unpack[ConfigOptions]) -> None:
+    def __init__(self, **options: "Unpack[ConfigOptions]") -> None:
         for name, value in options.items():
             if name not in _KEYS:
                 raise _unknown(name, "no such option", _both)
@@ -442,7 +439,7 @@ class LogConfig:
         _warn_of_idle(properties)
         return cls(**(_broker_options(properties) | _topic_options(topic or {})))
 
-    def replace(self, **changes: Unpack[ConfigOptions]) -> Self:
+    def replace(self, **changes: "Unpack[ConfigOptions]") -> Self:
         """A copy of this configuration with other values for these options: config.replace(segment_bytes=64
         << 20).
 

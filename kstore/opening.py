@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice, number, refuse_null, warn
 from kstore.errors import LogNotFoundError
-from kstore.later import later
 from kstore.log.files.lock import once_free, pauses
+from kstore.log.later import later
 from kstore.log.options import names_of, refuse_others
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import doubt_about, require_free, require_partition

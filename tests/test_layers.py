@@ -21,7 +21,7 @@ from tests.helpers.imports import (
 # those below; names of one floor lie side by side, and do not import each other.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("kstore._version", "kstore.errors", "kstore.properties"),
-    ("kstore.arguments", "kstore.later", "kstore.libraries", "kstore.typed"),
+    ("kstore.arguments", "kstore.libraries", "kstore.typed"),
     ("kstore.kinds",),
     ("kstore.config",),
     ("kstore.engine",),

@@ -27,7 +27,6 @@ from kstore.errors import (
     LogClosedError,
     OffsetOutOfRangeError,
 )
-from kstore.later import later
 from kstore.log.cursors.home import Home
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
@@ -35,6 +34,7 @@ from kstore.log.files.listing import read_directory
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of
 from kstore.log.files.truncations import Truncations, read_truncations
+from kstore.log.later import later
 from kstore.log.options import checked
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.read.offset_lookup import (

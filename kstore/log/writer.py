@@ -47,7 +47,6 @@ from kstore.errors import (
     ReentrantCallError,
     visible,
 )
-from kstore.later import later
 from kstore.log.compact.cleaned import CLEANED, SWAP, Cleaned
 from kstore.log.cursors.home import Home
 from kstore.log.files import checkpoints, layout
@@ -58,6 +57,7 @@ from kstore.log.files.log_dir_state import directory_of, is_led
 from kstore.log.files.log_directory import PartitionLease
 from kstore.log.files.option_file import in_python, write_options
 from kstore.log.files.truncations import Truncations, read_truncations, write_truncations
+from kstore.log.later import later
 from kstore.log.options import checked
 from kstore.log.partition import PartitionLog
 from kstore.log.producers.manager import ProducerStateManager

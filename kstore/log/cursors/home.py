@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from kstore.engine.io.file import read_whole, write_whole
 from kstore.engine.record.batch import crc32c
 from kstore.errors import CorruptCheckpointError, LogNotFoundError
-from kstore.later import later
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.log_dir_state import located, name_of
+from kstore.log.later import later
 
 if TYPE_CHECKING:
     from kstore.log.cursors.furthest import furthest_position

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from kstore.engine.io.file import read_whole, sync_directory, unlink, write_whole
 from kstore.errors import CorruptCheckpointError, InvalidConfigError
-from kstore.later import later
 from kstore.log.files import layout
 from kstore.log.files.checked_json import corrupt, decode, encode
+from kstore.log.later import later
 
 if TYPE_CHECKING:
     from kstore.config import LogConfig

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.engine.io.file import File, read_whole, write_whole
 from kstore.errors import CorruptCheckpointError, InvalidConfigError
-from kstore.later import later
 from kstore.log.files import layout
 from kstore.log.files.checked_json import corrupt, decode, encode
 from kstore.log.files.layout import TopicPartition
+from kstore.log.later import later
 
 if TYPE_CHECKING:
     from kstore.config import LogConfig

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64, MAX_DECOMPRESSED_BYTES
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNotFoundError
-from kstore.later import later
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.listing import read_directory, scan_directory
 from kstore.log.files.log_dir_state import read_log_start
 from kstore.log.files.truncations import Truncations, read_truncations
+from kstore.log.later import later
 from kstore.log.recovery.loader import Loaded, load
 from kstore.log.recovery.segment_factory import SegmentFactory
 

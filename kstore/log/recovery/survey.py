@@ -19,12 +19,12 @@ from kstore.engine.segment.index import TransactionIndex
 from kstore.engine.segment.recovery_walk import RecoveryWalk
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, CorruptIndexError, CorruptRecordError, RecordTooLargeError
-from kstore.later import later
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.listing import digest, read_directory
 from kstore.log.files.lock import Holder, holder_in, is_loaded
 from kstore.log.files.log_dir_state import State, directory_of
 from kstore.log.files.truncations import read_truncations
+from kstore.log.later import later
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.steps import SoundBatches
 

@@ -12,6 +12,8 @@ constants and base classes.
 from importlib import import_module
 from typing import Any, Union
 
+from kstore.engine.io.file import frees_descriptor
+
 
 class Later:
     """Stands for a function or a class until it is used, and then gives its name in `namespace` to it."""
@@ -22,7 +24,14 @@ class Later:
         self._name = name
 
     def _found(self) -> Any:
-        found = self._namespace[self._name] = getattr(import_module(self._module), self._name)
+        while True:
+            try:
+                module = import_module(self._module)
+                break
+            except OSError as e:  # the files that kstore keeps open leave no descriptor
+                if e.errno is None or not frees_descriptor(e.errno):
+                    raise
+        found = self._namespace[self._name] = getattr(module, self._name)
         return found
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
