@@ -67,6 +67,12 @@ class ProducerState:
         self.current_txn_first_offset = current_txn_first_offset
         self.batches = deque(batches, maxlen=REMEMBERED_BATCHES)
 
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if isinstance(other, ProducerState) else NotImplemented
+
+    def __repr__(self) -> str:
+        return f"ProducerState({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
     def move_to(self, epoch: int) -> None:
         """Another epoch forgets the batches of the one before."""
         if epoch != self.producer_epoch:
