@@ -36,9 +36,7 @@ cflags, ldflags = MODES[MODE]
 # -O3 pays in loops over records and their bytes; what runs once a file or a batch of columns is made small.
 SMALL = (
     "kstore/engine/columns/array",
-    "kstore/engine/columns/c_data",
     "kstore/engine/io/",
-    "kstore/engine/record/compress",
 )
 
 

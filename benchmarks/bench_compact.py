@@ -16,7 +16,7 @@ from benchmarks.data import ROWS, Data, columns, link_dirty, make_dirty, targets
 from benchmarks.interleave import Goal, Race
 from benchmarks.peers import SELF_CHECKED, InProcess
 from benchmarks.peers.process import Peer
-from kstore.engine.record.decompress import NAMES as CODECS
+from kstore.engine.record.codec import NAMES as CODECS
 
 BUFFER = 128 << 20  # log_cleaner_dedupe_buffer_size
 MORE = 32 << 20  # bytes that a compaction may take beside it

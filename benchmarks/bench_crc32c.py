@@ -5,7 +5,7 @@ import pytest
 from benchmarks.interleave import Goal, Race
 from benchmarks.peers import InProcess
 from benchmarks.peers.process import Peer
-from kstore.engine.record.hashes import crc32c
+from kstore.engine.record.batch import crc32c
 
 TOTAL = 128 << 20  # bytes a turn
 

@@ -11,7 +11,7 @@ from benchmarks.peers.process import Peer
 from benchmarks.peers.store import EXTEND, writing
 from benchmarks.stored import rows_of
 from benchmarks.written import contestant
-from kstore.engine.record.decompress import NAMES as CODECS
+from kstore.engine.record.codec import NAMES as CODECS
 
 CALLS = 4  # a call is given all rows of the columns
 

@@ -9,7 +9,7 @@ from benchmarks.data import BATCH_BYTES, BATCH_RECORDS, ROWS, Data, columns
 from benchmarks.interleave import Goal, Race
 from benchmarks.peers import Contestant, InProcess, Missing
 from benchmarks.peers.process import Peer
-from kstore.engine.record.decompress import NAMES as CODECS
+from kstore.engine.record.codec import NAMES as CODECS
 
 COLUMNS = ("offset", "timestamp", "key", "value")
 BATCHES = 16_384  # a turn reads 256 MiB
@@ -140,7 +140,7 @@ def bench_scan_time_range(race: Race, data: Data) -> None:
 def bench_scan_large_values(race: Race, data: Data, views: bool) -> None:
     """Values of 10 KiB in 16 KiB batches, 128 MiB: copied, and as views. Beside it the same file read in
     pieces of 1 MiB, and nothing done with them but CRC-32C."""
-    from kstore.engine.record.hashes import crc32c
+    from kstore.engine.record.batch import crc32c
 
     path = data.work / "large-0"
     with kstore.open(path, "a", max_message_bytes=1 << 20) as log:

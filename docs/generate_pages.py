@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from kstore.__main__ import EXAMPLES, make_parser
-from kstore.config import MAX64, ConfigOption, LogConfig
+from kstore.arguments import MAX64
+from kstore.config import ConfigOption, LogConfig
 from kstore.spark import options
 
 DOCS = Path(__file__).resolve().parent

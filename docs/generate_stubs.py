@@ -17,18 +17,13 @@ ENGINE = REPOSITORY / "kstore/engine"
 STUBS = sorted((REPOSITORY / "kstore").rglob("*.pyi"))
 HIDDEN = (
     "append/batch_validation",
-    "append/dealt_batches",
     "columns/binary_input",
-    "columns/c_data",
     "columns/column_input",
     "compact/",
     "io/",
-    "record/compress",
-    "record/decompress",
-    "record/hashes",
-    "record/partition_split",
+    "record/codec",
+    "record/partitions",
     "scan/column_",
-    "scan/predicate",
     "segment/active_segment",
     "segment/recovery_walk",
 )

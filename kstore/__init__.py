@@ -24,7 +24,7 @@ from kstore._version import __version__
 # kstore` takes no time; __init__.pyi says it to type checkers and editors, and stubtest compares the
 # two.
 _SOURCES = {
-    "kstore.config": "ConfigOptions LogConfig",
+    "kstore.config": "LogConfig",
     "kstore.engine.append.record_accumulator": "Ticket",
     "kstore.engine.append.record_appender": "Appended",
     "kstore.engine.record.batch": "Record RecordBatch",
@@ -69,6 +69,7 @@ _SOURCES = {
     "kstore.store.store_cursor": "StoreColumns StoreCursor TopicColumns",
     "kstore.store.table": "Table",
     "kstore.store.topic_reader": "StoreFollower TopicRecord",
+    "kstore.typed": "ConfigOptions",
 }
 _MODULES = {name: module for module, names in _SOURCES.items() for name in names.split()}
 

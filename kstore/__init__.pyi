@@ -1,5 +1,4 @@
 from kstore._version import __version__ as __version__
-from kstore.config import ConfigOptions as ConfigOptions
 from kstore.config import LogConfig as LogConfig
 from kstore.descriptors import OpenFiles as OpenFiles
 from kstore.descriptors import limit_open_files as limit_open_files
@@ -82,6 +81,7 @@ from kstore.store.store_cursor import TopicColumns as TopicColumns
 from kstore.store.table import Table as Table
 from kstore.store.topic_reader import StoreFollower as StoreFollower
 from kstore.store.topic_reader import TopicRecord as TopicRecord
+from kstore.typed import ConfigOptions as ConfigOptions
 
 __all__ = [
     "EARLIEST",

@@ -17,8 +17,11 @@ _Element = TypeVar("_Element")
 # What errors call two options: as Python does, and as Kafka does.
 MAX_MESSAGE_BYTES_NAME = "max_message_bytes (max.message.bytes in Kafka)"
 SEGMENT_BYTES_NAME = "segment_bytes (segment.bytes in Kafka)"
-MAX_OFFSET = 2**63 - 1
-MAX_EPOCH = 2**31 - 1
+MAX32 = 2**31 - 1
+MAX64 = 2**63 - 1
+MAX_OFFSET = MAX64
+MAX_EPOCH = MAX32
+DURABILITY = ("none", "group", "each")
 # What holds if nothing else is given.
 INDEX_INTERVAL_BYTES = 4096  # Kafka's index.interval.bytes
 MAX_DECOMPRESSED_BYTES = 256 << 20  # that one batch may unpack to

@@ -4,18 +4,19 @@ names.
 The file is long because it lists every option with its default, its limits and its explanation.
 """
 
-import dataclasses
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, Unpack
 
-from kstore.arguments import INDEX_INTERVAL_BYTES, instances
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64, instances
 from kstore.errors import InvalidConfigError, visible
-from kstore.kinds import MAX32, MAX64, Boolean, Choice, Choices, Kind, Positive, Ratio, as_text, int32, int64
+from kstore.kinds import Boolean, Choice, Choices, Kind, Positive, Ratio, as_text, int32, int64
 from kstore.properties import read_properties
+
+if TYPE_CHECKING:
+    from kstore.typed import ConfigOptions
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
@@ -63,18 +64,17 @@ class ConfigOption(NamedTuple):
 def _key(kind: Kind, default: object, *synonyms: str | _Synonym, text: str) -> Any:
     """A field of LogConfig; a synonym that is only a name has the key's own kind and unit."""
     known = tuple(_Synonym(s, kind) if isinstance(s, str) else s for s in synonyms)
-    return dataclasses.field(default=default, metadata={"key": _Key(kind, default, known, text)})
+    return _Key(kind, default, known, text)
 
 
 def _broker_key(kind: Kind, default: object, name: str, *, text: str) -> Any:
     """A field of LogConfig that a broker has for all its topics; no topic has its own."""
-    key = _Key(kind, default, (_Synonym(name, kind),), text, False)
-    return dataclasses.field(default=default, metadata={"key": key})
+    return _Key(kind, default, (_Synonym(name, kind),), text, False)
 
 
 def _own_key(kind: Kind, default: object, *, text: str) -> Any:
     """A field of LogConfig that a topic has in kstore only."""
-    return dataclasses.field(default=default, metadata={"key": _Key(kind, default, (), text, in_kafka=False)})
+    return _Key(kind, default, (), text, in_kafka=False)
 
 
 _NO_EFFECT = (
@@ -82,56 +82,6 @@ _NO_EFFECT = (
 )
 
 
-class ConfigOptions(TypedDict, total=False):
-    """The options of LogConfig as keyword arguments of kstore.open, for type checkers. help(kstore.LogConfig)
-    has them. None gives an option its default back."""
-
-    segment_bytes: int | None
-    internal_segment_bytes: int | None
-    segment_ms: int | None
-    segment_jitter_ms: int | None
-    segment_index_bytes: int | None
-    index_interval_bytes: int | None
-    flush_messages: int | None
-    flush_ms: int | None
-    retention_bytes: int | None
-    retention_ms: int | None
-    max_message_bytes: int | None
-    cleanup_policy: Sequence[str] | None
-    delete_retention_ms: int | None
-    min_compaction_lag_ms: int | None
-    max_compaction_lag_ms: int | None
-    min_cleanable_dirty_ratio: float | None
-    file_delete_delay_ms: int | None
-    preallocate: bool | None
-    compression_type: Literal["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"] | None
-    compression_gzip_level: int | None
-    compression_lz4_level: int | None
-    compression_zstd_level: int | None
-    message_timestamp_type: Literal["CreateTime", "LogAppendTime"] | None
-    message_timestamp_before_max_ms: int | None
-    message_timestamp_after_max_ms: int | None
-    min_insync_replicas: int | None
-    unclean_leader_election_enable: bool | None
-    remote_storage_enable: bool | None
-    local_retention_ms: int | None
-    local_retention_bytes: int | None
-    remote_log_copy_disable: bool | None
-    remote_log_delete_on_disable: bool | None
-    key_files: bool | None
-    log_cleaner_dedupe_buffer_size: int | None
-    log_cleaner_io_buffer_load_factor: float | None
-    log_cleaner_io_max_bytes_per_second: float | None
-    log_cleaner_enable: bool | None
-    log_cleaner_backoff_ms: int | None
-    log_retention_check_interval_ms: int | None
-    log_flush_offset_checkpoint_interval_ms: int | None
-    log_flush_start_offset_checkpoint_interval_ms: int | None
-    offsets_retention_minutes: int | None
-    offsets_retention_check_interval_ms: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """The configuration of a log: a topic's options in Kafka 4.3.1, with underscores for the dots in their
     names, and key_files.
@@ -430,23 +380,30 @@ class LogConfig:
         text="How often a LogStore looks for such positions. Of a store, not of a topic.",
     )
 
-    _given: frozenset[str] = dataclasses.field(init=False, repr=False, compare=False)
-
-    def __new__(cls, **options: Any) -> Self:
-        """Refuses unknown names in kstore's own words; what is known is for the dataclass's own
-        constructor."""
-        for name in options:
+    def __init__(self, **options: "Unpack[ConfigOptions]") -> None:
+        for name, value in options.items():
             if name not in _KEYS:
                 raise _unknown(name, "no such option", _both)
-        self = object.__new__(cls)
-        object.__setattr__(self, "_given", frozenset(options))
-        return self
-
-    def __post_init__(self) -> None:
-        for name, key in _KEYS.items():
-            if name in self._given:  # a default is right as it stands: a test asks them all
-                object.__setattr__(self, name, _accept(key, name, getattr(self, name)))
+            self.__dict__[name] = _accept(_KEYS[name], name, value)  # else the class has its default
         _check_together(self)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a LogConfig cannot be changed: replace({name}=...) makes another one")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("a LogConfig cannot be changed: replace() makes another one")
+
+    def __eq__(self, other: object) -> bool:
+        return self._values() == other._values() if isinstance(other, LogConfig) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        return f"LogConfig({', '.join(f'{name}={getattr(self, name)!r}' for name in _KEYS)})"
+
+    def _values(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in _KEYS)
 
     @classmethod
     def from_topic(cls, topic: Mapping[str, object]) -> Self:
@@ -482,21 +439,20 @@ class LogConfig:
         _warn_of_idle(properties)
         return cls(**(_broker_options(properties) | _topic_options(topic or {})))
 
-    def replace(self, **changes: Unpack[ConfigOptions]) -> Self:
+    def replace(self, **changes: "Unpack[ConfigOptions]") -> Self:
         """A copy of this configuration with other values for these options: config.replace(segment_bytes=64
         << 20).
 
         InvalidConfigError for an unknown option or a value that is not allowed.
         """
-        given: dict[str, Any] = {name: getattr(self, name) for name in self._given}
-        return type(self)(**given | dict(changes))
+        return type(self)(**self.__dict__ | dict(changes))
 
     def given_options(self) -> dict[str, Any]:
         """The options that were given, by name, also where they are the defaults:
         `LogConfig(**config.given_options())` is an equal configuration. Options that were not given have the
         values that the log or the store keeps.
         """
-        return {name: getattr(self, name) for name in _KEYS if name in self._given}
+        return {name: self.__dict__[name] for name in _KEYS if name in self.__dict__}
 
     def to_topic(self) -> dict[str, str]:
         """The options that differ from their defaults, as text in Kafka's notation: {"segment.bytes":
@@ -557,9 +513,9 @@ def given_in_text(config: LogConfig) -> dict[str, str]:
     return {_dotted(n): as_text(value) for n, value in given if _KEYS[n].of_topic and value is not None}
 
 
-_KEYS: dict[str, _Key] = {
-    field.name: field.metadata["key"] for field in dataclasses.fields(LogConfig) if "key" in field.metadata
-}
+_KEYS: dict[str, _Key] = {name: key for name, key in vars(LogConfig).items() if isinstance(key, _Key)}
+for _name, _known in _KEYS.items():
+    setattr(LogConfig, _name, _known.default)
 _THROTTLES = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 _TOPIC_NAMES = {name.replace("_", ".") for name, key in _KEYS.items() if key.of_topic} | _THROTTLES
 _TOPIC_NAME_OF = {s.name: name for name, key in _KEYS.items() for s in key.synonyms}
@@ -759,4 +715,4 @@ class _Documentation:
 if LogConfig.__doc__ is not None:  # not under python -OO
     LogConfig.__doc__ = _Documentation(LogConfig.__doc__)  # type: ignore[assignment]
 
-__all__ = ["MAX32", "MAX64", "ConfigOption", "ConfigOptions", "LogConfig"]
+__all__ = ["ConfigOption", "LogConfig"]

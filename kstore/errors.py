@@ -6,7 +6,7 @@ import os
 import re
 
 # C0, DEL and C1, the ends of lines, the marks that change the direction of text, and lone surrogates
-_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_INVISIBLE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
@@ -14,7 +14,7 @@ def visible(text: object) -> str:
     r"""Text from outside (a name, a path, what a file holds) on one line: \n, \t, \xNN and \uNNNN in place of
     what a terminal obeys or an encoding refuses. Messages, warnings, logging and the command line use it.
     """
-    return _INVISIBLE.sub(escaped, str(text))
+    return re.sub(_INVISIBLE, escaped, str(text))
 
 
 def escaped(found: re.Match[str]) -> str:

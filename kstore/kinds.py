@@ -2,16 +2,13 @@
 
 import operator
 import re
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from kstore.arguments import MAX32, MAX64
 from kstore.properties import parse_integer
 
-MAX32 = 2**31 - 1
-MAX64 = 2**63 - 1
-
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_COMMA = re.compile(r"\s*,\s*")
+_DECIMAL = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_COMMA = r"\s*,\s*"
 
 
 class Kind(Protocol):
@@ -32,8 +29,7 @@ class Kind(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Integer:
+class Integer(NamedTuple):
     """An integer from `least` to `most`, or `other`. A bool is none, nor is a float; numpy's integers are."""
 
     least: int
@@ -78,7 +74,7 @@ class Ratio:
         return float(value)
 
     def parse(self, text: str) -> float:
-        if _DECIMAL.fullmatch(text.strip()) is None:
+        if re.fullmatch(_DECIMAL, text.strip()) is None:
             raise ValueError(text)
         return self.check(float(text))
 
@@ -111,8 +107,7 @@ class Boolean:
         return word == "true"
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """One of some words, in their own case."""
 
     words: tuple[str, ...]
@@ -130,8 +125,7 @@ class Choice:
         return self.check(text.strip())
 
 
-@dataclass(frozen=True)
-class Choices:
+class Choices(NamedTuple):
     """Any of some words, none included, each once and in the order given: a sequence, or text with commas
     between."""
 
@@ -150,7 +144,7 @@ class Choices:
 
     def parse(self, text: str) -> tuple[str, ...]:
         text = text.strip()
-        return self.check(_COMMA.split(text)) if text else ()
+        return self.check(re.split(_COMMA, text)) if text else ()
 
 
 def as_text(value: object) -> str:

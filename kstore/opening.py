@@ -8,16 +8,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice, number, refuse_null, warn
-from kstore.config import ConfigOptions, LogConfig, changed
 from kstore.errors import LogNotFoundError
 from kstore.log.files.lock import once_free, pauses
+from kstore.log.later import later
 from kstore.log.options import names_of, refuse_others
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import doubt_about, require_free, require_partition
-from kstore.log.writer import KeptConfig, LogWriter
 
 if TYPE_CHECKING:
     from uuid import UUID
+
+    from kstore.config import LogConfig, changed
+    from kstore.log.writer import KeptConfig, LogWriter
+    from kstore.typed import ConfigOptions
+else:
+    later(
+        globals(),
+        {
+            "kstore.config": "LogConfig changed",
+            "kstore.log.writer": "KeptConfig LogWriter",
+            "kstore.typed": "ConfigOptions",
+        },
+    )
 
 
 @overload

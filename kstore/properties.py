@@ -13,8 +13,8 @@ def parse_integer(text: str) -> int:
 
 _MOST_BYTES = 16 << 20
 # str.splitlines knows more ends of lines, one of them the second byte of "Å" in UTF-8.
-_LINE_END = re.compile(r"\r\n|\r|\n")
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_LINE_END = r"\r\n|\r|\n"
+_ESCAPE = r"(?s)\\(u[0-9a-fA-F]{4}|.)"
 _PLAIN = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -23,7 +23,7 @@ def _unescape(text: str) -> str:
         code = match[1]
         return chr(int(code[1:], 16)) if code[0] == "u" and len(code) == 5 else _PLAIN.get(code, code)
 
-    return _ESCAPE.sub(one, text)
+    return re.sub(_ESCAPE, one, text)
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -41,7 +41,7 @@ def parse_properties(data: bytes) -> dict[str, str]:
     space."""
     properties = {}
     logical = ""
-    lines = _LINE_END.split(data.decode("iso-8859-1"))
+    lines = re.split(_LINE_END, data.decode("iso-8859-1"))
     for line in [*lines, ""]:  # the last one for a line that the file's end leaves to be continued
         line = line.lstrip(" \t\f")
         if not logical and line[:1] in ("#", "!", ""):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.engine.io.file import fail_call, trace_calls
+from kstore.engine.io.faults import fail_call, trace_calls
 from tests.helpers.java import options
 
 NIGHTLY = (

@@ -1,11 +1,14 @@
 """Imports lead downwards only, and in no circle; what the engine calls upwards has a contract."""
 
+import ast
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.imports import (
+    PACKAGE,
     circles,
     graph,
     hooks,
@@ -18,7 +21,8 @@ from tests.helpers.imports import (
 # those below; names of one floor lie side by side, and do not import each other.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("kstore._version", "kstore.errors", "kstore.properties"),
-    ("kstore.arguments", "kstore.kinds", "kstore.libraries", "kstore.typed"),
+    ("kstore.arguments", "kstore.libraries", "kstore.typed"),
+    ("kstore.kinds",),
     ("kstore.config",),
     ("kstore.engine",),
     ("kstore.engine.io",),
@@ -68,6 +72,22 @@ def test_imports_lead_downwards() -> None:
 
 def test_no_circle() -> None:
     assert circles(graph()) == []
+
+
+def test_names_that_are_imported_later() -> None:
+    """Each name of a table is in its module, and imported from there for type checkers."""
+    tables = 0
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.If) and "later(" in "".join(map(ast.unparse, node.orelse))[:6]:
+                tables += 1
+                imports = [each for each in node.body if isinstance(each, ast.ImportFrom)]
+                typed = {(each.module, name.name) for each in imports for name in each.names}
+                table = ast.literal_eval(node.orelse[0].value.args[1])  # type: ignore[attr-defined]
+                names = {(module, name) for module, words in table.items() for name in words.split()}
+                assert names <= typed, path
+                assert all(hasattr(import_module(module), name) for module, name in names)
+    assert tables
 
 
 def test_floors_are_there() -> None:

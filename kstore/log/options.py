@@ -3,9 +3,10 @@ LogWriter. The table has for each its default and what checks it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple
 
 from kstore.arguments import (
+    DURABILITY,
     INDEX_INTERVAL_BYTES,
     MAX_DECOMPRESSED_BYTES,
     MAX_EPOCH,
@@ -13,53 +14,10 @@ from kstore.arguments import (
     choice,
     integer,
 )
-from kstore.config import ConfigOptions
-from kstore.engine.append.log_appender import DURABILITY
 from kstore.errors import visible
-
-if TYPE_CHECKING:
-    from uuid import UUID
 
 Use = Literal["read", "write", "store"]
 _INT32 = 2**31 - 1
-
-
-class ReaderOptions(TypedDict, total=False):
-    """Options for reading, for type checkers."""
-
-    recover: bool
-    index_interval_bytes: int
-    max_decompressed_bytes: int
-    clean: bool | None
-    recovery_point: int | None
-    log_start_offset: int | None
-
-
-class WriterOptions(TypedDict, total=False):
-    """Options for writing, for type checkers."""
-
-    durability: Literal["none", "group", "each"]
-    keep_cut: bool
-    leader_epoch: int | None
-    topic_id: "UUID | None"
-    clock: Callable[[], int] | None
-    clean: bool | None
-    recovery_point: int | None
-    log_start_offset: int | None
-    max_decompressed_bytes: int
-    producer_id_expiration_ms: int
-
-
-class StoreOptions(ConfigOptions, total=False):
-    """The options of LogStore that are those of its logs, for type checkers: help(kstore.LogStore) has
-    them."""
-
-    durability: Literal["none", "group", "each"]
-    keep_cut: bool
-    leader_epoch: int | None
-    clock: Callable[[], int] | None
-    max_decompressed_bytes: int
-    producer_id_expiration_ms: int
 
 
 class _Option(NamedTuple):
@@ -120,6 +78,8 @@ def refuse_others(use: Use, given: Iterable[str]) -> None:
     known = names_of(use)
     for name in given:
         if name not in known:
+            from kstore.typed import ConfigOptions
+
             what = "reading" if use == "read" else "writing"
             is_for_writing = name in ("config", *names_of("write"), *ConfigOptions.__annotations__)
             more = f"they are {', '.join(known)}"

@@ -6,7 +6,6 @@ documentation.
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from os import PathLike, fspath
@@ -14,16 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Self, TypeAlias, Unpack, overload
 
-from kstore.arguments import (
-    any_integer,
-    boolean,
-    choice,
-    integer,
-    moment,
-    number,
-    warn,
-)
-from kstore.config import MAX64
+from kstore.arguments import MAX64, any_integer, boolean, choice, integer, moment, number, warn
 from kstore.engine.compact.key_file import last_in
 from kstore.engine.io.file import Traffic
 from kstore.engine.record.batch import Record, RecordBatch
@@ -37,22 +27,15 @@ from kstore.errors import (
     LogClosedError,
     OffsetOutOfRangeError,
 )
-from kstore.log.cursors.cursor import Cursor
 from kstore.log.cursors.home import Home
-from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.listing import read_directory
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of
 from kstore.log.files.truncations import Truncations, read_truncations
-from kstore.log.follow.follow_source import DirectorySource, FollowSource
-from kstore.log.follow.follower import Follower
-from kstore.log.options import ReaderOptions, checked
-from kstore.log.producers.states import ProducerState
-from kstore.log.producers.transactions import Transactions
-from kstore.log.read.by_key import given, last_record, offsets_of, record_at
-from kstore.log.read.changed import cut_before, cut_since
+from kstore.log.later import later
+from kstore.log.options import checked
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.read.offset_lookup import (
     SPECIAL,
@@ -64,20 +47,50 @@ from kstore.log.read.offset_lookup import (
     time_called,
 )
 from kstore.log.read.page_cache import CACHE, PageCache, Residency, residency_of
-from kstore.log.read.progress import ProgressCallback, check_progress
-from kstore.log.read.scan import Header, Scan, Wanted, checked_columns
-from kstore.log.read.slice import Slice
-from kstore.log.read.span import Span
 from kstore.log.recovery.loader import Loaded
 from kstore.log.recovery.presence import require_partition
 from kstore.log.recovery.refresh import LoadOptions, look, refreshed, with_truncations
 from kstore.log.recovery.report import DataLossWarning, Recovery, in_short
-from kstore.log.send.sending import Outlet, Sent
-from kstore.log.threads.one_thread import Iterated, OneThread
-from kstore.typed import Column
 
 if TYPE_CHECKING:
     from uuid import UUID
+
+    from kstore.log.cursors.cursor import Cursor
+    from kstore.log.cursors.offset_commits import OffsetAndMetadata
+    from kstore.log.follow.follow_source import DirectorySource, FollowSource
+    from kstore.log.follow.follower import Follower
+    from kstore.log.producers.states import ProducerState
+    from kstore.log.producers.transactions import Transactions
+    from kstore.log.read.by_key import given, last_record, offsets_of, record_at
+    from kstore.log.read.changed import cut_before, cut_since
+    from kstore.log.read.progress import ProgressCallback, check_progress
+    from kstore.log.read.scan import Header, Scan, Wanted, checked_columns
+    from kstore.log.read.slice import Slice
+    from kstore.log.read.span import Span
+    from kstore.log.send.sending import Outlet, Sent
+    from kstore.log.threads.one_thread import Iterated, OneThread
+    from kstore.typed import Column, ReaderOptions
+else:
+    later(
+        globals(),
+        {
+            "kstore.log.cursors.cursor": "Cursor",
+            "kstore.log.cursors.offset_commits": "OffsetAndMetadata",
+            "kstore.log.follow.follow_source": "DirectorySource FollowSource",
+            "kstore.log.follow.follower": "Follower",
+            "kstore.log.producers.states": "ProducerState",
+            "kstore.log.producers.transactions": "Transactions",
+            "kstore.log.read.by_key": "given last_record offsets_of record_at",
+            "kstore.log.read.changed": "cut_before cut_since",
+            "kstore.log.read.progress": "ProgressCallback check_progress",
+            "kstore.log.read.scan": "Header Scan Wanted checked_columns",
+            "kstore.log.read.slice": "Slice",
+            "kstore.log.read.span": "Span",
+            "kstore.log.send.sending": "Outlet Sent",
+            "kstore.log.threads.one_thread": "Iterated OneThread",
+            "kstore.typed": "Column ReaderOptions",
+        },
+    )
 
 _Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 _OnError: TypeAlias = Literal["raise", "skip"]
@@ -437,7 +450,7 @@ class PartitionLog:
         """
         now = self._now()
         first = now.segments[0].base_offset if now.segments else now.log_start_offset
-        return self._twin(replace(now, log_start_offset=min(first, now.log_start_offset)))
+        return self._twin(now.replace(log_start_offset=min(first, now.log_start_offset)))
 
     def _twin(self, now: Loaded) -> "PartitionLog":
         """Another view of the same log, which goes its own way from here on."""

@@ -7,25 +7,23 @@ documentation.
 import contextlib
 import errno
 import os
-import random
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, cast
 
-from kstore.arguments import MAX_EPOCH, MAX_OFFSET, boolean, integer, warn
-from kstore.config import MAX64, ConfigOptions, LogConfig, changed, given_in_text
+from kstore.arguments import MAX64, MAX_EPOCH, MAX_OFFSET, boolean, integer, warn
+from kstore.config import LogConfig, changed, given_in_text
 from kstore.engine.append.record_appender import Appended, RecordAppender
+from kstore.engine.io.directory import make_directory
 from kstore.engine.io.file import (
     File,
     Traffic,
     is_crowded,
-    make_directory,
     open_files,
     rename,
     sync_directory,
@@ -50,11 +48,6 @@ from kstore.errors import (
     visible,
 )
 from kstore.log.compact.cleaned import CLEANED, SWAP, Cleaned
-from kstore.log.compact.compactor import LogState, compact, last_offsets
-from kstore.log.compact.erasure import Match, erase, matching
-from kstore.log.compact.key_files import KeyFileReport, job_for, make_key_files
-from kstore.log.compact.report import Compaction, Erasure
-from kstore.log.cursors.cursor import checked_groups
 from kstore.log.cursors.home import Home
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochCheckpoint
@@ -64,17 +57,14 @@ from kstore.log.files.log_dir_state import directory_of, is_led
 from kstore.log.files.log_directory import PartitionLease
 from kstore.log.files.option_file import in_python, write_options
 from kstore.log.files.truncations import Truncations, read_truncations, write_truncations
-from kstore.log.follow.follow_source import FollowSource, WriterSource
-from kstore.log.options import WriterOptions, checked
+from kstore.log.later import later
+from kstore.log.options import checked
 from kstore.log.partition import PartitionLog
 from kstore.log.producers.manager import ProducerStateManager
 from kstore.log.producers.states import ProducerState
-from kstore.log.producers.transactions import Transactions
 from kstore.log.read.key_index import KeyIndex
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
-from kstore.log.read.progress import ProgressCallback, check_progress
 from kstore.log.recovery.gaps import mark
-from kstore.log.recovery.last_batch import last_batch_of
 from kstore.log.recovery.loader import Loaded, carried_out, load
 from kstore.log.recovery.presence import not_found
 from kstore.log.recovery.repairs import Repairs
@@ -82,22 +72,54 @@ from kstore.log.recovery.report import DataLossWarning, in_short
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.worker import Job
 from kstore.log.write.append_limits import limits_of
-from kstore.log.write.appender import Appender
 from kstore.log.write.deleted_segments import DeletedSegments
 from kstore.log.write.flusher import Flusher
-from kstore.log.write.given_retention import what_was_not_said
-from kstore.log.write.log_validator import validate
 from kstore.log.write.rebase_segment import AdoptedFile, finish_adoptions
 from kstore.log.write.reports import Reports
-from kstore.log.write.retention import Decision, decide_for
 from kstore.log.write.sealed_segments import SealedSegments
-from kstore.log.write.segment_truncation import end_of_rest, first_removed, rest_of, shorten_transactions
-from kstore.typed import BytesLike, Cells, HeaderLists, Headers, Times
 
 if TYPE_CHECKING:
+    from random import randrange
     from uuid import UUID
 
+    from kstore.log.compact.compactor import LogState, compact, last_offsets
+    from kstore.log.compact.erasure import Match, erase, matching
+    from kstore.log.compact.key_files import KeyFileReport, job_for, make_key_files
+    from kstore.log.compact.report import Compaction, Erasure
+    from kstore.log.cursors.cursor import checked_groups
+    from kstore.log.follow.follow_source import FollowSource, WriterSource
+    from kstore.log.producers.transactions import Transactions
+    from kstore.log.read.progress import ProgressCallback, check_progress
+    from kstore.log.recovery.last_batch import last_batch_of
+    from kstore.log.write.appender import Appender
     from kstore.log.write.async_appender import AsyncAppender, Work
+    from kstore.log.write.given_retention import what_was_not_said
+    from kstore.log.write.log_validator import validate
+    from kstore.log.write.retention import Decision, decide_for
+    from kstore.log.write.segment_truncation import end_of_rest, first_removed, rest_of, shorten_transactions
+    from kstore.typed import BytesLike, Cells, ConfigOptions, HeaderLists, Headers, Times, WriterOptions
+else:
+    later(
+        globals(),
+        {
+            "random": "randrange",
+            "kstore.log.compact.compactor": "LogState compact last_offsets",
+            "kstore.log.compact.erasure": "Match erase matching",
+            "kstore.log.compact.key_files": "KeyFileReport job_for make_key_files",
+            "kstore.log.compact.report": "Compaction Erasure",
+            "kstore.log.cursors.cursor": "checked_groups",
+            "kstore.log.follow.follow_source": "FollowSource WriterSource",
+            "kstore.log.producers.transactions": "Transactions",
+            "kstore.log.read.progress": "ProgressCallback check_progress",
+            "kstore.log.recovery.last_batch": "last_batch_of",
+            "kstore.log.write.appender": "Appender",
+            "kstore.log.write.given_retention": "what_was_not_said",
+            "kstore.log.write.log_validator": "validate",
+            "kstore.log.write.retention": "Decision decide_for",
+            "kstore.log.write.segment_truncation": "end_of_rest first_removed rest_of shorten_transactions",
+            "kstore.typed": "BytesLike Cells ConfigOptions HeaderLists Headers Times WriterOptions",
+        },
+    )
 
 _writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
 
@@ -298,7 +320,7 @@ class LogWriter(RecordAppender, PartitionLog):
         # knows nothing
         told_start = self._log_dir.state.log_start_offset
         self._log_dir.keeps_log_start = 0 < told_start < self._first_base() and is_led(Path(self._directory))
-        self._loaded = replace(loaded, segments=())  # those that go must not stay open for being kept here
+        self._loaded = loaded.replace(segments=())  # those that go must not stay open for being kept here
         self._shown: tuple[tuple[object, ...], Loaded] = ((), self._loaded)
         self._max_timestamps = MaxTimestampIndex(())
         self._transactions = None
@@ -355,7 +377,7 @@ class LogWriter(RecordAppender, PartitionLog):
             segment=segment,
             next_offset=next_offset,
             created_ms=now,
-            roll_jitter_ms=random.randrange(jitter) if jitter else 0,
+            roll_jitter_ms=randrange(jitter) if jitter else 0,
             index_interval_bytes=config.index_interval_bytes,
             segment_index_bytes=config.segment_index_bytes,
             segment_bytes=config.effective_segment_bytes,
@@ -416,8 +438,7 @@ class LogWriter(RecordAppender, PartitionLog):
         ):
             return loaded
         segment, end = view
-        loaded = replace(
-            self._loaded,
+        loaded = self._loaded.replace(
             segments=held[0].and_then(segment),
             origin=held[0].origin,
             log_start_offset=start,

@@ -16,11 +16,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, Unpack, cast
 
 from kstore.arguments import boolean, choice, elements, integer, number, refuse_null, warn
-from kstore.config import ConfigOptions, LogConfig
-from kstore.engine.append.dealt_batches import MOST_PARTITIONS as MOST_DEALT
-from kstore.engine.append.dealt_batches import DealtBatches
+from kstore.config import LogConfig
 from kstore.engine.io.file import Traffic
-from kstore.engine.record.partition_split import split_by_partition
+from kstore.engine.record.partitions import split_by_partition
 from kstore.errors import (
     KstoreError,
     LogClosedError,
@@ -40,7 +38,7 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
 from kstore.log.files.option_file import in_python
 from kstore.log.files.topic_file import MOST_PARTITIONS
-from kstore.log.options import StoreOptions, checked, names_of, refuse_others
+from kstore.log.options import checked, names_of, refuse_others
 from kstore.log.partition import PartitionLog
 from kstore.log.read.progress import ProgressCallback
 from kstore.log.read.scan import Scan
@@ -53,10 +51,10 @@ from kstore.store.consumer_offsets import (
     all_groups,
     committed_here,
     give_back,
+    lag_of,
     take_over,
 )
 from kstore.store.descriptions import StoreHealth, TopicDescription
-from kstore.store.lag import lag_of
 from kstore.store.metrics import StoreMetrics, count_recovery, measure
 from kstore.store.open_partitions import OpenPartitions, default_limit
 from kstore.store.recovery import recover_all, threads_for
@@ -68,7 +66,16 @@ from kstore.store.topic import checked_name
 from kstore.store.topic_catalog import TopicCatalog
 from kstore.store.topic_reader import StoreFollower
 from kstore.store.upkeep import Maintained, Upkeep, time_of
-from kstore.typed import BytesLike, Cells, Column, Headers, StoreColumn, Times
+from kstore.typed import (
+    BytesLike,
+    Cells,
+    Column,
+    ConfigOptions,
+    Headers,
+    StoreColumn,
+    StoreOptions,
+    Times,
+)
 
 if TYPE_CHECKING:
     from kstore.log.write.async_appender import AsyncAppender, Work
@@ -469,8 +476,6 @@ class LogStore:
         values: Cells,
         keys: Cells | None = None,
         timestamps: Times | None = None,
-        *,
-        threads: int | None = None,
     ) -> dict[int, range]:
         """Appends many records to a topic, and returns the offsets by partition: {0: range(0, 512), …}.
 
@@ -478,12 +483,8 @@ class LogStore:
         all records of a call go to one partition. The columns are split by partition without the GIL. Errors
         in the arguments are found before anything is written; should the system fail half way, what was
         appended before that stays, as the log_end_offset of the partitions tells.
-
-        threads: how many share the making of batches, where records with keys go to several partitions that
-        are not compressed; 1: only this one. Default: two if the columns are large and there are two
-        processors for them. What is written does not depend on it.
         """
-        return self._extend(lambda log: log, topic, values, keys, timestamps, threads)
+        return self._extend(lambda log: log, topic, values, keys, timestamps)
 
     def _extend(
         self,
@@ -492,11 +493,9 @@ class LogStore:
         values: Any,
         keys: Any,
         timestamps: Any,
-        threads: int | None,
     ) -> dict[int, range]:
         """extend(); `to` gets each log before it is appended to, and returns it."""
         self._check_writing()
-        sharing = 0 if threads is None else integer("threads", threads, 1, 64)
         found = self._catalog.topic(topic)
         sticky = found.sticky()
         if keys is None:
@@ -504,19 +503,13 @@ class LogStore:
         if found.count > MOST_PARTITIONS:
             raise ValueError(f"topic {topic} has {found.count} partitions, more than columns can be split by")
         logs = self._open_logs
-        if found.count <= min(MOST_DEALT, logs.limit):  # all of them may be open
-            dealt = DealtBatches(values, keys, timestamps, found.count, sticky, sharing)
-            into = {number: logs.get(found.partition(number)) for number in dealt.partitions}
-            if len(into) > 1 and dealt.encode(into):
-                return {number: dealt.append_to(to(log), number) for number, log in into.items()}
-            values, keys, timestamps = dealt.columns
-        parts = split_by_partition(values, keys, timestamps, found.count, sticky)
+        whole, parts = split_by_partition(values, keys, timestamps, found.count, sticky)
         if len(parts) > 1:
             try:
                 for number, *columns in parts:
                     logs.get(found.partition(number))._check_extend(*columns)
             except (TypeError, ValueError):  # it counts the records of one partition, and the caller all
-                logs.get(found.partition(parts[0][0]))._check_extend(values, keys, timestamps)
+                logs.get(found.partition(parts[0][0]))._check_extend(*whole)
                 raise
         return {number: to(logs.get(found.partition(number))).extend(*columns) for number, *columns in parts}
 
@@ -552,8 +545,6 @@ class LogStore:
         values: Cells,
         keys: Cells | None = None,
         timestamps: Times | None = None,
-        *,
-        threads: int | None = None,
     ) -> dict[int, range]:
         """Appends many records to a topic, as `extend` does, while the event loop goes on; otherwise as
         append_async. Do not change the columns meanwhile. `appended` of a CancelledError is what extend()
@@ -565,7 +556,7 @@ class LogStore:
             log._refuse_reentrance()
         return cast(
             dict[int, range],
-            await self._later(topic, lambda to: self._extend(to, topic, values, keys, timestamps, threads)),
+            await self._later(topic, lambda to: self._extend(to, topic, values, keys, timestamps)),
         )
 
     async def _later(self, topic: str, work: "Work") -> Any:

@@ -7,16 +7,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from kstore.engine.io.file import (
-    File,
-    make_directory,
-    make_empty_directory,
-    read_whole,
-    remove_directory,
-    rename,
-    sync_directory,
-    unlink,
-)
+from kstore.engine.io.directory import make_directory, make_empty_directory, remove_directory
+from kstore.engine.io.file import File, read_whole, rename, sync_directory, unlink
 from kstore.errors import KstoreError, LogLockedError, LogNotFoundError
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition

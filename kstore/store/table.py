@@ -8,15 +8,14 @@ from typing import Protocol, TypeVar
 from kstore.engine.io.file import Traffic
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.batch import Record
-from kstore.engine.record.hashes import murmur2
+from kstore.engine.record.partitions import murmur2
 from kstore.errors import LogChangedError, LogClosedError, OffsetOutOfRangeError
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import index_of
-from kstore.store.current import Current
 from kstore.store.store_directory import StoreDirectory
 from kstore.store.topic import Topic
-from kstore.store.topic_catalog import TopicCatalog
+from kstore.store.topic_catalog import Current, TopicCatalog
 
 T = TypeVar("T")
 _TURNS = 5  # a log that is changed under every one of these is no longer waited for

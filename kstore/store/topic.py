@@ -1,13 +1,15 @@
 """A topic: its partitions, and where a record goes."""
 
-from collections.abc import Iterable
+import random
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kstore.engine.record.hashes import murmur2
+from kstore.engine.record.partitions import murmur2
 from kstore.errors import LogNotFoundError
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
-from kstore.store.partitioner import StickyPartitioner
+
+_SPELL_BYTES = 16384  # Kafka's batch.size
 
 
 def checked_name(name: object) -> str:
@@ -20,6 +22,32 @@ def checked_name(name: object) -> str:
             "allowed"
         )
     return name
+
+
+class StickyPartitioner:
+    """Which partition a record without a key goes to: one until it has got about 16 KiB, then the next one,
+    so that batches are not torn.
+
+    Threads may share it: if two count at one moment, one change comes a little later.
+    """
+
+    def __init__(self, partitions: Sequence[int]) -> None:
+        self._partitions = partitions
+        self._at = random.randrange(len(partitions)) if partitions else 0
+        self._left = _SPELL_BYTES
+
+    def partition_for(self, size: int) -> int:
+        """The partition for a record, or records, of so many bytes."""
+        at = self._at
+        self._left -= size
+        if self._left <= 0:
+            self._at = (at + 1) % len(self._partitions)
+            self._left = _SPELL_BYTES
+        return self._partitions[at]
+
+    def partition_for_all(self) -> int:
+        """The partition for a whole column of records; the next ones go elsewhere."""
+        return self.partition_for(_SPELL_BYTES)
 
 
 class Topic:

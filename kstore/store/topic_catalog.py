@@ -4,10 +4,9 @@ not at all."""
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from kstore.arguments import warn
 from kstore.config import LogConfig
@@ -226,8 +225,8 @@ class TopicCatalog:
         change = self.table.change
         assert change is not None
         moved = self._moved(set(change.make.values()))
-        change = replace(change, make={number: moved.get(path, path) for number, path in change.make.items()})
-        self.table = replace(self.table, change=change)
+        change = change._replace(make={number: moved.get(path, path) for number, path in change.make.items()})
+        self.table = self.table._replace(change=change)
         missing = sorted(set(change.make.values()) - {str(directory.path) for directory in self.live()})
         if missing:
             self.unfinished = (
@@ -241,10 +240,10 @@ class TopicCatalog:
             return
         # What lies elsewhere by now was made by this change, too: directories were exchanged.
         there = {tp.partition: str(d.path) for d in self.live() for tp in d.partitions if change.concerns(tp)}
-        change = replace(
-            change, make={number: there.get(number, path) for number, path in change.make.items()}
+        change = change._replace(
+            make={number: there.get(number, path) for number, path in change.make.items()}
         )
-        self.table = replace(self.table, change=change)
+        self.table = self.table._replace(change=change)
         try:
             self._carry_out(now)
         except OSError as e:  # `health` tells, and the next opening tries again
@@ -435,3 +434,45 @@ def _common_end(a: str, b: str) -> int:
     """How many last names of two paths are equal."""
     pairs = zip(reversed(Path(a).parts), reversed(Path(b).parts), strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+class Listed(Protocol):
+    """What is asked of a store."""
+
+    _is_writing: bool
+    _catalog: TopicCatalog
+    _directories: list[StoreDirectory]
+
+    @property
+    def paths(self) -> tuple[Path, ...]: ...
+
+
+class Current:
+    """The topics and partitions that there are now. The store of the program stays as it is: its `refresh` is
+    for the program."""
+
+    def __init__(self, store: Listed) -> None:
+        self._store = store
+        self._listed_at = [directory.listed_at for directory in store._directories]
+
+    def catalog(self) -> TopicCatalog:
+        """What there is. Its `places` are another object if the directories have changed. OSError,
+        KstoreError."""
+        store = self._store
+        if not store._is_writing:  # else it always knows
+            now = [path.stat().st_mtime_ns for path in store.paths if path.is_dir()]
+            if now != self._listed_at:
+                self.look_again()
+        return self._store._catalog
+
+    def known(self) -> TopicCatalog:
+        """What was there when it was asked for last."""
+        return self._store._catalog
+
+    def look_again(self) -> None:
+        """Lists the directories of a store that reads, whether or not they tell of a change. OSError,
+        KstoreError."""
+        if not self._store._is_writing:
+            store = type(self._store)(*self._store.paths)
+            self._store = store
+            self._listed_at = [directory.listed_at for directory in store._directories]

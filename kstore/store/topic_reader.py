@@ -28,9 +28,8 @@ from kstore.log.recovery.continuity import mark_sought
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import Iterated, OneThread
 from kstore.log.threads.resumed import Resumed
-from kstore.store.current import Current
 from kstore.store.store_directory import StoreDirectory
-from kstore.store.topic_catalog import TopicCatalog
+from kstore.store.topic_catalog import Current, TopicCatalog
 
 LOOK = 0.4  # s: how often to look which partitions there are
 _POLL = 0.05  # s: how often to ask where nothing tells of changes

@@ -3,7 +3,6 @@ cleaning, files of keys."""
 
 import atexit
 import contextlib
-import logging
 import os
 import time
 import weakref
@@ -12,8 +11,8 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
-from kstore.arguments import integer
-from kstore.config import MAX64, LogConfig
+from kstore.arguments import MAX64, integer
+from kstore.config import LogConfig
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.segment.segment import Segment
 from kstore.errors import (
@@ -200,7 +199,7 @@ class Upkeep:
     def __init__(self, store: Maintained, idle_roll_ms: int | None) -> None:
         self._store = weakref.ref(store)
         self._reasons: dict[tuple[str, object], str] = {}  # by task, and what it failed for
-        self._reports = Reports(logging.getLogger("kstore.store"))
+        self._reports = Reports("kstore.store")
         # until when nothing is due, as long as the partition is closed, or has this active segment
         self._quiet: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
         self.sizes: dict[TopicPartition, tuple[int, int]] = {}  # segments and bytes, as long as it is closed

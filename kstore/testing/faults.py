@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kstore.arguments import choice, integer
-from kstore.engine.io.file import calls_made, fail_call
+from kstore.engine.io.faults import calls_made, fail_call
 
 HOW = ("error", "half", "kill", "kill_half")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from kstore.engine.io.file import trace_calls
+from kstore.engine.io.faults import trace_calls
 from kstore.testing.image import Image
 
 _one = threading.Lock()  # held while one is at work

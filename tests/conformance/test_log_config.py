@@ -1,7 +1,6 @@
 """LogConfigTest and its neighbours (spec 12.1, 13.13): names, defaults, limits, a broker's synonyms."""
 
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +116,7 @@ def test_kafka_config_to_props() -> None:
 
 def test_defaults_are_values_that_may_be_given() -> None:
     """Defaults are not checked at each construction: they already have the form in which values are kept."""
-    names = [field.name for field in fields(LogConfig) if field.init]
+    names = [option.name for option in LogConfig.describe()]
     plain = LogConfig()
     again = LogConfig(**{name: getattr(plain, name) for name in names})
     for name in names:

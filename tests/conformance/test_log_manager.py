@@ -10,7 +10,7 @@ import pytest
 
 import kstore
 from kstore import LogLockedError, LogStore, OffsetOutOfRangeError
-from kstore.engine.io.file import trace_calls
+from kstore.engine.io.faults import trace_calls
 from tests.conformance.writing import SIZE, Clock, bases, offsets, opened, put, rec
 from tests.helpers.forge import read_checkpoint
 from tests.helpers.waiting import until

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.engine.io.file import calls_made, fail_call, trace_calls
+from kstore.engine.io.faults import calls_made, fail_call, trace_calls
 from kstore.log.cursors import member_lock
 from tests.cursors.test_cursors import HOLDER, in_a_child
 from tests.helpers.processes import environment

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore.engine.io.file import fail_call
+from kstore.engine.io.faults import fail_call
 from kstore.log.cursors.offset_commits import Commit, encode_key, encode_value
 from kstore.log.files.layout import TopicPartition
 from kstore.store.consumer_offsets import commit_of, committed_in, partition_of

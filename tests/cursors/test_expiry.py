@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.engine.io.file import fail_call
+from kstore.engine.io.faults import fail_call
 from tests.cursors.test_consumer_offsets import run
 from tests.cursors.test_cursors import in_a_child
 

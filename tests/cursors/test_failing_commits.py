@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.engine.io.file import calls_made, fail_call, trace_calls
+from kstore.engine.io.faults import calls_made, fail_call, trace_calls
 from kstore.log.cursors import home, member_lock
 from kstore.log.cursors.group_file import GroupFile
 from kstore.log.cursors.member_lock import LockFile

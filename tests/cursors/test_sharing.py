@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.engine.io.file import fail_call, trace_calls
+from kstore.engine.io.faults import fail_call, trace_calls
 from tests.cursors.test_cursors import HOLDER, in_a_child, offsets
 from tests.helpers.processes import environment
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.engine.io import file as layer
+from kstore.engine.io import faults as layer
 from kstore.log.follow import follower as follower_module
 from kstore.log.follow.follower import Follower
 from tests.following.appending import OPTIONS, obey, value_of

@@ -18,8 +18,7 @@ import lz4.frame
 import zstandard
 
 import kstore
-from kstore.engine.record.codec_errors import CodecError, DecompressLimitError
-from kstore.engine.record.decompress import decompress
+from kstore.engine.record.codec import CodecError, DecompressLimitError, decompress
 from tests.fuzz.driver import Case, drive
 from tests.fuzz.mutations import changed
 from tests.hostile.material import resealed, smallest_batches

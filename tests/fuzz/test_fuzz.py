@@ -11,7 +11,7 @@ from pathlib import Path
 import cramjam
 import pytest
 
-from kstore.engine.record.decompress import decompress
+from kstore.engine.record.codec import decompress
 from kstore.store import consumer_offsets
 from tests.fuzz import codecs, positions, seeds, targets
 from tests.helpers.effort import SEED, some, times

@@ -1,4 +1,4 @@
-"""Columns that a store deals to partitions: each log gets what its own extend() would have made of its
+"""Columns that a store splits by partition: each log gets what its own extend() would have made of its
 records."""
 
 import errno
@@ -28,19 +28,16 @@ def batches(log: kstore.PartitionLog) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("count", "threads", "config"),
+    ("count", "config"),
     [
-        (2, None, {}),
-        (5, 2, {"segment_bytes": 1 << 20}),
-        (70, 1, {"max_message_bytes": 900}),
-        (7, 3, {"max_message_bytes": 900}),
-        (3, 64, {"message_timestamp_type": "LogAppendTime"}),
-        (4, 2, {"compression_type": "lz4"}),
+        (2, {}),
+        (5, {"segment_bytes": 1 << 20}),
+        (70, {"max_message_bytes": 900}),
+        (3, {"message_timestamp_type": "LogAppendTime"}),
+        (4, {"compression_type": "lz4"}),
     ],
 )
-def test_logs_get_what_they_would_make_themselves(
-    tmp_path: Path, count: int, threads: int | None, config: dict[str, Any]
-) -> None:
+def test_logs_get_what_they_would_make_themselves(tmp_path: Path, count: int, config: dict[str, Any]) -> None:
     r = random.Random(f"{SEED} {count} {config}")
     sizes = (0, 1, 60, 700) if "max_message_bytes" in config else (0, 1, 63, 64, 65, 700, 30_000)
     with opened(tmp_path / "store", clock=lambda: NOW) as store:
@@ -55,7 +52,7 @@ def test_logs_get_what_they_would_make_themselves(
             ]
             given = [None if r.random() < 0.1 else r.randbytes(r.choice(sizes)) for _ in range(900)]
             before = [log.log_end_offset for log in alone]
-            offsets = store.extend("t", given, keys, stamps, threads=threads)
+            offsets = store.extend("t", given, keys, stamps)
             keyless = next(
                 n
                 for n in offsets
@@ -72,7 +69,7 @@ def test_logs_get_what_they_would_make_themselves(
                     assert offsets[n] == placed
             for n, log in enumerate(alone):
                 assert log.log_end_offset == before[n] + len(offsets.get(n, ()))
-        assert store.extend("t", [], [], threads=threads) == {}
+        assert store.extend("t", [], []) == {}
         for n, log in enumerate(alone):
             assert batches(store.log("t", n)) == batches(log)
             assert len(store.log("t", n).segments) == len(log.segments)
@@ -84,7 +81,6 @@ def test_logs_get_what_they_would_make_themselves(
 # ---- all or nothing ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("threads", [None, 1, 8])
 @pytest.mark.parametrize(
     ("option", "text"),
     [
@@ -94,23 +90,24 @@ def test_logs_get_what_they_would_make_themselves(
     ],
 )
 def test_nothing_is_written_where_one_log_refuses_a_record(
-    tmp_path: Path, option: dict[str, Any], text: str, threads: int | None
+    tmp_path: Path, option: dict[str, Any], text: str
 ) -> None:
     keys: list[bytes | None] = [b"%d" % i for i in range(200)]
     given = [b"v"] * 200
     stamps = [NOW] * 200
     given[150], stamps[150] = b"." * 400, 1
+    once: Any = iter(given)
     if "cleanup_policy" in option:
         keys[150] = None
     with opened(tmp_path, clock=lambda: NOW) as store:
         store.create_topic("t", 4, **option)
         with pytest.raises(kstore.KstoreError, match=text) as caught:
-            store.extend("t", given, keys, stamps, threads=threads)
+            store.extend("t", once, keys, stamps)
         errors = (kstore.RecordTooLargeError, kstore.InvalidTimestampError, kstore.InvalidRecordError)
         assert isinstance(caught.value, errors)
         assert [store.log("t", n).log_end_offset for n in range(4)] == [0] * 4
         store.alter_topic("t", **dict.fromkeys(option))
-        assert sum(map(len, store.extend("t", given, keys, NOW, threads=threads).values())) == 200
+        assert sum(map(len, store.extend("t", given, keys, NOW).values())) == 200
 
 
 def test_a_failing_call_leaves_all_or_nothing_in_each_partition(tmp_path: Path) -> None:

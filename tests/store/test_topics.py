@@ -359,7 +359,6 @@ def test_wrong_arguments(tmp_path: Path) -> None:
             (missing, "no topic u", lambda: store.describe("u")),
             (TypeError, r"by \(topic, partition\)", lambda: store.follow(start={"t": 0})),
             (ValueError, "an offset or a datetime", lambda: store.cursor("g", ["t"], start="begin")),
-            (ValueError, "threads", lambda: store.extend("t", keys, keys, threads=65)),
             (ValueError, None, lambda: store.extend("t", [b"x"] * 99, keys)),
             (
                 (TypeError, ValueError),

@@ -10,6 +10,7 @@ from tests.helpers.thread_library import run_with_library
 
 COMMON = """
 import asyncio, os, time, kstore
+import numpy  # for rows(): its OpenBLAS starts threads
 without = {"refused": refused, "lost": lost}[%r]
 
 def fails(call):

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.engine.record.hashes import crc32c
+from kstore.engine.record.batch import crc32c
 from tests.helpers.effort import SEED, some
 from tests.helpers.files import flip
 from tests.tools.conftest import Run, T

@@ -12,6 +12,8 @@ with kstore.open(sys.argv[1], "a") as log:
     log.append(b"v")
     log.extend([b"v"] * 10, batch_bytes=0)
     log.roll()
+with kstore.open(sys.argv[1], "a") as log:
+    assert "numpy" not in sys.modules, "an existing log"
 log = kstore.open(sys.argv[1])
 log.get(3), log.find(timestamp=1)
 assert sum(1 for record in log) == sum(len(batch) for batch in log.scan()) == 11

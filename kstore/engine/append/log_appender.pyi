@@ -6,8 +6,6 @@ from kstore.engine.segment.active_segment import ActiveSegment
 
 ROLL_REASONS: Final[tuple[str, ...]]
 
-DURABILITY: Final[tuple[str, str, str]]
-
 class AppendLimits(NamedTuple):
     """What the configuration of a log says of appends, as plain values.
 

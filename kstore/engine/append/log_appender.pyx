@@ -60,8 +60,6 @@ cdef extern from *:
     """
     int KS_COARSE_CLOCK
 
-DURABILITY = ("none", "group", "each")
-
 
 class AppendLimits(NamedTuple):
     """What the configuration of a log says of appends, as plain values.

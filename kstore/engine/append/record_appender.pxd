@@ -6,24 +6,12 @@ from kstore.engine.columns.binary_input cimport BinaryInput
 from kstore.engine.columns.column_input cimport HeaderInput, TimestampInput
 from kstore.engine.record.batch_builder cimport BatchBuilder, ks_columns
 
-# What a log takes, at a moment.
-cdef struct ks_terms:
-    int64_t now
-    int64_t most           # bytes of a batch, and of keys and values that are not packed
-    int64_t batch_bytes    # of a batch with more than one record
-    int64_t oldest         # timestamps
-    int64_t newest
-    bint keys_required
-
 
 cdef class RecordAppender(LogAppender):
     cdef uint8_t *given           # the batches that append_batches has at hand
     cdef int64_t given_size
 
     cdef int64_t append_built(self, BatchBuilder built) except -1
-    cdef bint tell_terms(self, int64_t count, int64_t batch_bytes, ks_terms *terms) except -1
-    cdef int64_t append_made(self, uint8_t *data, int64_t size, int64_t count) except -1
-    cdef void set_terms(self, int64_t now, ks_terms *terms) noexcept nogil
     cdef void set_columns(
         self, ks_columns *columns, BinaryInput values, BinaryInput keys, TimestampInput times, bint without_times,
         int64_t now,

@@ -26,7 +26,7 @@ from kstore.engine.columns.column_input cimport TimestampInput, moment
 from kstore.engine.io.file cimport SMALL, took
 from kstore.engine.record.batch cimport raise_fault
 from kstore.engine.record.batch_builder cimport BUILD_HEADERS, BatchBuilder, ks_columns, ks_fields, read_fields
-from kstore.engine.record.compress cimport compress_bound
+from kstore.engine.record.codec cimport compress_bound
 from kstore.engine.record.header_limit cimport HEADER_OBJECTS, ks_encoded_headers_fit
 from kstore.engine.segment.active_segment cimport ROLL_NOT
 from libkstore.build cimport KS_RECORD_OVERHEAD, ks_put_offset, ks_record_body, ks_varlong_size
@@ -283,45 +283,6 @@ cdef class RecordAppender(LogAppender):
         self.keep_promise(first + count, began)
         return range(first, first + count)
 
-    cdef bint tell_terms(self, int64_t count, int64_t batch_bytes, ks_terms *terms) except -1:
-        """What the log takes now, if it takes so many records; False if it packs them, or sets their times
-        itself. For who makes batches for `append_made`."""
-        self.acquire()
-        try:
-            self.check_usable()
-            self.refuse_offsets(count)
-            self.set_terms(self.now(), terms)
-            terms.batch_bytes = min(batch_bytes, terms.most)
-            return not self.builder.codec and not self.log_append_time
-        finally:
-            self.release()
-
-    cdef int64_t append_made(self, uint8_t *data, int64_t size, int64_t count) except -1:
-        """Appends batches that were made for this log, of `count` records, and gives them their offsets; the
-        first one. All of it is there then, or what lies in segments before the one that fails."""
-        cdef int64_t first, began = self.begun()
-        self.acquire_to_append()
-        try:
-            self.check_usable()
-            self.refuse_offsets(count)
-            first = self.end
-            self.given, self.given_size = data, size
-            self.number(first, self.leader_epoch)
-            self.put_each(self.now())
-            self.settle()
-        finally:
-            self.end_append()
-        self.keep_promise(first + count, began)
-        return first
-
-    cdef void set_terms(self, int64_t now, ks_terms *terms) noexcept nogil:
-        cdef int64_t ahead = min(self.after_max_ms, INT64_MAX - max(now, <int64_t>0))
-        terms.now = now
-        terms.most = min(self.max_message_bytes, self.segment_bytes)
-        terms.oldest = now - self.before_max_ms if self.before_max_ms < now else 0
-        terms.newest = now + ahead
-        terms.keys_required = self.keys_required
-
     def _check_extend(self, values, keys, timestamps):
         """Whether `extend` would take these columns; the errors are its own. For who extends several logs at
         once."""
@@ -453,21 +414,22 @@ cdef class RecordAppender(LogAppender):
         cdef int64_t i, at = -1 if self.log_append_time else columns.timestamp
         cdef int64_t count = columns.count, first_large = count, key_size = 0, value_size = 0
         cdef bint alike = ks_cells_are_alike(&values) and ks_cells_are_alike(&keys)
-        cdef ks_terms terms
+        cdef int64_t oldest = now - self.before_max_ms if self.before_max_ms < now else 0
+        cdef int64_t newest = now + min(self.after_max_ms, INT64_MAX - max(now, <int64_t>0))
+        cdef bint keys_required = self.keys_required
         cdef int status = 0
-        self.set_terms(now, &terms)
         for i in range(count):
             if i == 0 or not alike:
                 ks_cell(&values, i, &value_size)
                 ks_cell(&keys, i, &key_size)
                 if value_size + key_size > safe and i < first_large:
                     first_large = i
-                if terms.keys_required and key_size < 0:
+                if keys_required and key_size < 0:
                     status = APPEND_NO_KEY
                     break
             if timestamps is not NULL:
                 at = timestamps[i]
-            if at >= 0 and (at < terms.oldest or at > terms.newest):
+            if at >= 0 and (at < oldest or at > newest):
                 status = APPEND_BAD_TIMESTAMP
                 break
         if status:

@@ -2,7 +2,7 @@ from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kstore.engine.columns.c_data cimport ArrowArray, ArrowSchema, ChunkedArray, ks_is_null
+from kstore.engine.columns.column_input cimport ArrowArray, ArrowSchema, ChunkedArray, ks_is_null
 from kstore.engine.columns.column_input cimport TimestampInput  # for those who take columns: the two come from here
 
 cdef enum:

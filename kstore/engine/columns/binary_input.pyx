@@ -21,18 +21,23 @@ from cython cimport final
 from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 
-from kstore.engine.columns.c_data cimport (
+from kstore.engine.columns.column_input cimport (
     ArrowArray,
     ArrowSchema,
     Chunk,
     ChunkedArray,
     check_buffers,
+    check_count,
     check_extent,
+    empty_cell,
     is_arrow,
     ks_is_null,
+    materialised,
+    numpy_of,
+    pinned,
+    refuse_mask,
     validity_of,
 )
-from kstore.engine.columns.column_input cimport check_count, empty_cell, materialised, numpy_of, pinned, refuse_mask
 
 # On PyObject *, so that the loop over a list counts no references.
 cdef extern from "Python.h":

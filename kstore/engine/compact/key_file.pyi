@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, final
 
-from kstore.engine.compact.cleaner import OffsetMap
+from kstore.engine.compact.offset_map import OffsetMap
 from kstore.engine.record.batch import Record
 from kstore.engine.segment.segment import Segment
 

@@ -13,7 +13,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memset
 
-from kstore.engine.compact.cleaner cimport OffsetMap, ks_hash_with, ks_key_hash, ks_offset_map
+from kstore.engine.compact.offset_map cimport OffsetMap, ks_hash_with, ks_key_hash, ks_offset_map
 from kstore.engine.io.file cimport File, FileHandle
 from kstore.engine.record.batch cimport Record, Records, make_record
 from kstore.engine.segment.segment cimport Segment

@@ -1,5 +1,6 @@
 # cython: binding=False
-"""What a directory of segments holds: names of 20 digits and a known ending are sorted out as they are read.
+"""Directories: made, removed, open for locks, and listed. Of a directory of segments, names of 20 digits and a
+known ending are sorted out as they are read.
 
 A log of 10,000 segments has 40,000 files, and whoever opens it lists them twice: most of that time goes to
 the kernel, so no Python object is made of a name that only says a number.
@@ -7,13 +8,23 @@ the kernel, so no Python object is made of a name that only says a number.
 
 import os
 
+from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from cython cimport final, no_gc
 from libc cimport errno
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport qsort
 from libc.string cimport memcmp, memcpy, strlen
+from posix.fcntl cimport O_DIRECTORY, O_RDONLY, open as c_open
+from posix.unistd cimport close as c_close
 
-from kstore.engine.io.file cimport encoded
+from kstore.engine.io.faults cimport note_name
+from kstore.engine.io.file cimport encoded, makes_room, opened_count, pass_gate
+
+from kstore.engine.io.file import sync_directory
+
+cdef extern from "<fcntl.h>" nogil:
+    int O_CLOEXEC
 
 cdef extern from "Python.h":
     str PyUnicode_DecodeFSDefaultAndSize(const char *name, Py_ssize_t size)
@@ -242,3 +253,56 @@ def read_directory(str path not None, tuple kinds not None):
         PyMem_RawFree(found.entries)
         PyMem_RawFree(found.others)
     return files, others, inodes, found.device, found.digest
+
+
+@no_gc  # it refers to nothing
+@final
+cdef class Directory:
+    """An open directory, for locks on it; closed when the last reference goes. OSError."""
+
+    cdef readonly int fd
+
+    def __cinit__(self, str path not None):
+        global opened_count
+        self.fd = -1
+        cdef bytes name = encoded(path)
+        while True:
+            self.fd = c_open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+            if self.fd >= 0 or not makes_room():
+                break
+        if self.fd < 0:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+        opened_count += 1
+
+    def __dealloc__(self):
+        global opened_count
+        if self.fd >= 0:
+            c_close(self.fd)
+            opened_count -= 1
+
+
+def make_directory(str path not None):
+    """Makes a directory and those above it that are missing, and their names durable. OSError."""
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(os.path.abspath(path))
+    make_directory(parent)
+    pass_gate(path)
+    os.makedirs(path, exist_ok=True)
+    note_name("make_directory", path)
+    sync_directory(parent)
+
+
+def make_empty_directory(str path not None):
+    """Makes one directory, in one that is there; its name is durable after sync_directory. FileExistsError,
+    OSError."""
+    pass_gate(path)
+    os.mkdir(path)
+    note_name("make_directory", path)
+
+
+def remove_directory(str path not None):
+    """Removes an empty directory. OSError."""
+    pass_gate(path)
+    os.rmdir(path)
+    note_name("unlink", path)

@@ -1,15 +1,8 @@
 from libc.stdint cimport int64_t, uint64_t, uint8_t
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
+from kstore.engine.io.faults cimport gate  # commit_appender takes it from here
 
-cdef enum:
-    WRITE = 0      # places in file.TRACED
-    TRUNCATE
-    ALLOCATE
-    MAP
-    UNMAP
-    SYNCS
-    SYNC
 
 cdef enum:
     SMALL = 32 << 10   # With fewer bytes to copy, check or write the GIL is kept: to release it takes longer.
@@ -49,8 +42,11 @@ cdef inline void took(ks_times *times, int64_t since) noexcept nogil:
     times.counts[at] += 1
 
 
+cdef int64_t opened_count  # descriptors of all Files and Directories, those of the handles included
+
 cdef bytes encoded(str path)
-cdef int gate(int kind) noexcept nogil
+cdef bint makes_room() noexcept
+cdef int pass_gate(str path) except -1
 cdef void note(int call, File file, int64_t position, int64_t size, const uint8_t *data) noexcept nogil
 
 

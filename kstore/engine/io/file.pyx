@@ -1,11 +1,7 @@
 # cython: binding=False
-"""Files and their directories: every system call that kstore makes on them goes through here.
+"""Files: every system call that kstore makes on them, and on their names, is here.
 
-Reads and writes are by position, so threads and forks share a File without harm. Tests make the Nth call
-fail, stop half way, or kill the process (`fail_call`), or are told of every call that changes something
-(`trace_calls`); otherwise that costs one comparison a call each.
-
-The file is long because no other file makes these system calls.
+Reads and writes are by position, so threads and forks share a File without harm.
 """
 
 import errno as _errno
@@ -29,6 +25,23 @@ from posix.stat cimport S_ISREG, fstat, struct_stat
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 from posix.unistd cimport close as c_close, fdatasync, fsync, ftruncate, getpid, unlink as c_unlink
 
+from kstore.engine.io.faults cimport (
+    ALLOCATE,
+    CHANGES,
+    READS,
+    SYNC,
+    SYNCS,
+    TRUNCATE,
+    WRITE,
+    WRITES,
+    failing_errno,
+    gate,
+    note_name,
+    trace,
+    tracer,
+    tracing,
+)
+
 cdef extern from "Python.h":
     object PyErr_SetFromErrnoWithFilenameObjects(object kind, object first, object second)
 
@@ -37,86 +50,17 @@ cdef extern from "<fcntl.h>" nogil:
     int O_NOFOLLOW
     int O_NONBLOCK
 
-cdef extern from "<pthread.h>" nogil:
-    ctypedef unsigned long pthread_t
-    pthread_t pthread_self()
-    int pthread_equal(pthread_t a, pthread_t b)
-
 cdef extern from "<signal.h>" nogil:
     int SIGKILL
 
-cdef extern from *:
-    """
-    #include <unistd.h>
-    #ifndef SEEK_DATA
-    #define SEEK_DATA -1
-    #define SEEK_HOLE -1
-    #endif
-    #ifdef __linux__
-    #include <fcntl.h>
-    #include <linux/falloc.h>
-    #include <sys/mman.h>
-    #include <sys/sendfile.h>
-    static ssize_t ks_sendfile(int target, int fd, int64_t position, size_t size) {
-        off_t at = position;
-        return sendfile(target, fd, &at, size);
-    }
-    static int ks_advise(int fd, int64_t position, int64_t size, int advice) {
-        static const int kinds[] = {POSIX_FADV_NORMAL, POSIX_FADV_SEQUENTIAL, POSIX_FADV_WILLNEED, POSIX_FADV_DONTNEED};
-        return posix_fadvise(fd, position, size, kinds[advice]);
-    }
-    /* The mapping is never touched, so a file that is shortened meanwhile does no harm. */
-    static int ks_resident(int fd, int64_t position, size_t size, unsigned char *into) {
-        void *at = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, position);
-        int status, error;
-        if (at == MAP_FAILED) return -1;
-        status = mincore(at, size, into);
-        error = errno;
-        munmap(at, size);
-        errno = error;
-        return status;
-    }
-    static void ks_write_back(int fd, int64_t position, int64_t size) {
-        int error = errno;
-        (void)sync_file_range(fd, position, size, SYNC_FILE_RANGE_WRITE);
-        errno = error;
-    }
-    static int ks_fallocate(int fd, int keep_size, int64_t position, int64_t size) {
-        return fallocate(fd, keep_size ? FALLOC_FL_KEEP_SIZE : 0, position, size);
-    }
-    #else
-    #include <errno.h>
-    static void ks_write_back(int fd, int64_t position, int64_t size) {
-        (void)fd; (void)position; (void)size;
-    }
-    static int ks_fallocate(int fd, int keep_size, int64_t position, int64_t size) {
-        (void)fd; (void)keep_size; (void)position; (void)size;
-        errno = EOPNOTSUPP;
-        return -1;
-    }
-    static ssize_t ks_sendfile(int target, int fd, int64_t position, size_t size) {
-        (void)target; (void)fd; (void)position; (void)size;
-        errno = ENOSYS;
-        return -1;
-    }
-    static int ks_advise(int fd, int64_t position, int64_t size, int advice) {
-        (void)fd; (void)position; (void)size; (void)advice;
-        return 0;
-    }
-    static int ks_resident(int fd, int64_t position, size_t size, unsigned char *into) {
-        (void)fd; (void)position; (void)size; (void)into;
-        errno = ENOSYS;
-        return -1;
-    }
-    #endif
-    """
+cdef extern from "system.h" nogil:
     int SEEK_DATA
     int SEEK_HOLE
-    void ks_write_back(int fd, int64_t position, int64_t size) nogil
-    int ks_fallocate(int fd, int keep_size, int64_t position, int64_t size) nogil
-    ssize_t ks_sendfile(int target, int fd, int64_t position, size_t size) nogil
-    int ks_advise(int fd, int64_t position, int64_t size, int advice) nogil
-    int ks_resident(int fd, int64_t position, size_t size, unsigned char *into) nogil
+    void ks_write_back(int fd, int64_t position, int64_t size)
+    int ks_fallocate(int fd, int keep_size, int64_t position, int64_t size)
+    ssize_t ks_sendfile(int target, int fd, int64_t position, size_t size)
+    int ks_advise(int fd, int64_t position, int64_t size, int advice)
+    int ks_resident(int fd, int64_t position, size_t size, unsigned char *into)
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t c_pread "pread"(int fd, void *buf, size_t count, int64_t offset)
@@ -129,129 +73,15 @@ cdef enum:
 if not getattr(sys, "_is_gil_enabled", lambda: True)():  # a Python without that function always has one
     raise ImportError("kstore needs the GIL, which guards its table of open files: leave out PYTHON_GIL=0 and -X gil=0")
 
-# What a tracer is told of: the numbers in file.pxd.
-TRACED = ("write", "truncate", "allocate", "map", "unmap", "syncs", "sync")
 ADVICE = ("normal", "sequential", "willneed", "dontneed")
 cdef int64_t page_size = mmap.PAGESIZE
 cdef int64_t longest_tick = 3000000000  # ns: some file systems tell times in whole seconds
-
-# ---- the gate, where tests let calls fail ------------------------------------------------------------------
-
-cdef enum:
-    READS = 0      # looks at something
-    CHANGES = 1    # changes something
-    WRITES = 2     # may land in part
-
-cdef int64_t countdown = 0     # calls left until one fails; 0: none will
-cdef int64_t made = 0
-cdef int failing_errno = 0
-cdef int failing_how = 0       # 0 error, 1 stop half way, 2 be killed, 3 be killed half way
-cdef bint counting = False
-cdef bint own_only = False     # only calls of `own_thread` count
-cdef pthread_t own_thread
-
-
-cdef int gate(int kind) noexcept nogil:
-    """0: go on. -1: fail, errno is set. 1: do half of it, then fail as the disk would. 2: do half, then
-    die."""
-    global countdown, made, counting
-    if not counting or (own_only and not pthread_equal(pthread_self(), own_thread)):
-        return 0
-    made += 1
-    if countdown == 0:
-        return 0
-    countdown -= 1
-    if countdown:
-        return 0
-    if failing_how == 2 or (failing_how == 3 and kind != WRITES):
-        kill(getpid(), SIGKILL)
-    if failing_how == 3:
-        return 2
-    if failing_how == 1 and kind == WRITES:
-        return 1
-    (&errno)[0] = failing_errno
-    return -1
-
-
-def fail_call(int64_t nth, int error=_errno.EIO, str how="error", *, bint own=False):
-    """For tests: lets the `nth` system call from here on (from 1; 0: none) fail with this errno.
-
-    own: only the calls of this thread count.
-
-    how: "error"; "half", where a write first lands in part; "kill", the process dies at that call by SIGKILL;
-    "kill_half", it dies with a write half done.
-    """
-    global countdown, made, failing_errno, failing_how, counting, own_only, own_thread
-    failing_how = ("error", "half", "kill", "kill_half").index(how)
-    failing_errno = error
-    made = 0
-    countdown = nth
-    own_only = own
-    own_thread = pthread_self()
-    counting = True
-
-
-def calls_made():
-    """How many system calls were made since fail_call."""
-    return made
-
-
-# ---- telling of calls, from which tests make what a power cut may leave ------------------------------------
-
-cdef bint tracing = False
-cdef object tracer = None
-
-
-def trace_calls(callback):
-    """For tests: calls `callback(call, path, inode, position, detail)` for every call from here on that
-    changes a file or a name, when it has succeeded, in whichever thread it was made; None ends that.
-
-    call        | position, detail
-    open        | 0, the mode: "a" and "w" make the file if it is missing, "x" made it, "w" emptied it
-    write       | where, the bytes
-    truncate    | the length, None
-    allocate    | where, how many bytes: the file is at least that long now
-    map         | 0, a descriptor: from here on the file changes in memory, without a call, until unmap
-    unmap       | 0, None
-    syncs, sync | 0, None: content and length are being brought to the disk, and are there
-    rename      | 0, the new path
-    unlink, make_directory | 0, None
-    syncs_directory, sync_directory | 0, None: the names in it are being brought to the disk, and are there
-
-    What was changed between the two calls of a sync may be on the disk or not. The inode is 0 for calls on
-    names.
-    """
-    global tracing, tracer
-    tracing = False
-    tracer = callback
-    tracing = callback is not None
-
-
-cdef void tell(int call, str path, int fd, int64_t position, int64_t size, const uint8_t *data) noexcept with gil:
-    cdef struct_stat st
-    st.st_ino = 0
-    if fd >= 0:
-        fstat(fd, &st)
-    callback = tracer
-    if callback is not None:
-        if data is not NULL:
-            detail = PyBytes_FromStringAndSize(<const char *>data, size)
-        else:
-            detail = fd if call == MAP else size if call == ALLOCATE else None
-        callback(TRACED[call], path, st.st_ino, position, detail)
 
 
 cdef void note(int call, File file, int64_t position, int64_t size, const uint8_t *data) noexcept nogil:
     """Tells the tracer, if there is one, of a call on a file."""
     if tracing:
-        tell(call, file.path, file.fd, position, size, data)
-
-
-cdef int note_name(str call, str path, detail=None) except -1:
-    """Tells the tracer, if there is one, of a call on a name."""
-    if tracing:
-        tracer(call, path, 0, 0, detail)
-    return 0
+        trace(call, file.path, file.fd, position, size, data)
 
 
 # ---- files -------------------------------------------------------------------------------------------------
@@ -260,7 +90,6 @@ cdef int note_name(str call, str path, detail=None) except -1:
 cdef void **idle = NULL
 cdef Py_ssize_t idle_count = 0, idle_room = 0, hand = 0
 cdef int64_t most_idle = -1    # -1: as the system's limit allows
-cdef int64_t opened_count = 0  # descriptors of all Files and Directories, those of the handles included
 
 
 cdef inline bint mode_reads(int flags) noexcept nogil:
@@ -578,32 +407,6 @@ cdef class File:
         return f"File({self.path!r})"
 
 
-@no_gc  # it refers to nothing
-@final
-cdef class Directory:
-    """An open directory, for locks on it; closed when the last reference goes. OSError."""
-
-    cdef readonly int fd
-
-    def __cinit__(self, str path not None):
-        global opened_count
-        self.fd = -1
-        cdef bytes name = encoded(path)
-        while True:
-            self.fd = c_open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-            if self.fd >= 0 or not makes_room():
-                break
-        if self.fd < 0:
-            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
-        opened_count += 1
-
-    def __dealloc__(self):
-        global opened_count
-        if self.fd >= 0:
-            c_close(self.fd)
-            opened_count -= 1
-
-
 # ---- names -------------------------------------------------------------------------------------------------
 
 
@@ -632,33 +435,6 @@ def unlink(str path not None, *, bint missing_ok=False):
             return
         if errno != EINTR:
             PyErr_SetFromErrnoWithFilenameObject(OSError, path)
-    note_name("unlink", path)
-
-
-def make_directory(str path not None):
-    """Makes a directory and those above it that are missing, and their names durable. OSError."""
-    if os.path.isdir(path):
-        return
-    parent = os.path.dirname(os.path.abspath(path))
-    make_directory(parent)
-    pass_gate(path)
-    os.makedirs(path, exist_ok=True)
-    note_name("make_directory", path)
-    sync_directory(parent)
-
-
-def make_empty_directory(str path not None):
-    """Makes one directory, in one that is there; its name is durable after sync_directory. FileExistsError,
-    OSError."""
-    pass_gate(path)
-    os.mkdir(path)
-    note_name("make_directory", path)
-
-
-def remove_directory(str path not None):
-    """Removes an empty directory. OSError."""
-    pass_gate(path)
-    os.rmdir(path)
     note_name("unlink", path)
 
 

@@ -18,7 +18,8 @@ from posix.mman cimport (
     munmap,
 )
 
-from kstore.engine.io.file cimport MAP, SYNC, SYNCS, UNMAP, File, gate, note
+from kstore.engine.io.faults cimport MAP, SYNC, SYNCS, UNMAP, gate
+from kstore.engine.io.file cimport File, note
 
 cdef extern from "sigbus.h" nogil:
     int ks_add_mapping(void *start, size_t size, ks_mapped_state *state)

@@ -13,25 +13,11 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport uint32_t, uint64_t
 from posix.unistd cimport close as c_close, read as c_read, write as c_write
 
-from kstore.engine.io.file cimport encoded, gate
+from kstore.engine.io.faults cimport gate
+from kstore.engine.io.file cimport encoded
 
 
-cdef extern from *:
-    """
-    #ifdef __linux__
-    #include <sys/inotify.h>
-    #else
-    #include <errno.h>
-    #include <stdint.h>
-    enum { IN_MODIFY = 2, IN_MOVED_FROM = 64, IN_MOVED_TO = 128, IN_CREATE = 256, IN_DELETE = 512, IN_ONLYDIR = 0,
-           IN_DELETE_SELF = 1024, IN_MOVE_SELF = 2048, IN_NONBLOCK = 0, IN_CLOEXEC = 0 };
-    struct inotify_event { int wd; uint32_t mask, cookie, len; char name[]; };
-    static int inotify_init1(int flags) { (void)flags; errno = ENOSYS; return -1; }
-    static int inotify_add_watch(int fd, const char *path, uint32_t mask) {
-        (void)fd; (void)path; (void)mask; errno = ENOSYS; return -1;
-    }
-    #endif
-    """
+cdef extern from "<sys/inotify.h>":
     enum:
         IN_MODIFY
         IN_MOVED_FROM

@@ -2,6 +2,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final, Literal, final
 
+from typing_extensions import Buffer
+
 from kstore.errors import CorruptRecordError, RecordTooLargeError
 
 MAX_DECOMPRESSED_BYTES: Final[int]
@@ -173,3 +175,6 @@ class RecordBatch:
 
 def control_type(key: bytes | None, file: str = "", position: int = 0) -> int:
     """The id of a control record's type from its key (spec 2.4): 0 ABORT, 1 COMMIT, ..., -1 unknown."""
+
+def crc32c(data: Buffer, value: int = 0, /) -> int:
+    """The CRC-32C (Castagnoli) of `data`, a contiguous buffer, going on from `value`, an earlier result."""

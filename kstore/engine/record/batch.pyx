@@ -2,17 +2,17 @@
 """Record batches and the records in them (spec 2), over include/kstore/format.h.
 
 A batch is a view of bytes that it owns; a record is a copy, so that keeping one keeps nothing else alive.
-
-The file is long because records, batches and the cursor over them share the C fields of one batch.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cython cimport final, freelist, no_gc
-from libc.stdint cimport INT64_MIN, int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MIN, int16_t, int32_t, int64_t, uint32_t, uint8_t
 
-from kstore.engine.record.decompress cimport decompress_at
+from kstore.engine.record.codec cimport decompress_at
 from kstore.engine.record.header_limit cimport HEADER_OBJECTS, ks_headers_fit
+from libkstore.crc32c cimport ks_crc32c
 from libkstore.format cimport (
     KS_ATTRIBUTES_AT,
     KS_BATCH_OVERHEAD,
@@ -52,8 +52,7 @@ from libkstore.format cimport (
 )
 
 from kstore.arguments import MAX_DECOMPRESSED_BYTES, boolean, choice, elements, integer, milliseconds
-from kstore.engine.record.codec_errors import CodecError, DecompressLimitError
-from kstore.engine.record.decompress import NAMES as CODECS
+from kstore.engine.record.codec import NAMES as CODECS, CodecError, DecompressLimitError
 from kstore.engine.record.text import java_text
 from kstore.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCodecError
 
@@ -769,3 +768,19 @@ def control_type(bytes key, str file="", int64_t position=0):
         )
     cdef int16_t kind = ks_load_i16(p + 2)
     return kind if 0 <= kind < 7 else -1
+
+
+def crc32c(data, uint32_t value=0, /):
+    """The CRC-32C (Castagnoli) of `data`, a contiguous buffer, going on from `value`, an earlier result."""
+    cdef Py_buffer view
+    cdef uint32_t result
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if view.len < 65536:  # below this, giving up the GIL costs more than it frees
+            result = ks_crc32c(value, view.buf, <size_t>view.len)
+        else:
+            with nogil:
+                result = ks_crc32c(value, view.buf, <size_t>view.len)
+    finally:
+        PyBuffer_Release(&view)
+    return result

@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 from kstore.engine.columns.binary_input cimport CELLS_POINTERS, ks_cell, ks_cells
 from kstore.engine.columns.column_input cimport HeaderInput
 from kstore.engine.columns.column_input cimport moment
-from kstore.engine.record.compress cimport level_of, compress_bound, compress_into
+from kstore.engine.record.codec cimport level_of, compress_bound, compress_into
 from kstore.engine.record.header_limit cimport ks_encoded_headers_fit
 from libkstore.build cimport KS_RECORD_OVERHEAD, ks_put_header, ks_put_record, ks_record_body, ks_varlong_size
 from libkstore.format cimport (
@@ -24,7 +24,7 @@ from libkstore.format cimport (
 )
 
 from kstore.arguments import boolean, choice, elements, integer
-from kstore.engine.record.decompress import NAMES as CODECS
+from kstore.engine.record.codec import NAMES as CODECS
 from kstore.errors import RecordTooLargeError
 
 cdef const uint8_t *NO_HEADERS = <const uint8_t *>b"\0"

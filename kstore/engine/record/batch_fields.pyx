@@ -15,7 +15,7 @@ from libkstore.format cimport ks_batch, ks_codec, ks_fault
 
 from kstore.arguments import choice, elements
 from kstore.engine.record.batch import TIMESTAMP_TYPES
-from kstore.engine.record.decompress import NAMES as CODECS
+from kstore.engine.record.codec import NAMES as CODECS
 from kstore.libraries import library
 
 

@@ -3,7 +3,7 @@
 import re
 
 # Java takes an encoded surrogate, whole or cut off, as one malformed sequence; Python as one a byte.
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_SURROGATE = rb"\xed[\xa0-\xbf][\x80-\xbf]?"
 
 
 def java_text(data: bytes) -> str:
@@ -11,4 +11,4 @@ def java_text(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return _SURROGATE.sub(b"\xef\xbf\xbd", data).decode("utf-8", "replace")
+        return re.sub(_SURROGATE, b"\xef\xbf\xbd", data).decode("utf-8", "replace")

@@ -3,8 +3,7 @@ from typing import Self, final
 
 from kstore.engine.columns.array import ColumnBatch
 from kstore.engine.scan.batch_reader import Reader
-from kstore.engine.scan.column_builder import ColumnBuilder
-from kstore.engine.scan.predicate import Predicate
+from kstore.engine.scan.column_builder import ColumnBuilder, Predicate
 
 @final
 class ColumnScanner(Reader):

@@ -15,8 +15,16 @@ from kstore.engine.io.buffer_pool cimport Buffer
 from kstore.engine.record.batch cimport Record, Records
 from kstore.engine.record.batch_walk cimport FAR
 from kstore.engine.scan.batch_reader cimport LONGEST, Reader
-from kstore.engine.scan.column_builder cimport ROWS_DONE, ROWS_END, ROWS_FULL, ROWS_MEMORY, ColumnBuilder, ks_run
-from kstore.engine.scan.predicate cimport Predicate, ks_filter
+from kstore.engine.scan.column_builder cimport (
+    ROWS_DONE,
+    ROWS_END,
+    ROWS_FULL,
+    ROWS_MEMORY,
+    ColumnBuilder,
+    Predicate,
+    ks_filter,
+    ks_run,
+)
 from libkstore.format cimport KS_BATCH_OVERHEAD, KS_CONTROL, KS_LOG_APPEND_TIME, ks_batch, ks_codec, ks_fault
 
 from kstore.errors import CorruptRecordError, RecordTooLargeError

@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
-from kstore.config import MAX32, LogConfig
-from kstore.engine.compact.cleaner import MapBuilder, OffsetMap, SegmentCleaner
+from kstore.arguments import MAX32
+from kstore.config import LogConfig
+from kstore.engine.compact.cleaner import SegmentCleaner
+from kstore.engine.compact.offset_map import MapBuilder, OffsetMap
 from kstore.engine.io.file import File, sync_directory
 from kstore.engine.segment.index import AbortedTxn, TransactionIndex
 from kstore.engine.segment.segment import Segment

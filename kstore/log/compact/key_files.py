@@ -9,9 +9,10 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from kstore.config import MAX32, LogConfig
-from kstore.engine.compact.cleaner import MapBuilder, OffsetMap
+from kstore.arguments import MAX32
+from kstore.config import LogConfig
 from kstore.engine.compact.key_file import KeyFile, packed
+from kstore.engine.compact.offset_map import MapBuilder, OffsetMap
 from kstore.engine.io.file import new_draft, rename, unlink
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.segment.segment import Segment

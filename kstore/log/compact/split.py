@@ -3,7 +3,7 @@ do not."""
 
 from collections.abc import Sequence
 
-from kstore.config import MAX32
+from kstore.arguments import MAX32
 from kstore.engine.io.file import sync_directory
 from kstore.engine.segment.index import AbortedTxn, TransactionIndex
 from kstore.engine.segment.segment import Segment

@@ -4,18 +4,31 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.engine.io.file import read_whole, write_whole
-from kstore.engine.record.hashes import crc32c
+from kstore.engine.record.batch import crc32c
 from kstore.errors import CorruptCheckpointError, LogNotFoundError
-from kstore.log.cursors.furthest import furthest_position
-from kstore.log.cursors.group_file import Entry, groups_in, read_durable_positions, read_positions
-from kstore.log.cursors.member_lock import LockFile, byte_of, explain_refusal
-from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.log_dir_state import located, name_of
+from kstore.log.later import later
+
+if TYPE_CHECKING:
+    from kstore.log.cursors.furthest import furthest_position
+    from kstore.log.cursors.group_file import Entry, groups_in, read_durable_positions, read_positions
+    from kstore.log.cursors.member_lock import LockFile, byte_of, explain_refusal
+    from kstore.log.cursors.offset_commits import OffsetAndMetadata
+else:
+    later(
+        globals(),
+        {
+            "kstore.log.cursors.furthest": "furthest_position",
+            "kstore.log.cursors.group_file": "Entry groups_in read_durable_positions read_positions",
+            "kstore.log.cursors.member_lock": "LockFile byte_of explain_refusal",
+            "kstore.log.cursors.offset_commits": "OffsetAndMetadata",
+        },
+    )
 
 _ID = "kstore-cursors.id"
 _EPOCH = "kstore-cursors.epoch"

@@ -1,21 +1,22 @@
 """JSON files of kstore's own: the first line holds a checksum of what follows. Who edits such a file takes
 that line away."""
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kstore.engine.record.hashes import crc32c
+from kstore.engine.record.batch import crc32c
 from kstore.errors import CorruptCheckpointError
 
 _DEEPEST = 100  # levels of brackets; what kstore writes has 4
-_CRC = re.compile(rb'\{\n "crc32c": (\d{1,10}),\n')  # of what follows
+_CRC = rb'\{\n "crc32c": (\d{1,10}),\n'  # of what follows
 
 
 def encode(content: Mapping[str, object]) -> bytes:
     """The content of a file that says this."""
+    import json  # most logs have no such file
+
     rest = json.dumps(content, indent=1).encode().removeprefix(b"{\n") + b"\n"
     return b'{\n "crc32c": %d,\n' % crc32c(rest) + rest
 
@@ -23,9 +24,11 @@ def encode(content: Mapping[str, object]) -> bytes:
 def decode(path: Path, data: bytes, what: str) -> Any:
     """What a file says. CorruptCheckpointError, ValueError; RecursionError if who asks has used up the
     stack."""
-    crc = _CRC.match(data)
+    crc = re.match(_CRC, data)
     if crc is not None and int(crc[1]) != (found := crc32c(data[crc.end() :])):
         raise corrupt(path, what, f"CRC-32C {int(crc[1])}, or no line with one", found)
+    import json
+
     try:
         return json.loads(data)
     except RecursionError:

@@ -1,6 +1,5 @@
 """The small text files of a log directory and of a partition (spec 1.4 to 1.6)."""
 
-import base64
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -161,6 +160,7 @@ def read_topic_id(path: Path) -> "UUID":
             "partition.metadata", file=str(path), position=1, expected=expected, found=found
         )
 
+    import base64
     from uuid import UUID  # few programs ask for topic ids
 
     text = read_whole(str(path)).decode("utf-8", "replace")
@@ -179,4 +179,6 @@ def read_topic_id(path: Path) -> "UUID":
 
 def topic_id_text(topic_id: "UUID") -> str:
     """A topic id as Kafka prints it: 22 characters of URL-safe base64."""
+    import base64
+
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()

@@ -11,6 +11,7 @@ KEYS_DRAFT = ".keys.tmp"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+OWN_CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'  # what is in kstore's; a broker has its own epoch
 LOCK = ".lock"
 META_PROPERTIES = "meta.properties"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -31,12 +32,12 @@ KAFKAS_COMPACTED = (
     "__share_group_state",
 )  # topics, by every broker
 
-_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_LEGAL_TOPIC = (
+    r"[a-zA-Z0-9._-]{1,249}"  # re keeps what it has compiled; to compile at import takes 0.3 ms each
+)
 _MOST_NAME = 255
-_OFFSET = re.compile(r"[+-]?[0-9]+")
-_SPECIAL = {
-    suffix: re.compile(rf"^(\S+)-(\S+)\.(\S+){suffix}") for suffix in ("-delete", "-future", "-stray")
-}
+_OFFSET = r"[+-]?[0-9]+"
+_SPECIAL = {suffix: rf"^(\S+)-(\S+)\.(\S+){suffix}" for suffix in ("-delete", "-future", "-stray")}
 
 
 class TopicPartition(NamedTuple):
@@ -61,19 +62,19 @@ class FileName(NamedTuple):
 
 def is_valid_topic(topic: str) -> bool:
     """Whether Kafka allows a topic of this name (spec 1.1)."""
-    return topic not in (".", "..") and _LEGAL_TOPIC.fullmatch(topic) is not None
+    return topic not in (".", "..") and re.fullmatch(_LEGAL_TOPIC, topic) is not None
 
 
 def parse_directory(name: str) -> TopicPartition | None:
     """The topic and partition that a directory's name stands for, or None if it is none Kafka would load."""
     for suffix, form in _SPECIAL.items():
         if name.endswith(suffix):
-            if form.fullmatch(name) is None:
+            if re.fullmatch(form, name) is None:
                 return None
             name = name[: name.rindex(".")]
             break
     topic, dash, partition = name.rpartition("-")
-    if not dash or not topic or _OFFSET.fullmatch(partition) is None:
+    if not dash or not topic or re.fullmatch(_OFFSET, partition) is None:
         return None
     number = int(partition)
     return TopicPartition(topic, number) if -(2**31) <= number < 2**31 else None
@@ -105,7 +106,7 @@ def parse_offset(name: str) -> int | None:
     stem = name.partition(".")[0]
     if len(stem) == 20 and stem[:2] == "00" and stem.isascii() and stem.isdecimal():  # nearly all
         return int(stem)
-    if _OFFSET.fullmatch(stem) is None:
+    if re.fullmatch(_OFFSET, stem) is None:
         return None
     offset = int(stem)
     return offset if -(2**63) <= offset < 2**63 else None

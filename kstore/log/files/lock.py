@@ -12,7 +12,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
-from kstore.engine.io.file import Directory, File
+from kstore.engine.io.directory import Directory
+from kstore.engine.io.file import File
 from kstore.engine.io.mutex import Mutex
 from kstore.errors import KstoreError, LogLockedError
 from kstore.log.files import layout

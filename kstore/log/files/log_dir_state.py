@@ -5,10 +5,8 @@ A broker keeps them in the directory around the partitions. A partition that lie
 its own, in that form: so programs can write partitions side by side, and Kafka passes over the files.
 """
 
-import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,8 +30,7 @@ _SIGNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(NamedTuple):
     """Where a partition is: its absolute path, the directory that keeps its state, and its name there."""
 
     path: str
@@ -129,8 +126,7 @@ class Complaint(NamedTuple):
     hides_start: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """What is known of a partition beside its own files."""
 
     clean: bool
@@ -182,7 +178,7 @@ def read_state(path: Path, read: Callable[[str], Checkpoint] = read_checkpoint) 
         # log directory has a line for it: whatever writes it there, a broker too, notes a recovery point.
         known = read(f"{place.directory}/{layout.RECOVERY_POINTS}")
         by_itself = not known.damage and place.name not in known.offsets
-    own = replace(place, directory=place.path) if by_itself else place
+    own = place._replace(directory=place.path) if by_itself else place
     recovery_point = _offset_in(layout.RECOVERY_POINTS, own, complaints, read)
     marker = f"{own.directory}/{layout.CLEAN_SHUTDOWN}"
     clean = is_there(marker)
@@ -200,7 +196,7 @@ def _log_start_of(place: Location, complaints: list[Complaint], read: Callable[[
     offset = _offset_in(layout.LOG_STARTS, place, complaints, read)
     if not place.is_alone and is_there(f"{place.path}/{layout.LOG_STARTS}"):
         # it kept its own state before it was put here
-        own = replace(place, directory=place.path)
+        own = place._replace(directory=place.path)
         offset = max(offset, _offset_in(layout.LOG_STARTS, own, complaints, read))
     return offset
 
@@ -278,7 +274,12 @@ def _error_of_emptied(path: str) -> CorruptCheckpointError:
 def is_a_brokers(marker: str) -> bool:
     """Whether a broker wrote a clean marker: it has an epoch, where kstore writes -1 (spec 1.7)."""
     try:
-        return int(json.loads(read_whole(marker))["brokerEpoch"]) >= 0
+        content = read_whole(marker)
+        if content == layout.OWN_CLEAN_SHUTDOWN:
+            return False
+        import json
+
+        return int(json.loads(content)["brokerEpoch"]) >= 0
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return False
 

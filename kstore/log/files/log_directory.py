@@ -8,7 +8,6 @@ import contextlib
 import os
 import weakref
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -82,8 +81,8 @@ class Checkpoints:
         state = read_state(path, self._reader(around))
         if name in self._known_starts:
             starts = f"{around}/{layout.LOG_STARTS}"
-            state = replace(state, complaints=tuple(c for c in state.complaints if c.file != starts))
-        return state if state.by_itself else replace(state, clean=False, by_broker=self._by_broker)
+            state = state._replace(complaints=tuple(c for c in state.complaints if c.file != starts))
+        return state if state.by_itself else state._replace(clean=False, by_broker=self._by_broker)
 
     def log_start_of(self, path: Path) -> int:
         """The log start offset of a partition. OSError."""
@@ -369,7 +368,7 @@ class LogDirectory:
             }
             if not names <= self._closed:
                 return
-        write_whole(f"{self.path}/{layout.CLEAN_SHUTDOWN}", b'{"version":0,"brokerEpoch":-1}')
+        write_whole(f"{self.path}/{layout.CLEAN_SHUTDOWN}", layout.OWN_CLEAN_SHUTDOWN)
 
     def leave_whole(self, clean: bool) -> None:
         """Ends the time in which a store had all of the directory. OSError, LogFailedError: it is not
@@ -496,7 +495,7 @@ class PartitionLease(Lease):
             self._forget_own_state()
             clean = directory.begin(self.name)
             self._has_begun = True
-            self.state = state if state.by_itself else replace(state, clean=clean)
+            self.state = state if state.by_itself else state._replace(clean=clean)
 
     def _refuse_deleted(self, directory: LogDirectory) -> None:
         """LogNotFoundError if a store has decided to delete the topic: what is appended now would go with

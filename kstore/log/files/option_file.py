@@ -3,13 +3,23 @@ passes over."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kstore.config import LogConfig
 from kstore.engine.io.file import read_whole, sync_directory, unlink, write_whole
 from kstore.errors import CorruptCheckpointError, InvalidConfigError
 from kstore.log.files import layout
 from kstore.log.files.checked_json import corrupt, decode, encode
+from kstore.log.later import later
+
+if TYPE_CHECKING:
+    from kstore.config import LogConfig
+else:
+    later(
+        globals(),
+        {
+            "kstore.config": "LogConfig",
+        },
+    )
 
 NAME = layout.OPTIONS
 _VERSION = 1

@@ -7,15 +7,26 @@ store after a crash finds it done, or carries it out.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
-from kstore.config import LogConfig
 from kstore.engine.io.file import File, read_whole, write_whole
 from kstore.errors import CorruptCheckpointError, InvalidConfigError
 from kstore.log.files import layout
 from kstore.log.files.checked_json import corrupt, decode, encode
 from kstore.log.files.layout import TopicPartition
+from kstore.log.later import later
+
+if TYPE_CHECKING:
+    from kstore.config import LogConfig
+else:
+    later(
+        globals(),
+        {
+            "kstore.config": "LogConfig",
+        },
+    )
 
 NAME = "kstore-topics.json"
 _VERSION = 1
@@ -24,22 +35,20 @@ _WHAT = "table of topics"
 _NO_CHANGE = b'"change": null\n}\n'  # how the file ends then
 
 
-@dataclass(frozen=True)
-class KnownTopic:
+class KnownTopic(NamedTuple):
     """What the file says of a topic: how many partitions it has, and its own options in Kafka's notation."""
 
-    count: int
+    count: int  # type: ignore[assignment]
     options: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A change of a topic's directories that was decided: partitions to make, by log directory, or all to be
     deleted, which lie there."""
 
     topic: str
     delete: bool
-    make: Mapping[int, str] = field(default_factory=dict)
+    make: Mapping[int, str] = MappingProxyType({})
 
     def concerns(self, tp: TopicPartition) -> bool:
         """Whether it makes or deletes a partition."""
@@ -49,12 +58,11 @@ class Change:
         return f"{'deletion' if self.delete else 'creation of partitions'} of topic {self.topic}"
 
 
-@dataclass(frozen=True)
-class TopicTable:
+class TopicTable(NamedTuple):
     """What the file holds. `number` counts the changes."""
 
     number: int = 0
-    topics: Mapping[str, KnownTopic] = field(default_factory=dict)
+    topics: Mapping[str, KnownTopic] = MappingProxyType({})
     change: Change | None = None
 
     def with_topic(self, name: str, topic: KnownTopic, change: Change | None = None) -> "TopicTable":
@@ -69,7 +77,7 @@ class TopicTable:
 
     def finished(self) -> "TopicTable":
         """The table once its change is carried out."""
-        return replace(self, change=None)
+        return self._replace(change=None)
 
     def before(self) -> "TopicTable":
         """The table without a change that is not finished: no partitions that are to be made. A topic that is
@@ -80,8 +88,8 @@ class TopicTable:
         topics = {name: topic for name, topic in self.topics.items() if name != change.topic}
         known = self.topics.get(change.topic)
         if known is not None and min(change.make, default=0) > 0:
-            topics[change.topic] = replace(known, count=min(change.make))
-        return replace(self, topics=topics, change=None)
+            topics[change.topic] = known._replace(count=min(change.make))
+        return self._replace(topics=topics, change=None)
 
     def encode(self) -> bytes:
         """The content of the file."""
@@ -166,7 +174,7 @@ def merged(tables: Sequence[TopicTable], topics: Container[str]) -> TopicTable:
             for name, topic in other.topics.items()
             if name in topics and name not in table.topics and name != deleted
         }
-    return replace(table, number=table.number + 1, topics={**table.topics, **more}) if more else table
+    return table._replace(number=table.number + 1, topics={**table.topics, **more}) if more else table
 
 
 def _count(number: object) -> int:

@@ -10,7 +10,7 @@ import errno
 import time
 from pathlib import Path
 
-from kstore.config import MAX64
+from kstore.arguments import MAX64
 from kstore.engine.io.file import read_whole, write_whole
 from kstore.errors import CorruptCheckpointError
 from kstore.log.files import layout

@@ -7,7 +7,6 @@ gives snapshots in memory: so both come to one answer.
 
 from bisect import bisect_right
 from collections.abc import Collection
-from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
@@ -37,7 +36,7 @@ def rebuild(
     a reader: a writer beside it may have written a marker, and not yet its entry in the transaction index, so
     that is added."""
     if truncated:  # which producers recovery saw tells nothing of those that wrote since
-        loaded = replace(loaded, recovered_producers=True)
+        loaded = loaded.replace(recovered_producers=True)
     segments = loaded.segments
     end = loaded.log_end_offset
     seen = frozenset(loaded.recovery.recovered_segments)
@@ -106,8 +105,8 @@ def _replay(
         base = segment.base_offset
         if base >= to_offset:
             break
-        if segment.end_offset <= from_offset:
-            continue
+        if segment.end_offset <= from_offset or (from_offset >= to_offset and not strict):
+            continue  # the snapshot has all producers of its batches
         if base in wanted and base > last:
             snapshots.write(base, producers.states.values())
             last = base

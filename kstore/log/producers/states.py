@@ -4,14 +4,12 @@
 import struct
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from kstore.config import MAX64
+from kstore.arguments import MAX64
 from kstore.engine.append.record_appender import Appended
-from kstore.engine.record.batch import Record, RecordBatch, control_type
-from kstore.engine.record.hashes import crc32c
+from kstore.engine.record.batch import Record, RecordBatch, control_type, crc32c
 from kstore.engine.segment.index import AbortedTxn
 from kstore.engine.segment.segment import Segment
 from kstore.errors import (
@@ -50,16 +48,30 @@ class BatchMetadata(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
-@dataclass(slots=True)
 class ProducerState:
     """What a log remembers of one producer id."""
 
-    producer_id: int
-    producer_epoch: int = -1
-    coordinator_epoch: int = -1
-    last_timestamp: int = -1
-    current_txn_first_offset: int | None = None
-    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int = -1,
+        coordinator_epoch: int = -1,
+        last_timestamp: int = -1,
+        current_txn_first_offset: int | None = None,
+        batches: Iterable[BatchMetadata] = (),
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.current_txn_first_offset = current_txn_first_offset
+        self.batches = deque(batches, maxlen=REMEMBERED_BATCHES)
+
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if isinstance(other, ProducerState) else NotImplemented
+
+    def __repr__(self) -> str:
+        return f"ProducerState({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     def move_to(self, epoch: int) -> None:
         """Another epoch forgets the batches of the one before."""
@@ -153,7 +165,7 @@ def encode_snapshot(states: Iterable[ProducerState]) -> bytes:
 
 
 def _copied(state: ProducerState | None, producer_id: int) -> ProducerState:
-    return ProducerState(producer_id) if state is None else replace(state, batches=state.batches.copy())
+    return ProducerState(producer_id) if state is None else ProducerState(**vars(state))
 
 
 def _check(

@@ -4,8 +4,8 @@ import os
 import threading
 import weakref
 
-from kstore.engine.compact.cleaner import MapBuilder, OffsetMap
 from kstore.engine.compact.key_file import KeyFile, KeyLookup, Marks
+from kstore.engine.compact.offset_map import MapBuilder, OffsetMap
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, LogChangedError

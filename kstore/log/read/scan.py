@@ -7,9 +7,8 @@ from kstore.arguments import elements
 from kstore.engine.columns.array import ColumnBatch, Field, schema_capsule, stream_capsule
 from kstore.engine.io.file import Traffic
 from kstore.engine.scan.batch_reader import Skipped
-from kstore.engine.scan.column_builder import ColumnBuilder
+from kstore.engine.scan.column_builder import ColumnBuilder, Predicate
 from kstore.engine.scan.column_scanner import ColumnScanner
-from kstore.engine.scan.predicate import Predicate
 from kstore.engine.segment.segment import Segment
 from kstore.log.read.parallel_scan import ParallelScan
 from kstore.log.read.scan_splits import ScanSplit, divide

@@ -1,7 +1,7 @@
 """What a file is that holds no batch of Kafka's, in words for an error."""
 
 from kstore.engine.io.file import File
-from kstore.engine.record.hashes import crc32c
+from kstore.engine.record.batch import crc32c
 
 _HEAD = 4 << 10  # bytes that are looked at
 _SIGNATURES = (

@@ -5,8 +5,8 @@ to. Opening for writing carries the plan out.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.engine.segment.index import TimeIndex
@@ -38,21 +38,34 @@ from kstore.log.recovery.survey import (
 )
 
 
-@dataclass(frozen=True)
 class Loaded:
-    """A partition as Kafka would have it in memory."""
+    """A partition as Kafka would have it in memory. It is never changed."""
 
-    segments: tuple[Segment, ...]
-    log_start_offset: int
-    log_end_offset: int
-    leader_epochs: LeaderEpochs
-    recovery: Recovery
-    lost_time_indexes: frozenset[int]
-    lost_transaction_indexes: frozenset[int]  # of which only the batches know the content
-    recovered_producers: bool  # whether a recovered segment has batches with producer ids
-    origin: object = field(
-        default_factory=object
-    )  # another one if segments were replaced, or all was loaded again
+    def __init__(
+        self,
+        segments: tuple[Segment, ...],
+        log_start_offset: int,
+        log_end_offset: int,
+        leader_epochs: LeaderEpochs,
+        recovery: Recovery,
+        lost_time_indexes: frozenset[int],
+        lost_transaction_indexes: frozenset[int],  # of which only the batches know the content
+        recovered_producers: bool,  # whether a recovered segment has batches with producer ids
+        origin: object,  # another one if segments were replaced, or all was loaded again
+    ) -> None:
+        self.segments = segments
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.leader_epochs = leader_epochs
+        self.recovery = recovery
+        self.lost_time_indexes = lost_time_indexes
+        self.lost_transaction_indexes = lost_transaction_indexes
+        self.recovered_producers = recovered_producers
+        self.origin = origin
+
+    def replace(self, **changes: Any) -> "Loaded":
+        """Another one with these changes."""
+        return Loaded(**vars(self) | changes)
 
 
 def load(
@@ -77,8 +90,7 @@ def load(
     stored = state or read_state(path)
     # If the caller gives what is to be distrusted, every batch from there on is checked.
     is_given = clean is not None or recovery_point is not None
-    state = replace(
-        stored,
+    state = stored._replace(
         clean=stored.clean if clean is None else clean,
         recovery_point=stored.recovery_point if recovery_point is None else recovery_point,
         log_start_offset=stored.log_start_offset if log_start_offset is None else log_start_offset,
@@ -131,6 +143,7 @@ def load(
         plan.lost_time_indexes,
         plan.lost_transaction_indexes,
         plan.has_producers,
+        object(),
     )
 
 
@@ -256,7 +269,7 @@ def carried_out(loaded: Loaded, repairs: Repairs) -> Loaded:
     """Runs the plan of a log that was loaded for writing; the log as it is then. OSError."""
     recovery = loaded.recovery.run(repairs)
     segments = tuple(_settled(segment, recovery) for segment in loaded.segments)
-    return replace(loaded, segments=segments, recovery=recovery)
+    return loaded.replace(segments=segments, recovery=recovery)
 
 
 def _settled(segment: Segment, recovery: Recovery) -> Segment:

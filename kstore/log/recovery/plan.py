@@ -6,10 +6,9 @@ indexes. Here the same is decided. Nothing is read or written.
 
 from bisect import bisect_left
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
-from kstore.config import MAX64
+from kstore.arguments import MAX64
 from kstore.log.files import layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.log_dir_state import State
@@ -154,7 +153,7 @@ def tidied(names: Names, swaps: Mapping[str, Swapped]) -> tuple[Names, list[Step
         renamed.add(final)
         note(Code.COMPACTION_ALL_BUT_FINISHED, name, do=action(Repairs.rename, name, final))
     files, others = _sorted_out(there)
-    after = replace(names, files=files, others=others, renamed=frozenset(renamed), removed=frozenset(removed))
+    after = names._replace(files=files, others=others, renamed=frozenset(renamed), removed=frozenset(removed))
     return after, steps, losses
 
 

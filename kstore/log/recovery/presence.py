@@ -1,6 +1,5 @@
 """Whether a directory is a partition's: any other would be read as a log without records."""
 
-import glob
 import os
 from pathlib import Path
 
@@ -104,6 +103,8 @@ def doubt_about(path: Path) -> str:
 def not_found(path: Path) -> LogNotFoundError:
     """The error for a path that is no directory. It names partitions of that topic, if there are any
     beside."""
+    import glob  # for an error only
+
     topic = path.name
     beside = (
         sorted(p.name for p in path.parent.glob(f"{glob.escape(topic)}-*") if p.is_dir()) if topic else []

@@ -2,14 +2,11 @@
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from time import sleep, time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
-from kstore.config import MAX64
-from kstore.engine.segment.active_segment import grown
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64, MAX_DECOMPRESSED_BYTES
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNotFoundError
 from kstore.log.files import checkpoints, layout
@@ -17,9 +14,21 @@ from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.listing import read_directory, scan_directory
 from kstore.log.files.log_dir_state import read_log_start
 from kstore.log.files.truncations import Truncations, read_truncations
+from kstore.log.later import later
 from kstore.log.recovery.loader import Loaded, load
 from kstore.log.recovery.segment_factory import SegmentFactory
-from kstore.log.recovery.single_file import load_file
+
+if TYPE_CHECKING:
+    from kstore.engine.segment.active_segment import grown
+    from kstore.log.recovery.single_file import load_file
+else:
+    later(
+        globals(),
+        {
+            "kstore.engine.segment.active_segment": "grown",
+            "kstore.log.recovery.single_file": "load_file",
+        },
+    )
 
 
 class LoadOptions(NamedTuple):
@@ -182,8 +191,7 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     with contextlib.suppress(OSError, CorruptFileError):
         epochs = LeaderEpochs(e for e in checkpoints.read_epochs(path / layout.LEADER_EPOCHS) if min(e) >= 0)
     end = segments[-1].read_next_offset()
-    return replace(
-        before,
+    return before.replace(
         segments=tuple(segments),
         log_start_offset=log_start_offset,
         log_end_offset=max(end, log_start_offset),

@@ -1,10 +1,9 @@
 """What loading a log found, and did about it (spec 8)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import NamedTuple, Self
 
-from kstore.config import MAX64
+from kstore.arguments import MAX64
 from kstore.errors import visible
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.steps import Code, Finding, Step
@@ -36,8 +35,7 @@ class Gaps:
         return self._found
 
 
-@dataclass(frozen=True)
-class Recovery:
+class Recovery(NamedTuple):
     """What opening a log found, and what was done about it. A log that is opened for reading shows what would
     be done.
 
@@ -52,12 +50,12 @@ class Recovery:
 
     clean: bool
     recovery_point: int
-    written: bool = False
-    recovered_segments: list[int] = field(default_factory=list)
-    truncated_bytes: int = 0
-    losses: list[str] = field(default_factory=list)
-    steps: tuple[Step, ...] = field(default=(), repr=False)
-    gaps: Gaps = field(default_factory=Gaps, repr=False)
+    written: bool
+    recovered_segments: list[int]
+    truncated_bytes: int
+    losses: list[str]
+    steps: tuple[Step, ...] = ()
+    gaps: Gaps = Gaps()
 
     @property
     def missing(self) -> list[str]:
@@ -91,11 +89,15 @@ class Recovery:
         for step in self.steps:
             if step.action is not None:
                 step.action.run(repairs)
-        return replace(self.shown(), written=True)
+        return self.shown()._replace(written=True)
 
     def shown(self) -> Self:
         """This Recovery without actions, which hold indexes."""
-        return replace(self, steps=tuple(replace(step, action=None) for step in self.steps))
+        return self._replace(steps=tuple(step._replace(action=None) for step in self.steps))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in zip(self._fields[:6], self, strict=False))
+        return f"Recovery({shown})"
 
     def __str__(self) -> str:
         findings = self.findings

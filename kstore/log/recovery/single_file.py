@@ -1,7 +1,6 @@
 """One .log file read by itself: what recovery kept of a log (.cut), or a segment that was copied from
 somewhere."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from kstore.engine.segment.segment import Segment
@@ -43,10 +42,10 @@ def load_file(path: Path, index_interval_bytes: int, max_decompressed_bytes: int
     first, end = (sound.first_offset, sound.last_offset + 1) if sound else (offset, offset)
     if first < offset:  # the file was misnamed
         segment = make(stem, first, suffixes)
-    recovery = Recovery(True, end)
+    recovery = Recovery(True, end, False, [], 0, [])
     if sound is not None and not is_locked(directory_of(path.parent)):  # else a writer may be at work there
         recovery = _with_tail(recovery, segment, sound.end)
-    return Loaded((segment,), first, end, LeaderEpochs(), recovery, frozenset(), frozenset(), True)
+    return Loaded((segment,), first, end, LeaderEpochs(), recovery, frozenset(), frozenset(), True, object())
 
 
 def _no_log(segment: Segment) -> CorruptFileError:
@@ -69,12 +68,12 @@ def _with_tail(recovery: Recovery, segment: Segment, end: int) -> Recovery:
         return recovery
     if is_zeros(segment, end):
         segment.limit_to(end)
-        return replace(recovery, steps=(Step(Code.SPARE_ROOM, segment.path, end, size),))
+        return recovery._replace(steps=(Step(Code.SPARE_ROOM, segment.path, end, size),))
     whole = segment.recovery_walk()
     why = f": {_without_path(whole.error)}" if whole.error is not None and whole.valid_bytes == end else ""
     step = Step(Code.FILE_TAIL, segment.path, end, size, detail=why)
     losses = [f"{segment.path}: {step.text(done=True)}"]
-    return replace(recovery, clean=False, steps=(step,), losses=losses)
+    return recovery._replace(clean=False, steps=(step,), losses=losses)
 
 
 def _without_path(error: CorruptFileError) -> str:

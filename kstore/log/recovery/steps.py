@@ -5,7 +5,6 @@ A plan consists of steps. Reading shows them. Writing carries them out in order.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
@@ -175,8 +174,7 @@ def action(
     return Action(method, args)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One thing out of order, and the action that repairs it; without an action it is only reported."""
 
     code: Code

@@ -8,11 +8,10 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kstore.config import MAX64
+from kstore.arguments import MAX64
 from kstore.engine.io.file import File
 from kstore.engine.record.batch import RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader
@@ -25,9 +24,19 @@ from kstore.log.files.listing import digest, read_directory
 from kstore.log.files.lock import Holder, holder_in, is_loaded
 from kstore.log.files.log_dir_state import State, directory_of
 from kstore.log.files.truncations import read_truncations
-from kstore.log.recovery.file_kind import kind_of
+from kstore.log.later import later
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.steps import SoundBatches
+
+if TYPE_CHECKING:
+    from kstore.log.recovery.file_kind import kind_of
+else:
+    later(
+        globals(),
+        {
+            "kstore.log.recovery.file_kind": "kind_of",
+        },
+    )
 
 KINDS = (*layout.SEGMENT_KINDS, layout.KEYS, ".snapshot")
 BITS = {kind: 1 << i for i, kind in enumerate(KINDS)}
@@ -41,8 +50,7 @@ _HEADER_SIZE = 61  # bytes of a batch before its records
 _FIRST_PIECE, _PIECE = 4 << 10, 1 << 20  # bytes that are read at a time to find out whether all are zero
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(NamedTuple):
     """The names in a directory, when it was listed, or what they are once interrupted work is finished.
 
     Most are a base offset in 20 digits and one of KINDS: `files` has, for each such offset in order, the BITS
@@ -93,8 +101,7 @@ class Part(NamedTuple):
     rest: Rest | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentFacts:
+class SegmentFacts(NamedTuple):
     """What is known of a segment: number `at`, of those in the directory, with files of these BITS. `parts`
     is empty if it was not walked.
 
@@ -261,20 +268,20 @@ def survey(
         known, later = _facts_of(at, segment, files_of_it), segments[at + 1 :]
         if is_cut:
             rest = _rest_of(segment, 0, later, state.log_start_offset)
-            known = replace(known, parts=(Part(segment.base_offset, 0, segment.size, None, rest),))
+            known = known._replace(parts=(Part(segment.base_offset, 0, segment.size, None, rest),))
         elif recover and (not known.files & INDEX or known.transactions is not None):
             # Kafka recovers such a segment even after a clean shutdown, and keeps those behind it
-            known = replace(known, parts=_walked(segment, later, state.log_start_offset))
+            known = known._replace(parts=_walked(segment, later, state.log_start_offset))
         elif at >= first:
             if until:
                 known = _trusted(path, segment, segments[-1], known, state, until)
             if not known.is_trusted:
-                known = replace(known, parts=_walked(segment, later, state.log_start_offset))
+                known = known._replace(parts=_walked(segment, later, state.log_start_offset))
                 is_cut = any(part.rest is not None for part in known.parts)
         elif recover and clean and mode != "read" and is_last and _has_tail(segment):
             # Kafka trusts the clean shutdown, and appends behind these bytes: then the new batch completes
             # what was damaged, and nothing behind it can be read.
-            known = replace(known, parts=_walked(segment, (), state.log_start_offset))
+            known = known._replace(parts=_walked(segment, (), state.log_start_offset))
         facts.append(known)
     end, next_offset, continues, log_starts = None, -1, False, ""
     if segments:
@@ -433,7 +440,7 @@ def _trusted(
 ) -> SegmentFacts:
     """The facts of a segment if all of it below the offset `until` needs no check; the rest was checked."""
     if segment is not last and segment.end_offset <= until:
-        return replace(known, is_trusted=True)
+        return known._replace(is_trusted=True)
     walk = segment.walk_on(until)
     if walk is None or (walk.valid_bytes < segment.size and segment is not last):
         return known
@@ -443,7 +450,7 @@ def _trusted(
     if walk.valid_bytes < segment.size:
         rest = _rest_of(segment, walk.valid_bytes, (), state.log_start_offset)
     part = Part(segment.base_offset, segment.origin, segment.size, walk, rest)
-    return replace(known, parts=(part,), is_trusted=True)
+    return known._replace(parts=(part,), is_trusted=True)
 
 
 # ---- the end ---------------------------------------------------------------------------------------------

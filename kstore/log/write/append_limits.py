@@ -1,9 +1,9 @@
 """What a configuration says of appends, in the plain values that the engine takes."""
 
-from kstore.arguments import MAX_DECOMPRESSED_BYTES
+from kstore.arguments import DURABILITY, MAX_DECOMPRESSED_BYTES
 from kstore.config import LogConfig
-from kstore.engine.append.log_appender import DURABILITY, AppendLimits
-from kstore.engine.record.decompress import NAMES as CODECS
+from kstore.engine.append.log_appender import AppendLimits
+from kstore.engine.record.codec import NAMES as CODECS
 
 
 def limits_of(

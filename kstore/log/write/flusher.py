@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Protocol
 
-from kstore.config import MAX64
+from kstore.arguments import MAX64
 from kstore.errors import KstoreError, LogClosedError, LogFailedError
 from kstore.log.worker import MAINTENANCE, Job
 from kstore.log.write.reports import Reports

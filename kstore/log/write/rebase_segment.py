@@ -24,7 +24,7 @@ from kstore.log.files.listing import is_there, read_directory
 
 _PLACE = struct.Struct(">qii")  # base offset, length, leader epoch: no checksum covers them
 _MOVED = ".moved"  # behind .log: Kafka, and readers, pass over such a file
-_NAME = re.compile(r"kstore-adopting-(\d{1,19})-(\d{1,10})\.log\.moved")
+_NAME = r"kstore-adopting-(\d{1,19})-(\d{1,10})\.log\.moved"
 
 
 class AdoptedFile:
@@ -87,7 +87,7 @@ def finish_adoptions(directory: str) -> Iterator[tuple[str, CorruptFileError | N
     """Takes the files in that a dead process was moving into this log, whose writer asks. The path of each,
     and why it was not taken, if it was not. OSError."""
     for name in sorted(read_directory(directory, (".log",))[1]):
-        known = _NAME.fullmatch(name)
+        known = re.fullmatch(_NAME, name)
         if known is None:
             continue
         draft, base_offset, leader_epoch = f"{directory}/{name}", int(known[1]), int(known[2])

@@ -7,38 +7,45 @@ handler that appends would get offsets that the caller of truncate_to does not e
 """
 
 import contextlib
-import logging
+import sys
 from collections import deque
 
 from kstore.errors import visible
 from kstore.log.worker import after_job
 
-_LOGGER = logging.getLogger("kstore.log")
-logging.getLogger("kstore").addHandler(logging.NullHandler())  # silent unless the program asks for it
+_INFO, _WARNING = 20, 30  # levels of logging
 _MOST = 1000  # that nobody has passed on yet; older ones are dropped
 
 
 class Reports:
     """The reports of one log, or store. Any thread may call."""
 
-    def __init__(self, logger: logging.Logger = _LOGGER) -> None:
-        self._logger = logger
+    def __init__(self, name: str = "kstore.log") -> None:
+        self._name = name
         self._kept: deque[tuple[int, str, tuple[object, ...]]] = deque(maxlen=_MOST)
 
     def info(self, text: str, *values: object) -> None:
         """Keeps a report of what is as it should be."""
-        self._kept.append((logging.INFO, text, values))
+        self._kept.append((_INFO, text, values))
 
     def warning(self, text: str, *values: object) -> None:
         """Keeps a report of what somebody may have to look at."""
-        self._kept.append((logging.WARNING, text, values))
+        self._kept.append((_WARNING, text, values))
 
     def pass_on(self) -> None:
         """Gives the reports to the handlers. What those raise must not end what the log was doing."""
+        if "logging" not in sys.modules:  # so the program has no handler
+            self._kept.clear()
         if not self._kept or after_job(self.pass_on):  # who closes the log may wait for the job
             return
+        import logging
+
+        known = logging.getLogger("kstore")
+        if not known.handlers:
+            known.addHandler(logging.NullHandler())  # silent unless the program asks for it
+        logger = logging.getLogger(self._name)
         while self._kept:
             with contextlib.suppress(Exception):
                 level, text, values = self._kept.popleft()
                 shown = (value if isinstance(value, int) else visible(value) for value in values)
-                self._logger.log(level, text, *shown)
+                logger.log(level, text, *shown)

@@ -10,9 +10,8 @@ from typing import Literal, TypeVar, cast
 from kstore.engine.columns.array import ColumnBatch
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader
-from kstore.engine.scan.column_builder import ColumnBuilder
+from kstore.engine.scan.column_builder import ColumnBuilder, Predicate
 from kstore.engine.scan.column_scanner import ColumnScanner
-from kstore.engine.scan.predicate import Predicate
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError
 from kstore.log.files.truncations import read_truncations

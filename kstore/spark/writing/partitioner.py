@@ -4,7 +4,7 @@ partitions."""
 import numpy
 from numpy.typing import NDArray
 
-from kstore.engine.record.hashes import murmur2, partitions_into
+from kstore.engine.record.partitions import murmur2, partitions_into
 
 __all__ = ["murmur2", "partition_of_key", "partitions_of_keys"]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kstore.engine.record.hashes import crc32c
+from kstore.engine.record.batch import crc32c
 from kstore.engine.segment.segment import Segment
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog

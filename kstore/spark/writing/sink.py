@@ -20,9 +20,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TypeVar
 
-from kstore.arguments import boolean, instance, instances, number
-from kstore.config import MAX64, LogConfig, given_in_text
-from kstore.engine.io.file import make_directory
+from kstore.arguments import MAX64, boolean, instance, instances, number
+from kstore.config import LogConfig, given_in_text
+from kstore.engine.io.directory import make_directory
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free

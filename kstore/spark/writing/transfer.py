@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from kstore.engine.record.hashes import crc32c
+from kstore.engine.record.batch import crc32c
 from kstore.engine.segment.segment import Segment
 from kstore.errors import KstoreError
 from kstore.log.files import layout

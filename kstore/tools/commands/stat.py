@@ -11,7 +11,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kstore.config import MAX64
+from kstore.arguments import MAX64
 from kstore.engine.compact.key_file import KeyFile
 from kstore.engine.record.batch import CODECS
 from kstore.engine.scan.batch_reader import BatchReader

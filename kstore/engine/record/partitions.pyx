@@ -1,16 +1,91 @@
 # cython: binding=False
-"""Columns of records, split by partition: what `LogStore.extend` gives to the log of each.
+"""Which partition a record goes to, as Kafka's default partitioner has it: murmur2 of its key. And columns of
+records, split by it: what `LogStore.extend` gives to the log of each partition.
 
 Nothing is copied: the parts point at the cells of the columns that were given, and keep those alive.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from kstore.engine.columns.binary_input cimport BinaryInput, ks_cell, ks_cells
 from kstore.engine.columns.column_input cimport TimestampInput
-from kstore.engine.record.hashes cimport hash_of
+
+
+cdef inline uint32_t hash_of(const uint8_t *p, Py_ssize_t size) noexcept nogil:
+    """murmur2, as Kafka has it."""
+    cdef uint32_t m = 0x5BD1E995
+    cdef uint32_t h = <uint32_t>0x9747B28C ^ <uint32_t>size
+    cdef uint32_t k
+    while size >= 4:
+        k = p[0] | <uint32_t>p[1] << 8 | <uint32_t>p[2] << 16 | <uint32_t>p[3] << 24  # one load
+        k *= m
+        k ^= k >> 24
+        h = h * m ^ k * m
+        p += 4
+        size -= 4
+    if size > 0:
+        k = p[0]
+        if size > 1:
+            k |= <uint32_t>p[1] << 8
+        if size > 2:
+            k |= <uint32_t>p[2] << 16
+        h = (h ^ k) * m
+    h ^= h >> 13
+    h *= m
+    h ^= h >> 15
+    return h
+
+
+def murmur2(data, /):
+    """The hash of some bytes as Kafka's Utils.murmur2 gives it: a signed 32-bit integer."""
+    cdef Py_buffer view
+    if isinstance(data, memoryview) and not data.c_contiguous:
+        data = data.tobytes()
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        return <int32_t>hash_of(<const uint8_t *>view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def partitions_into(out, offsets, data, int32_t count, /):
+    """Writes to `out` the partition, of `count`, of every key: key i is data[offsets[i]:offsets[i + 1]].
+    `out` and `offsets` are buffers of int32; offsets that lie outside of `data` are a ValueError."""
+    cdef Py_buffer to, bounds, bytes_of
+    cdef Py_ssize_t keys, i
+    cdef const int32_t *at
+    cdef int32_t *found
+    cdef bint right = count > 0
+    PyObject_GetBuffer(out, &to, PyBUF_SIMPLE | PyBUF_WRITABLE)
+    try:
+        PyObject_GetBuffer(offsets, &bounds, PyBUF_SIMPLE)
+        try:
+            PyObject_GetBuffer(data, &bytes_of, PyBUF_SIMPLE)
+            try:
+                keys = to.len // 4
+                at, found = <const int32_t *>bounds.buf, <int32_t *>to.buf
+                right = right and to.len % 4 == 0 and bounds.len == to.len + 4
+                if right:
+                    with nogil:
+                        for i in range(keys):
+                            if not 0 <= at[i] <= at[i + 1] <= bytes_of.len:
+                                right = False
+                                break
+                            found[i] = <int32_t>(
+                                (hash_of(<const uint8_t *>bytes_of.buf + at[i], at[i + 1] - at[i]) & 0x7FFFFFFF)
+                                % <uint32_t>count
+                            )
+            finally:
+                PyBuffer_Release(&bytes_of)
+        finally:
+            PyBuffer_Release(&bounds)
+    finally:
+        PyBuffer_Release(&to)
+    if not right:
+        raise ValueError("offsets outside of the data, or not one more than partitions")
 
 
 cdef void assign(
@@ -45,9 +120,9 @@ cdef void gather(const int64_t *times, const int64_t *rows, int64_t count, int64
 
 
 def split_by_partition(values, keys, timestamps, int32_t count, int32_t keyless):
-    """[(partition, values, keys, timestamps), …] of the partitions, of `count`, that get records; the columns
-    are for RecordAppender.extend. A record's partition is that of its key as Kafka's default partitioner has
-    it; one without a key goes to `keyless`."""
+    """The columns as RecordAppender.extend takes them, more than once; and [(partition, values, keys,
+    timestamps), …] of the partitions, of `count`, that get records. A record's partition is that of its key
+    as Kafka's default partitioner has it; one without a key goes to `keyless`."""
     cdef BinaryInput value_cells = BinaryInput.of(values, "values", -1)
     cdef int64_t total = value_cells.cells.count
     cdef BinaryInput key_cells = BinaryInput.of(keys, "keys", total)
@@ -92,4 +167,4 @@ def split_by_partition(values, keys, timestamps, int32_t count, int32_t keyless)
     finally:
         PyMem_RawFree(counts)
         PyMem_RawFree(numbers)
-    return found
+    return (value_cells, key_cells, None if timestamps is None else times), found
