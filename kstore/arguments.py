@@ -22,6 +22,7 @@ MAX64 = 2**63 - 1
 MAX_OFFSET = MAX64
 MAX_EPOCH = MAX32
 DURABILITY = ("none", "group", "each")
+ISOLATION = ("read_uncommitted", "read_committed")
 # What holds if nothing else is given.
 INDEX_INTERVAL_BYTES = 4096  # Kafka's index.interval.bytes
 MAX_DECOMPRESSED_BYTES = 256 << 20  # that one batch may unpack to

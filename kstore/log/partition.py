@@ -8,12 +8,19 @@ import os
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import partial
-from os import PathLike, fspath
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Self, TypeAlias, Unpack, overload
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Self, TypeAlias, cast, overload
 
-from kstore.arguments import MAX64, any_integer, boolean, choice, integer, moment, number, warn
+from kstore.arguments import (
+    ISOLATION,
+    any_integer,
+    boolean,
+    choice,
+    integer,
+    moment,
+    number,
+)
 from kstore.engine.compact.key_file import last_in
 from kstore.engine.io.file import Traffic
 from kstore.engine.record.batch import Record, RecordBatch
@@ -23,72 +30,62 @@ from kstore.engine.segment.segment import Located, OffsetAndTimestamp, Segment, 
 from kstore.errors import (
     CorruptFileError,
     CorruptRecordError,
-    LogChangedError,
-    LogClosedError,
     OffsetOutOfRangeError,
 )
 from kstore.log.cursors.home import Home
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
-from kstore.log.files.listing import read_directory
-from kstore.log.files.lock import is_locked
-from kstore.log.files.log_dir_state import directory_of
-from kstore.log.files.truncations import Truncations, read_truncations
 from kstore.log.later import later
-from kstore.log.options import checked
-from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.read.offset_lookup import (
     SPECIAL,
     check_complete,
     check_inside,
-    find_special,
-    find_time,
     raise_told,
     time_called,
 )
 from kstore.log.read.page_cache import CACHE, PageCache, Residency, residency_of
 from kstore.log.recovery.loader import Loaded
-from kstore.log.recovery.presence import require_partition
-from kstore.log.recovery.refresh import LoadOptions, look, refreshed, with_truncations
-from kstore.log.recovery.report import DataLossWarning, Recovery, in_short
+from kstore.log.view.log_view import LogView
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from kstore.log.cursors.cursor import Cursor
     from kstore.log.cursors.offset_commits import OffsetAndMetadata
-    from kstore.log.follow.follow_source import DirectorySource, FollowSource
+    from kstore.log.follow.feed import Feed, read_by
     from kstore.log.follow.follower import Follower
+    from kstore.log.follow.position import position_in
+    from kstore.log.follow.sources import DirectorySource, Source
     from kstore.log.producers.states import ProducerState
-    from kstore.log.producers.transactions import Transactions
     from kstore.log.read.by_key import given, last_record, offsets_of, record_at
-    from kstore.log.read.changed import cut_before, cut_since
     from kstore.log.read.progress import ProgressCallback, check_progress
     from kstore.log.read.scan import Header, Scan, Wanted, checked_columns
     from kstore.log.read.slice import Slice
     from kstore.log.read.span import Span
     from kstore.log.send.sending import Outlet, Sent
     from kstore.log.threads.one_thread import Iterated, OneThread
-    from kstore.typed import Column, ReaderOptions
+    from kstore.log.view.run import reader_of, scan_of
+    from kstore.typed import Column
 else:
     later(
         globals(),
         {
             "kstore.log.cursors.cursor": "Cursor",
             "kstore.log.cursors.offset_commits": "OffsetAndMetadata",
-            "kstore.log.follow.follow_source": "DirectorySource FollowSource",
+            "kstore.log.follow.feed": "Feed read_by",
             "kstore.log.follow.follower": "Follower",
+            "kstore.log.follow.position": "position_in",
+            "kstore.log.follow.sources": "DirectorySource Source",
             "kstore.log.producers.states": "ProducerState",
-            "kstore.log.producers.transactions": "Transactions",
             "kstore.log.read.by_key": "given last_record offsets_of record_at",
-            "kstore.log.read.changed": "cut_before cut_since",
+            "kstore.log.view.run": "reader_of scan_of",
             "kstore.log.read.progress": "ProgressCallback check_progress",
             "kstore.log.read.scan": "Header Scan Wanted checked_columns",
             "kstore.log.read.slice": "Slice",
             "kstore.log.read.span": "Span",
             "kstore.log.send.sending": "Outlet Sent",
             "kstore.log.threads.one_thread": "Iterated OneThread",
-            "kstore.typed": "Column ReaderOptions",
+            "kstore.typed": "Column",
         },
     )
 
@@ -97,10 +94,8 @@ _OnError: TypeAlias = Literal["raise", "skip"]
 _Cache: TypeAlias = Literal["keep", "drop"]
 _TimeName: TypeAlias = Literal["earliest", "latest", "max", "max_timestamp", "earliest_local"]
 
-_ISOLATION = ("read_uncommitted", "read_committed")
 _ON_ERROR = ("raise", "skip")
 _MAX_COUNT = 2**31 - 1
-_TAIL = 61  # bytes at the end of a slice that are compared after it was sent
 _FAR = 2**127  # bounds of time are compared only, and may lie beyond all timestamps
 
 
@@ -138,7 +133,7 @@ class _Bound(NamedTuple):
     position: int
 
 
-class PartitionLog:
+class PartitionLog(LogView):
     """A partition opened for reading: a view of the records that it held when it was opened. kstore.open
     returns it.
 
@@ -152,24 +147,6 @@ class PartitionLog:
     disturbed.
     """
 
-    _options = LoadOptions()
-    _traffic: Traffic | None = None  # counts what is read, for a store
-    _told_of: Recovery | None = None  # what is missing there has been told
-    _truncations: Truncations
-
-    def __init__(self, path: str | PathLike[str], **options: Unpack[ReaderOptions]) -> None:
-        self._options = LoadOptions(**checked("read", options))
-        if self._options.trusts_files:
-            require_partition(Path(path))
-        self.path = os.path.abspath(fspath(path))  # noqa: PTH100 - the program may go to another directory
-        self._loaded, self._truncations = with_truncations(
-            Path(self.path), read_truncations(Path(self.path)), lambda: look(Path(self.path), self._options)
-        )
-        self._told_ends: dict[int, tuple[Loaded, Truncations]] = {}
-        self._closed = False
-        self._transactions: Transactions | None = None
-        self._max_timestamps = MaxTimestampIndex(())
-
     # ---- what there is -------------------------------------------------------------------------------------
 
     @property
@@ -177,61 +154,21 @@ class PartitionLog:
         """The topic and partition that the directory is named after; None if it has no such name."""
         return layout.parse_directory(Path(os.path.realpath(self.path)).name)
 
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """The segments in order of their base offsets."""
-        return self._now().segments
+    def view(self, snapshot: Loaded | None = None) -> "PartitionLog":
+        """A view of the log as it is now, or in a snapshot of it. It changes only by its own `refresh()`."""
+        return cast(PartitionLog, super().view(snapshot))
 
-    def _now(self) -> Loaded:
-        """The log at this moment: nothing in it changes, so who takes it once sees all of one moment."""
-        if self._closed:
-            raise LogClosedError(f"{self.path} is closed")
-        return self._loaded
+    def _blank(self) -> "PartitionLog":
+        return object.__new__(PartitionLog)
 
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that can be read. It may be inside a segment, or inside a batch."""
-        return self._now().log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset that the next record will get: one more than the last."""
-        return self._now().log_end_offset
-
-    @property
-    def recovery(self) -> Recovery:
-        """What opening the log found that a clean shutdown would not leave, as a Recovery."""
-        return self._loaded.recovery
-
-    @property
-    def leader_epochs(self) -> tuple[tuple[int, int], ...]:
-        """All leader epochs that are known, as (epoch, offset at which it starts), oldest first."""
-        return self._now().leader_epochs.entries
-
-    def _known_transactions(self) -> Transactions | None:
-        return self._transactions
-
-    def _read_transactions(self) -> Transactions:
-        if self._transactions is None:
-            loaded = self._loaded
-            try:
-                self._transactions = Transactions(self.path, loaded)
-            except CorruptFileError as e:
-                raise_told(loaded, e)
-        return self._transactions
-
-    def last_stable_offset(self) -> int:
-        """The offset at which readers of committed records must stop: where the oldest open transaction
-        begins, or the end.
-
-        The first call reads batch headers, from the newest producer snapshot on.
-        """
-        return self._read_transactions().last_stable_offset
+    def source(self) -> Source:
+        """Where a reader that goes on takes views of this log from, later ones as well."""
+        return DirectorySource(self.view())
 
     def producers(self) -> dict[int, ProducerState]:
         """What is known of each idempotent producer now, as a dict from producer id to its state. It is a
         copy."""
-        return self._read_transactions().producers.copied()
+        return self.transactions().producers.copied()
 
     def residency(self) -> list[Residency]:
         """How many bytes of each segment are in the page cache now. OSError if the system does not tell."""
@@ -313,7 +250,6 @@ class PartitionLog:
         """
         boolean("min_one_message", min_one_message)
         boolean("whole_batches", whole_batches)
-        is_cut_before = cut_before(self)
         bound = self._bound(offset, max_bytes, isolation)
         slices: list[Slice] = []
         last: Segment | None = None
@@ -339,14 +275,6 @@ class PartitionLog:
                 break
             offset = max(offset, segment.end_offset)
             min_one_message = False
-        # Else removed records may follow new ones: files that are open still show what was there.
-        if (
-            last is not None
-            and len(slices) > 1
-            and not last._keeps_its_name()
-            and is_cut_before(last.base_offset)
-        ):
-            raise last._truncated(offset)
         return Span(slices)
 
     def send(
@@ -371,7 +299,7 @@ class PartitionLog:
         integer("max_bytes", max_bytes)
         committed = self._is_committed(isolation)
         any_integer("offset", offset)
-        now = self._for_reading()
+        now = self.for_reading()
         end = now.log_end_offset
         if not now.log_start_offset <= offset <= end:
             raise OffsetOutOfRangeError(offset, now.log_start_offset, end)
@@ -401,13 +329,10 @@ class PartitionLog:
                     size = max(max_bytes, located.size) if min_one_message else max_bytes
                     end_position = bound.position if at == bound.at else segment.size
                     size = max(0, min(size, end_position - located.position))
-                    marks = [(located.position, segment.head(located.position))]
                     if whole_batches:
                         until = located.position + size
-                        end, last = segment.whole_until(located.position, until)
+                        end, _ = segment.whole_until(located.position, until)
                         size = end - located.position
-                        if last > located.position:
-                            marks.append((last, segment.head(last)))
                         if 0 < size < located.size or (
                             size == 0 and located.position + located.size <= until
                         ):
@@ -419,12 +344,9 @@ class PartitionLog:
                                 expected=f"at most {size}, after which the index has another batch",
                                 found=located.size,
                             )
-                    elif size > located.size:
-                        last = max(located.position + size - _TAIL, located.position)
-                        marks.append((last, segment.peek(last)))
                     aborted = self._aborted_in(now, at, offset, located.position, size) if committed else None
-                    if self._traffic is not None:
-                        self._traffic.add(3, size)
+                    if self.traffic is not None:
+                        self.traffic.add(3, size)
                     return Slice(
                         segment,
                         offset,
@@ -435,7 +357,6 @@ class PartitionLog:
                         stop_offset=bound.offset,
                         end_offset=now.log_end_offset,
                         on_error=on_error,
-                        marks=marks,
                     )
                 at += 1
             if on_error == "raise":
@@ -450,25 +371,10 @@ class PartitionLog:
         """
         now = self._now()
         first = now.segments[0].base_offset if now.segments else now.log_start_offset
-        return self._twin(now.replace(log_start_offset=min(first, now.log_start_offset)))
-
-    def _twin(self, now: Loaded) -> "PartitionLog":
-        """Another view of the same log, which goes its own way from here on."""
-        twin = object.__new__(PartitionLog)
-        twin.path = self.path
-        twin._told_of = self._told_of
-        twin._traffic = self._traffic
-        twin._options = self._options
-        twin._loaded = now
-        twin._truncations = self._truncations
-        twin._told_ends = self._told_ends
-        twin._closed = False
-        twin._transactions = self._known_transactions()
-        twin._max_timestamps = MaxTimestampIndex(())
-        return twin
+        return self.view(now.replace(log_start_offset=min(first, now.log_start_offset)))
 
     def _is_committed(self, isolation: str) -> bool:
-        return choice("isolation", isolation, _ISOLATION) == "read_committed"
+        return choice("isolation", isolation, ISOLATION) == "read_committed"
 
     def _empty(self, now: Loaded, offset: int, committed: bool) -> Slice:
         if not now.segments:
@@ -488,7 +394,7 @@ class PartitionLog:
             upper = bound.offset
         else:
             upper = segments[at + 1].base_offset if at + 1 < len(segments) else now.log_end_offset
-        found = self._read_transactions().aborted(segments[at:], offset, upper)
+        found = self.transactions().aborted(segments[at:], offset, upper)
         return [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in found]
 
     def aborted_transactions(self, start: int, stop: int) -> list[AbortedTxn]:
@@ -501,7 +407,7 @@ class PartitionLog:
         start, stop = integer("start", start), integer("stop", stop)
         now = self._now()
         at = floor_of(now.segments, start, 0)
-        return self._read_transactions().aborted(now.segments[at:], now.log_start_offset, stop)
+        return self.transactions().aborted(now.segments[at:], now.log_start_offset, stop)
 
     def get(self, offset: int) -> Record:
         """The record at `offset`, or the first one after it if compaction or a transaction marker left none
@@ -512,19 +418,17 @@ class PartitionLog:
         """
         if type(offset) is not int:
             offset = any_integer("offset", offset)
-        now = self._for_reading()
+        now = self.for_reading()
         if now.log_start_offset <= offset < now.log_end_offset:
             segments = now.segments
             try:
-                first = at = start_of(segments, offset)
+                at = start_of(segments, offset)
                 while at < len(segments):
                     record = segments[at].get(offset)
                     if record is not None:
                         check_inside(now, segments[at], record.offset)
-                        if at > first:
-                            segments[first].check_followed_by(segments[at], offset)
-                        if self._traffic is not None:
-                            self._count(self._traffic, record)
+                        if self.traffic is not None:
+                            self._count(self.traffic, record)
                         return record
                     at += 1
                 check_complete(now)
@@ -552,16 +456,14 @@ class PartitionLog:
         the log were gone through and how many it has. An exception that it raises is passed on.
 
         TypeError if `key` is not bytes. CorruptRecordError if the log is damaged where the record is looked
-        for. LogChangedError if another process has truncated the log since it was opened or refreshed, or
-        another thread truncates it just now.
+        for. LogChangedError if another process has deleted its file.
         """
         stable, aborted = -1, None
         if progress is not None:
             check_progress(progress)
         if isolation != "read_uncommitted" and self._is_committed(isolation):
-            stable, aborted = self.last_stable_offset(), self._read_transactions().aborted
-        now = self._for_reading()
-        self._check_uncut(now)
+            stable, aborted = self.last_stable_offset(), self.transactions().aborted
+        now = self.for_reading()
         end = now.log_end_offset if aborted is None else min(now.log_end_offset, stable)
         if type(key) is not bytes:
             key = self._checked_key(key)
@@ -574,41 +476,10 @@ class PartitionLog:
         except CorruptFileError as e:
             raise_told(now, e)
         if record is None or isinstance(record, int):
-            return None if offset < 0 else record_at(self._twin(now), offset, key)
-        if self._traffic is not None:
-            self._count(self._traffic, record)
+            return None if offset < 0 else record_at(self.view(now), offset, key)
+        if self.traffic is not None:
+            self._count(self.traffic, record)
         return record
-
-    def _check_uncut(self, now: Loaded) -> None:
-        """What is known of the keys holds as long as nobody truncates the log. LogChangedError."""
-        if not now.segments:
-            return
-        last = now.segments[-1]
-        if last._is_untouched():
-            return
-        try:
-            last.check_last_batch()
-        except LogChangedError:
-            if last.size or not self._is_compacted_beyond(last.base_offset):
-                raise
-        # Its file is open still, and has another name, or none: retention and compactions leave it so as
-        # well.
-        if not last.size or last._keeps_its_name():
-            return
-        if cut_before(self)(now.log_end_offset):
-            raise last._truncated(now.log_end_offset - 1)
-
-    def _truncations_now(self) -> Truncations:
-        """Those of this moment, not those before what the view shows. OSError."""
-        return read_truncations(Path(self.path))
-
-    def _is_compacted_beyond(self, offset: int) -> bool:
-        """Whether the segment that began at an offset may be gone because of a compaction, which takes none
-        but those before the last one: nobody has noted a truncation. OSError."""
-        if cut_since(self)():
-            return False
-        bases, *_ = read_directory(self.path, (".log",))
-        return any(base > offset for base in bases)
 
     def _by_scans(
         self,
@@ -621,7 +492,7 @@ class PartitionLog:
     ) -> Scan:
         """The offsets of records of a key in a range, for lookups that have to look at all records there."""
         isolation: _Isolation = "read_committed" if committed else "read_uncommitted"
-        scan = self._twin(now).scan(["offset"], start=start, stop=stop, key=key, isolation=isolation)
+        scan = self.view(now).scan(["offset"], start=start, stop=stop, key=key, isolation=isolation)
         passed_by = (segment for segment in now.segments if segment.base_offset >= stop)
         return _told(scan, progress, passed_by, now)
 
@@ -646,12 +517,11 @@ class PartitionLog:
 
         A compaction leaves the last one only. `isolation`, `progress` and errors are those of `last`.
         """
-        now = self._for_reading()
-        self._check_uncut(now)
+        now = self.for_reading()
         self._is_committed(isolation)
         key = self._checked_key(key)
         check_progress(progress)
-        log = self._twin(now)
+        log = self.view(now)
 
         def scan(start: int, stop: int) -> Scan:
             scan = log.scan(["offset"], start=start, stop=stop, key=key, isolation=isolation)
@@ -690,21 +560,9 @@ class PartitionLog:
         cache="drop" leaves the page cache as it was: what this iterator brings in is dropped from it again.
         """
         boolean("control", control)
-        is_cut_before, now = cut_before(self), self._for_reading()
-        segments, start, stop, aborted = self._range(now, start, stop, isolation)
-        reader = RecordReader(
-            segments,
-            start,
-            stop,
-            end_offset=now.log_end_offset,
-            on_error=on_error,
-            control=control,
-            aborted=aborted,
-            pages=_pages(cache),
-            traffic=self._traffic,
+        return reader_of(
+            RecordReader, self, start, stop, isolation, on_error, control=control, pages=_pages(cache)
         )
-        reader._is_cut_before = is_cut_before
-        return reader
 
     def batches(
         self,
@@ -723,20 +581,7 @@ class PartitionLog:
         CorruptRecordError; on_error="skip" goes on at the next undamaged batch instead, and lists what was
         left out in the iterator's `.skipped`. cache="drop" leaves the page cache as it was.
         """
-        is_cut_before, now = cut_before(self), self._for_reading()
-        segments, start, stop, aborted = self._range(now, start, stop, isolation)
-        reader = BatchReader(
-            segments,
-            start,
-            stop,
-            end_offset=now.log_end_offset,
-            on_error=on_error,
-            aborted=aborted,
-            pages=_pages(cache),
-            traffic=self._traffic,
-        )
-        reader._is_cut_before = is_cut_before
-        return reader
+        return reader_of(BatchReader, self, start, stop, isolation, on_error, pages=_pages(cache))
 
     def scan(
         self,
@@ -800,48 +645,7 @@ class PartitionLog:
             boolean("in_order", in_order),
             on_error,
         )
-        is_cut_before, now = cut_before(self), self._for_reading()
-        segments, first, end, aborted = self._range(now, start, stop, isolation)
-        scan = Scan(segments, first, end, now.log_end_offset, aborted, wanted, threads, self._traffic)
-        scan._is_cut_before = is_cut_before
-        return scan
-
-    def _range(
-        self, now: Loaded, start: int | None, stop: int | None, isolation: str
-    ) -> tuple[tuple[Segment, ...], int, int, list[tuple[int, int, int]] | None]:
-        committed = self._is_committed(isolation)
-        start = now.log_start_offset if start is None else max(integer("start", start), now.log_start_offset)
-        stop = now.log_end_offset if stop is None else min(integer("stop", stop), now.log_end_offset)
-        at = start_of(now.segments, start)
-        aborted = None
-        if committed:
-            stop = min(stop, self.last_stable_offset())
-            # only those that end at `start` or later: readers forget a producer at its marker, and see no
-            # earlier one
-            found = self._read_transactions().aborted(now.segments[at:], start, stop)
-            aborted = [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in found]
-        # else the first batch would be looked at, in whose midst `start` may be
-        return now.segments[at:] if start < stop else (), start, stop, aborted
-
-    def _lost_between(self, now: Loaded, start: int, stop: int) -> list[str]:
-        """What is known to be lost of these offsets, as sentences; what recovery cuts off lies behind the end
-        of the log."""
-        losses = [*now.recovery.losses] if stop >= now.log_end_offset else []
-        if losses and is_locked(directory_of(Path(self.path))):
-            losses = []  # what a writer is at work on is no loss yet
-        return losses + now.recovery.missing_between(start, stop)
-
-    def _for_reading(self) -> Loaded:
-        """The log as it is now. Warns, once, of what is lost: it is first looked for when records are
-        read."""
-        now = self._now()
-        recovery = now.recovery
-        if recovery is not self._told_of:
-            losses = self._lost_between(now, 0, MAX64)
-            self._told_of = recovery
-            if losses and self._options.recover:
-                warn(f"{self.path}: {in_short(losses)}", DataLossWarning)
-        return now
+        return scan_of(self, wanted, start, stop, isolation, threads)
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
@@ -878,18 +682,7 @@ class PartitionLog:
         else:  # a datetime before 1970 is none of the negative numbers that stand for something
             least = 0 if isinstance(timestamp, datetime) else SPECIAL.start
             timestamp = moment("timestamp", timestamp, least)
-        now = self._for_reading()
-        try:
-            if timestamp < 0 and timestamp in SPECIAL:
-                return find_special(now, timestamp)
-            reached = (
-                self._max_timestamps
-            )  # the largest timestamps of these segments, as far as they were asked before
-            if reached.segments is not now.segments:
-                reached = self._max_timestamps = reached.moved_to(now.segments)
-            return find_time(now, reached, timestamp)
-        except CorruptFileError as e:
-            raise_told(now, e)
+        return self.find_timestamp(timestamp)
 
     def _find_offset(self, offset: int) -> OffsetAndTimestamp | None:
         offset = any_integer("offset", offset)
@@ -913,27 +706,6 @@ class PartitionLog:
         return now.leader_epochs.end_offset_for(epoch, now.log_end_offset)
 
     # ---- following what others write -----------------------------------------------------------------------
-
-    def refresh(self) -> bool:
-        """Takes in what other processes have changed since the log was opened or refreshed. True if anything
-        changed.
-
-        Records, slices and iterators that were made before stay as they are. Only what is new is read, but a
-        log that was truncated is loaded again. LogNotFoundError if the directory is gone.
-        """
-        if self._closed:
-            raise LogClosedError(f"{self.path} is closed")
-        if Path(self.path).is_file():
-            return False
-        path, before = Path(self.path), self._loaded
-        loaded, self._truncations = with_truncations(
-            path, self._truncations, lambda: refreshed(path, before, self._options)
-        )
-        if loaded is before:
-            return False
-        self._loaded = loaded
-        self._transactions = None
-        return True
 
     @overload
     def follow(
@@ -995,23 +767,12 @@ class PartitionLog:
             offset = now.log_end_offset
         if offset < 0:  # no number of Kafka's that stands for an end
             raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
-        feed = self._source(isolation, offset)
+
+        source = self.source()
+        feed = Feed(source, position_in(source.known.snapshot, offset), isolation)
         if records:
-            return Follower[Record](feed, offset, timeout, True, on_error)
-        return Follower[RecordBatch](feed, offset, timeout, False, on_error)
-
-    def _source(self, isolation: str, offset: int) -> FollowSource:
-        """Where a follower gets new batches from."""
-        twin = self._twin(self._now())
-        if offset in self._told_ends:
-            twin._loaded, twin._truncations = self._told_ends[offset]
-            twin._transactions = None
-        return DirectorySource(twin, isolation, Path(os.path.abspath(self.path)))  # noqa: PTH100
-
-    def _remember_told(self, end: int, now: Loaded) -> None:
-        """A follower has said where the log was cut off: one that begins there knows of what was told."""
-        self._told_ends.clear()
-        self._told_ends[end] = now, self._truncations
+            return Follower[Record](feed, read_by(RecordReader, isolation, on_error), timeout)
+        return Follower[RecordBatch](feed, read_by(BatchReader, isolation, on_error), timeout)
 
     # ---- cursors -------------------------------------------------------------------------------------------
 
@@ -1048,7 +809,7 @@ class PartitionLog:
         """
         self._now()
         return Cursor(
-            self._cursor_view(),
+            self.source,
             group,
             start,
             follow=follow,
@@ -1066,10 +827,6 @@ class PartitionLog:
         """
         self._now()
         return Home.of(self.path).all_committed()
-
-    def _cursor_view(self) -> "PartitionLog":
-        """What a cursor reads: it brings its own view up to date, and leaves this one as it is."""
-        return self._twin(self._now())
 
     # ---- closing -------------------------------------------------------------------------------------------
 
@@ -1089,11 +846,6 @@ class PartitionLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the log was closed."""
-        return self._closed
 
     def __repr__(self) -> str:
         if self._closed:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, cast
 
-from kstore.arguments import MAX64, MAX_EPOCH, MAX_OFFSET, boolean, integer, warn
+from kstore.arguments import MAX64, MAX_EPOCH, MAX_OFFSET, boolean, instance, integer, warn
 from kstore.config import LogConfig, changed, given_in_text
 from kstore.engine.append.record_appender import Appended, RecordAppender
 from kstore.engine.io.directory import make_directory
@@ -56,7 +56,7 @@ from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of, is_led
 from kstore.log.files.log_directory import PartitionLease
 from kstore.log.files.option_file import in_python, write_options
-from kstore.log.files.truncations import Truncations, read_truncations, write_truncations
+from kstore.log.files.truncations import read_truncations, write_truncations
 from kstore.log.later import later
 from kstore.log.options import checked
 from kstore.log.partition import PartitionLog
@@ -64,12 +64,12 @@ from kstore.log.producers.manager import ProducerStateManager
 from kstore.log.producers.states import ProducerState
 from kstore.log.read.key_index import KeyIndex
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
-from kstore.log.recovery.gaps import mark
 from kstore.log.recovery.loader import Loaded, carried_out, load
 from kstore.log.recovery.presence import not_found
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import DataLossWarning, in_short
 from kstore.log.recovery.segment_factory import SegmentFactory
+from kstore.log.view.log_view import LogView
 from kstore.log.worker import Job
 from kstore.log.write.append_limits import limits_of
 from kstore.log.write.deleted_segments import DeletedSegments
@@ -86,8 +86,9 @@ if TYPE_CHECKING:
     from kstore.log.compact.erasure import Match, erase, matching
     from kstore.log.compact.key_files import KeyFileReport, job_for, make_key_files
     from kstore.log.compact.report import Compaction, Erasure
-    from kstore.log.cursors.cursor import checked_groups
-    from kstore.log.follow.follow_source import FollowSource, WriterSource
+    from kstore.log.cursors.arguments import checked_groups
+    from kstore.log.follow.position import diverged_at
+    from kstore.log.follow.sources import Source, WriterSource
     from kstore.log.producers.transactions import Transactions
     from kstore.log.read.progress import ProgressCallback, check_progress
     from kstore.log.recovery.last_batch import last_batch_of
@@ -96,7 +97,7 @@ if TYPE_CHECKING:
     from kstore.log.write.given_retention import what_was_not_said
     from kstore.log.write.log_validator import validate
     from kstore.log.write.retention import Decision, decide_for
-    from kstore.log.write.segment_truncation import end_of_rest, first_removed, rest_of, shorten_transactions
+    from kstore.log.write.segment_truncation import truncate_segment
     from kstore.typed import BytesLike, Cells, ConfigOptions, HeaderLists, Headers, Times, WriterOptions
 else:
     later(
@@ -107,8 +108,9 @@ else:
             "kstore.log.compact.erasure": "Match erase matching",
             "kstore.log.compact.key_files": "KeyFileReport job_for make_key_files",
             "kstore.log.compact.report": "Compaction Erasure",
-            "kstore.log.cursors.cursor": "checked_groups",
-            "kstore.log.follow.follow_source": "FollowSource WriterSource",
+            "kstore.log.cursors.arguments": "checked_groups",
+            "kstore.log.follow.position": "diverged_at",
+            "kstore.log.follow.sources": "Source WriterSource",
             "kstore.log.producers.transactions": "Transactions",
             "kstore.log.read.progress": "ProgressCallback check_progress",
             "kstore.log.recovery.last_batch": "last_batch_of",
@@ -116,7 +118,7 @@ else:
             "kstore.log.write.given_retention": "what_was_not_said",
             "kstore.log.write.log_validator": "validate",
             "kstore.log.write.retention": "Decision decide_for",
-            "kstore.log.write.segment_truncation": "end_of_rest first_removed rest_of shorten_transactions",
+            "kstore.log.write.segment_truncation": "truncate_segment",
             "kstore.typed": "BytesLike Cells ConfigOptions HeaderLists Headers Times WriterOptions",
         },
     )
@@ -205,7 +207,7 @@ class LogWriter(RecordAppender, PartitionLog):
             raise TypeError(f"config must be a kstore.LogConfig, not {config!r}")
         self._config = config or LogConfig()
         self._own = own
-        self._traffic = own.traffic
+        self.traffic = own.traffic
         self._max_decompressed_bytes: int = given["max_decompressed_bytes"]
         self._producer_id_expiration_ms: int = given["producer_id_expiration_ms"]
         clock, leader_epoch = given["clock"], given["leader_epoch"]
@@ -220,8 +222,6 @@ class LogWriter(RecordAppender, PartitionLog):
                 raise not_found(Path(path))
             make_directory(str(directory))
         self._directory = str(directory)
-        self._has_own_epochs = leader_epoch is None and not is_led(directory)
-        self._told_ends = {}
         self._compacting = Mutex()  # for one compaction at a time; whoever closes the log waits for it
         self._reports = Reports()
         try:
@@ -247,9 +247,8 @@ class LogWriter(RecordAppender, PartitionLog):
                     # it knows nothing of records that were deleted, though they are in the last file
                     latest = _last_epoch(self.segments)
                 self._set_leader_epoch(max(latest, 0))
-                recovery = self._loaded.recovery
-                self._begin_epoch_for_cursors(begin=not recovery.clean or bool(recovery.losses))
             self._appenders = set()
+            self._complete_truncation()
             self._flusher = Flusher(self)
             self._flusher.flush_every(self._config.flush_ms if own.flushes else MAX64)
             self._key_files_due()
@@ -267,8 +266,7 @@ class LogWriter(RecordAppender, PartitionLog):
         if not self._log_dir.state.clean:
             self._finish_adoptions()
         repairs = Repairs(self._directory, keep_cut=given["keep_cut"])
-        known = read_truncations(Path(self._directory))
-        self._truncations = known.without_pending()
+        self._truncations = read_truncations(Path(self._directory))
         loaded = load(
             Path(self._directory),
             clean=given["clean"],
@@ -280,13 +278,11 @@ class LogWriter(RecordAppender, PartitionLog):
             mode="write",
         )
         end = loaded.log_end_offset
-        # recovery cuts records off; or the process died in a truncation, or before it kept an end that no
-        # batch tells
-        is_cut = known.is_pending or bool(loaded.recovery.losses) or end < known.end
-        if not self._has_own_epochs:  # no new epoch tells a group that records it has read are lost
-            is_cut = is_cut or Home.of(self._directory).furthest_position()[0] > end
-        if is_cut:
-            self._expect_truncation(end, end)
+        known = self._truncations
+        # A crash may have taken records that others had read, and their offsets are given to new ones: so a
+        # generation begins where recovery ends the log.
+        if loaded.segments and not loaded.recovery.clean and known.pending != "all":
+            self._expect_truncation(min(end, known.offset) if known.pending else end)
         loaded = self._loaded = carried_out(loaded, repairs)
         recovery = loaded.recovery
         if recovery.truncated_bytes:
@@ -325,7 +321,7 @@ class LogWriter(RecordAppender, PartitionLog):
         self._max_timestamps = MaxTimestampIndex(())
         self._transactions = None
         self._deleted = DeletedSegments()
-        self._stored_recovery_point = self._untold_end = self._untold_from = -1
+        self._stored_recovery_point = -1
         self._told_point = recovery.recovery_point  # what the checkpoint says at most
         if recovery.clean:
             durable = end
@@ -338,9 +334,6 @@ class LogWriter(RecordAppender, PartitionLog):
         self._owe_sync(owed, True)
         self._begin(active, end, max(durable, 0))
         self._log_dir.show_loaded()
-        if is_cut:
-            self._note_truncation()
-            self._keep_truncations()
 
     def _finish_adoptions(self) -> None:
         for path, error in finish_adoptions(self._directory):
@@ -412,22 +405,13 @@ class LogWriter(RecordAppender, PartitionLog):
             raise LogClosedError(f"{self.path} is closed")
         return self._current()
 
-    _for_reading = _now  # what is lost was told when it was opened
-
-    def _check_uncut(self, now: Loaded) -> None:
-        """Nobody else truncates it."""
-
-    def _truncations_now(self) -> Truncations:
-        return self._truncations
-
-    def _remember_told(self, end: int, now: Loaded) -> None:
-        """Its followers know of every truncation."""
+    for_reading = _now  # what is lost was told when it was opened
 
     def _current(self) -> Loaded:
         """The log at this moment, or as it was when it was closed."""
         held = self._segments
         view = held[1].view()
-        start, epochs = self._start, self._epoch_checkpoint.epochs
+        start, epochs, truncations = self._start, self._epoch_checkpoint.epochs, self._truncations
         shown, loaded = self._shown  # taken and stored as one: other threads do the same meanwhile
         if (
             shown
@@ -435,6 +419,7 @@ class LogWriter(RecordAppender, PartitionLog):
             and shown[1] is view
             and shown[2] == start
             and (shown[3] is epochs or shown[3] == epochs)
+            and shown[4] is truncations
         ):
             return loaded
         segment, end = view
@@ -444,8 +429,9 @@ class LogWriter(RecordAppender, PartitionLog):
             log_start_offset=start,
             log_end_offset=max(end, start),
             leader_epochs=epochs,
+            truncations=truncations,
         )
-        self._shown = ((held, view, start, epochs), loaded)
+        self._shown = ((held, view, start, epochs, truncations), loaded)
         return loaded
 
     def _bounds(self) -> tuple[int, int]:
@@ -544,41 +530,31 @@ class LogWriter(RecordAppender, PartitionLog):
             self._assign_epoch(epoch, self._end_offset)
             self._set_leader_epoch(epoch)
 
-    def _begin_epoch_for_cursors(self, *, begin: bool = True) -> None:
-        """Begins a leader epoch at the end, if groups have read this log, and no controller or program
-        assigns its epochs: there, kstore-truncations.json and the time of a commit tell the same.
+    def view(self, snapshot: Loaded | None = None) -> PartitionLog:
+        """A view of the log as it is now, or in a snapshot of it. It changes only by its own `refresh()`."""
+        now = self._now() if snapshot is None else instance("snapshot", snapshot, Loaded)
+        transactions = self._producer_states.transactions(now.log_start_offset, now.log_end_offset)
+        return cast(PartitionLog, self._view(now, transactions))
 
-        A power cut or a truncation may have taken records that they have read, or an older copy was put in
-        the place of the log; and others get those offsets now. The epoch of a committed position tells them.
-        It is kept aside, because an epoch without a record is forgotten with the process, as one is whose
-        records were lost.
-        """
-        home = Home.of(self._directory)
-        if not self._has_own_epochs or not home.has_id:
-            return
-        least = home.least_epoch()
-        read_end, read_epoch = home.furthest_position()
-        used = max(self._epoch, read_epoch, 0)
-        if begin or least is None or (read_end > self._end_offset and least <= used):
-            epoch = min(max(used, least or 0) + 1, MAX_EPOCH)
-            home.keep_least_epoch(epoch)
-        else:
-            epoch = least
-        if epoch > self._epoch:
-            self._assign_epoch(epoch, self._end_offset)
-            self._set_leader_epoch(epoch)
+    def source(self) -> Source:
+        """Where a reader that goes on takes views of this log from, later ones as well."""
+        return WriterSource(self.path, self._view_now, self.notify_at_change, lambda: self._closed)
 
-    def _source(self, isolation: str, offset: int) -> FollowSource:
-        return WriterSource(self, self._current, self._notify_at_change, isolation)
+    def _view_now(self, known: LogView | None) -> LogView:
+        """A view of the log as it is now, or was when it was closed: the one that is known, if nothing has
+        changed."""
+        now = self._current()
+        if (
+            known is not None
+            and now is known.snapshot
+            and self.last_stable_offset() == known.last_stable_offset()
+        ):
+            return known
+        return self.view(now)
 
-    def _cursor_view(self) -> PartitionLog:
-        return self  # it shows the log as it is
-
-    def _read_transactions(self) -> Transactions:
+    def transactions(self) -> Transactions:
+        """The producers and the transactions of the log."""
         return self._producer_states.transactions(*self._bounds())
-
-    def _known_transactions(self) -> Transactions:
-        return self._read_transactions()
 
     def last_stable_offset(self) -> int:
         """The offset at which readers of committed records must stop: where the oldest open transaction
@@ -605,12 +581,7 @@ class LogWriter(RecordAppender, PartitionLog):
     def _roll(self, reason: str, first_offset: int) -> None:
         """Seals the active segment and begins the next (spec 5.3). Where that fails, the active one stays
         what it was."""
-        is_behind_gap = self._untold_end == self._end_offset
-        if is_behind_gap:
-            self._mark_gap()
-        self._begin_segment(reason, max(first_offset, self._end_offset), is_behind_gap=is_behind_gap)
-
-    def _begin_segment(self, reason: str, base: int, *, is_behind_gap: bool = False) -> None:
+        base = max(first_offset, self._end_offset)
         if self._log_dir.is_moved:  # that it is usable was looked at before; an append may be half done
             self._check_place()
         old, now = self.active, self.clock_ms()
@@ -639,13 +610,6 @@ class LogWriter(RecordAppender, PartitionLog):
                 if old.size == 0:  # as in Kafka, a sealed segment has index files
                     old.prepare_indexes()
                 old.seal()
-                if is_behind_gap:
-                    if old.size == 0:
-                        mark(old.path_of(".txnindex"))
-                    # or a power cut brings back an index that names what was cut off, or forgets the mark
-                    for file in old.files():
-                        file.sync()
-                    sync_directory(self._directory)
                 active = self._make_active(stem, base, now, self._end_offset)
                 self._producer_states.write_snapshot(base)
                 sealed = self._make_segment()(old.stem, old.base_offset, end_offset=base)
@@ -808,8 +772,6 @@ class LogWriter(RecordAppender, PartitionLog):
         if self._log_dir.is_moved:  # what is synced there, nobody finds
             with self._held():
                 self._check_place()
-        if self._untold_end >= 0:
-            self._tell_end()
         self.wait_until_durable(self._end_offset)
         self._store_recovery_point()
         return self.durable_offset
@@ -839,8 +801,7 @@ class LogWriter(RecordAppender, PartitionLog):
 
     def _point_to_store(self) -> int:
         """The recovery point: no opening looks at what lies below it, and the log is known to reach there."""
-        point = min(self._recovery_point, self._end_offset)
-        return min(point, self.active.base_offset) if self._untold_end == self._end_offset else point
+        return min(self._recovery_point, self._end_offset)
 
     def _start_to_store(self) -> int | None:
         """The log start offset, where the first segment does not begin with it."""
@@ -960,9 +921,15 @@ class LogWriter(RecordAppender, PartitionLog):
         """From which offset on groups of cursors need the log, also after a power cut."""
         if not groups:
             return {}
-        home = Home.of(self.path)
-        committed = {group: home.durably_committed(group) for group in groups}
-        return {group: 0 if position is None else position.offset for group, position in committed.items()}
+        home, now = Home.of(self.path), self._now()
+        kept = {}
+        for group in groups:
+            commit = home.durable_commit(group)
+            kept[group] = 0 if commit is None else commit.position.offset
+            cut = -1 if commit is None else diverged_at(now, commit.reading_position(), "read_committed")
+            if cut >= 0:
+                kept[group] = cut
+        return kept
 
     def _keep_up(self, now_ms: int) -> None:
         """Removes files, and forgets producers, whose time has come. OSError."""
@@ -1013,8 +980,8 @@ class LogWriter(RecordAppender, PartitionLog):
             for segment in gone:
                 snapshot = self._producer_states.snapshots.set_aside(segment.base_offset)
                 self._deleted.set_rest_aside(segment, snapshot, due)
-        if self._traffic is not None:
-            self._traffic.add(4, len(gone))
+        if self.traffic is not None:
+            self.traffic.add(4, len(gone))
         for segment in gone:
             text = "%s: retention deleted the segment of offsets %d to %d (exclusive)"
             self._reports.info(text, self.path, segment.base_offset, segment.end_offset)
@@ -1091,9 +1058,9 @@ class LogWriter(RecordAppender, PartitionLog):
                 if not self._closed:
                     self._deleted.unlink(self.clock_ms())
         if done.segments and not dry_run:
-            if self._traffic is not None:
+            if self.traffic is not None:
                 for at, count in ((5, 1), (6, done.records_removed), (7, done.bytes_gained)):
-                    self._traffic.add(at, count)
+                    self.traffic.add(at, count)
             self._key_files_due()
             text = "%s: compacted offsets %d to %d (exclusive): %d bytes less"
             self._reports.info(text, self.path, done.first_dirty_offset, done.end_offset, done.bytes_gained)
@@ -1179,7 +1146,7 @@ class LogWriter(RecordAppender, PartitionLog):
                 now.log_start_offset,
                 now.log_end_offset,
                 self.last_stable_offset(),
-                self._read_transactions(),
+                self.transactions(),
                 last_offsets(self._producer_states.producers.states),
                 self._log_dir.cleaner_offset(),
                 self._config,
@@ -1339,10 +1306,10 @@ class LogWriter(RecordAppender, PartitionLog):
     def truncate_to(self, offset: int) -> bool:
         """Removes the records from `offset` to the end, durably. False if there are none.
 
-        The next record gets `offset`. A batch with `offset` in its middle is removed as a whole, with the
-        records before `offset`; after flush() or close() the next record still gets `offset`, even if the log
-        is opened again (in Kafka it may not). TypeError, ValueError. OSError: nothing is changed, or the log
-        refuses to write until it is opened again.
+        The next record gets `offset`. Of a batch with `offset` in its middle, the records before `offset`
+        stay; Kafka removes all of it. If the process dies meanwhile, the next opening for writing completes
+        the truncation. TypeError, ValueError. OSError: nothing is changed, or the log refuses to write until
+        it is opened again.
         """
         offset = integer("offset", offset)
         with self._held():
@@ -1356,31 +1323,36 @@ class LogWriter(RecordAppender, PartitionLog):
             if self._first_base() > offset:
                 self._start_anew(offset, None, now_ms)
                 return True
-            at = self.floor_segment(offset - 1)
-            rest = end_of_rest(self.segments[at], offset) if at >= 0 else offset
             with self._unfinished(f"the truncation to {offset}") as change:
                 try:
-                    self._lower_recovery_point(rest)
-                    self._log_dir.lower_cleaner_offset(rest)
-                    self._expect_truncation(
-                        first_removed(self.segments[at], offset) if at >= 0 else offset, offset
-                    )
+                    self._lower_recovery_point(offset)
+                    self._log_dir.lower_cleaner_offset(offset)
+                    self._expect_truncation(offset)
                 except OSError:
                     change.undone()
                     raise
-                self._truncate(offset, rest, now_ms)
-                self._begin_epoch_for_cursors()
+                self._truncate(offset, now_ms)
             self._reports.info("%s: truncated: removed offsets %d to %d (exclusive)", self.path, offset, end)
             return True
 
-    def _expect_truncation(self, offset: int, end: int) -> None:
-        """Before anything is cut off: readers in other processes are told, whatever becomes of this one."""
-        self._truncations_next = self._truncations.expecting(offset, end)
-        write_truncations(self._directory, self._truncations_next)
+    def _complete_truncation(self) -> None:
+        """Carries out a truncation that a process which died has left, or ends one that recovery has begun."""
+        known = self._truncations
+        if known.pending == "all":
+            self.truncate_fully_and_start_at(known.offset)
+        elif known.pending and not self.truncate_to(known.offset):  # the log ends there, or before
+            self._note_truncation()
+            self._keep_truncations()
+
+    def _expect_truncation(self, offset: int, pending: str = "records") -> None:
+        """Before anything is removed: whatever becomes of this process, the next one to write completes it."""
+        expected = self._truncations.without_pending().expecting(offset, pending)
+        write_truncations(self._directory, expected)
+        self._truncations = expected
 
     def _note_truncation(self) -> None:
         """It is done: readers in this process are told."""
-        self._truncations = self._truncations_next.carried_out(self.last_stable_offset())
+        self._truncations = self._truncations.carried_out(self.last_stable_offset())
 
     def _keep_truncations(self) -> None:
         """Before anything is appended: who began to read meanwhile, and has read what was cut off, is told
@@ -1392,7 +1364,7 @@ class LogWriter(RecordAppender, PartitionLog):
         self._store(min(self._point_to_store(), point), self._start_to_store())
         self._stored_recovery_point = -1
 
-    def _truncate(self, offset: int, end_of_rest: int, now_ms: int) -> None:
+    def _truncate(self, offset: int, now_ms: int) -> None:
         segments = self._now().segments
         gone = tuple(s for s in segments if s.base_offset > offset)
         kept = segments[: len(segments) - len(gone)]
@@ -1400,44 +1372,19 @@ class LogWriter(RecordAppender, PartitionLog):
             self.active.seal()
             self._remove(gone, now_ms)  # before the cut: what a crash leaves at any moment has no gap
         delete_file(kept[-1].path_of(layout.KEYS))
-        rest = rest_of(kept[-1], offset, self._make_segment())
+        rest = truncate_segment(kept[-1], offset, self._make_segment())
         active = self._make_active(rest.stem, rest.base_offset, now_ms, offset, rest)
         active.prepare_indexes()
-        file = File(rest.path, "r+")
-        self._publish(SealedSegments(kept[:-1]), active, file)
-        self._move_end(offset, end_of_rest)
+        self._publish(SealedSegments(kept[:-1]), active)
+        self._move_end(offset, offset)
         lowered = offset < self._start
         self._start = min(self._start, offset)
-        file.sync()  # else what is appended here is acknowledged over bytes that a power cut brings back
-        shorten_transactions(rest)
         self._epoch_checkpoint.truncate_from_end(offset)
         self._producer_states.begin_anew(self._now(), now_ms)
         self._note_truncation()
-        if end_of_rest < offset:
-            self._untold_from, self._untold_end = rest.read_next_offset(), offset
-        else:
-            self._untold_from = self._untold_end = -1
-        sync_directory(self._directory)
         if lowered:  # not before: what lies between was deleted, and is gone only now
             self._store(self._point_to_store(), self._lowered_start_to_store())
         self._keep_truncations()
-
-    def _tell_end(self) -> None:
-        """Truncation inside a batch leaves an end that no batch tells, and Kafka forgets with the process.
-        Who flushes or closes was promised it: so a segment begins there.
-        """
-        with self._held():
-            self._check_place()
-            if self._untold_end == self._end_offset:
-                self._roll("truncation", self._untold_end)
-            self._untold_end = -1
-
-    def _mark_gap(self) -> None:
-        """If a segment is to begin at such an end, an empty one before it says that what lies between is not
-        missing."""
-        if self._untold_from > self.active.base_offset:
-            self._begin_segment("truncation", self._untold_from, is_behind_gap=True)
-            self.active.prepare_indexes()
 
     def _remove(self, segments: Sequence[Segment], now_ms: int) -> None:
         """Takes segments out of the directory, the last one first, on the disk too: what is left at any
@@ -1472,7 +1419,7 @@ class LogWriter(RecordAppender, PartitionLog):
                 point = min(self._point_to_store(), offset, self._first_base())
                 self._store(point, self._start)
                 self._log_dir.lower_cleaner_offset(offset)
-                self._expect_truncation(offset, offset)
+                self._expect_truncation(offset, "all")
             except OSError:
                 change.undone()
                 raise
@@ -1485,10 +1432,8 @@ class LogWriter(RecordAppender, PartitionLog):
             active = self._make_active(layout.segment_stem(offset), offset, now_ms, offset)
             self._publish(SealedSegments(), active)
             self._move_end(offset, offset)
-            self._untold_from = self._untold_end = -1
             self._start = offset if log_start_offset is None else log_start_offset
             self._epoch_checkpoint.clear()
-            self._begin_epoch_for_cursors()
             self._producer_states.snapshots.clear()
             self._producer_states.begin_anew(self._now(), now_ms)
             self._note_truncation()
@@ -1533,8 +1478,6 @@ class LogWriter(RecordAppender, PartitionLog):
             self._async.close()
         with self._held():
             lost = "" if self._closed else self._lost_files()
-        if self._untold_end >= 0 and self._refusal is None and not self._closed:
-            self._tell_end()
         with self._held():
             self._end()
         with self._compacting:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kstore.config import LogConfig
 from kstore.engine.record.batch import Record, RecordBatch, control_type
 from kstore.errors import CorruptCheckpointError, CorruptRecordError, LogNotFoundError
-from kstore.log.cursors.cursor import is_group, lock_for
+from kstore.log.cursors.arguments import is_group
 from kstore.log.cursors.group_file import Changes, Entries, GroupFile, groups_in, read_positions
 from kstore.log.cursors.home import Home
 from kstore.log.cursors.offset_commits import (
@@ -22,6 +22,7 @@ from kstore.log.cursors.offset_commits import (
     encode_key,
     encode_value,
 )
+from kstore.log.cursors.offset_committer import lock_for
 from kstore.log.files import layout
 from kstore.log.files.checkpoints import read_topic_id
 from kstore.log.files.layout import TopicPartition
@@ -280,11 +281,12 @@ def _commit(group: str, positions: Mapping[Home, OffsetAndMetadata]) -> None:
             file = GroupFile.of(home.directory, group, lock.file)
             by_file.setdefault(file, {})[home.tp] = Commit(position, home.make_id(lock.file))
         for file, commits in by_file.items():
-            file.write(partial(_all_of, commits), lambda: None, True)
+            changes: Changes = commits
+            file.write(partial(_decided, changes), lambda: None, True)
 
 
-def _all_of(commits: Mapping[TopicPartition, Commit], _: Entries, is_whole: bool) -> Changes | None:
-    return commits if is_whole else None
+def _decided(changes: Changes, _: Entries) -> Changes:
+    return changes
 
 
 # ---- giving back -------------------------------------------------------------------------------------------

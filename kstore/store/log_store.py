@@ -29,7 +29,7 @@ from kstore.errors import (
 )
 from kstore.log.compact.erasure import Match
 from kstore.log.compact.report import Erasure
-from kstore.log.cursors.cursor import checked_group, checked_groups
+from kstore.log.cursors.arguments import checked_group, checked_groups
 from kstore.log.cursors.expiry import expire
 from kstore.log.cursors.group_file import groups_in
 from kstore.log.cursors.offset_commits import OffsetAndMetadata
@@ -448,7 +448,7 @@ class LogStore:
         refuse_others("read", options)
         directory = self._catalog.places.get(tp, self._directories[0])
         log = PartitionLog(directory.path_of(tp), **options)
-        log._traffic = self._traffic_of(topic)
+        log.traffic = self._traffic_of(topic)
         return log
 
     def append(

@@ -1,6 +1,6 @@
 """A cursor over the partitions of topics, which the members of a group share."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -14,16 +14,19 @@ from kstore.engine.columns.array import ColumnBatch
 from kstore.engine.scan.column_builder import ColumnBuilder
 from kstore.engine.scan.cursor_batches import CursorBatches
 from kstore.errors import CursorLockedError, KstoreError, LogClosedError, LogNotFoundError
-from kstore.log.cursors.cursor import Cursor, check_commit, checked_group, checked_place, commit_all, lock_for
+from kstore.log.cursors.arguments import check_commit, checked_group, checked_place, offset_of
+from kstore.log.cursors.cursor import begin
 from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, Wanted
 from kstore.log.cursors.group_file import GroupFile
-from kstore.log.cursors.home import Home
+from kstore.log.cursors.offset_commits import Commit
+from kstore.log.cursors.offset_committer import OffsetCommitter, commit_all
 from kstore.log.files.layout import TopicPartition
+from kstore.log.follow.feed import Feed
 from kstore.log.partition import PartitionLog
 from kstore.log.threads.async_call import in_thread
 from kstore.log.threads.one_thread import OneThread
 from kstore.store.membership import Membership
-from kstore.store.topic_reader import LOOK, TURN, TopicReader, TopicRecord, Topics
+from kstore.store.topic_reader import LOOK, TURN, Place, TopicReader, TopicRecord, Topics
 from kstore.typed import Column
 
 
@@ -33,6 +36,19 @@ class TopicColumns(NamedTuple):
     topic: str
     partition: int
     batch: ColumnBatch
+
+
+class _CommittedPlace(Place):
+    """The position in a partition, and what commits it."""
+
+    def __init__(self, feed: Feed, committer: OffsetCommitter) -> None:
+        super().__init__(feed)
+        self.committer = committer
+        self.settled = feed.offset  # up to where all is committed; -1 after a seek
+
+    def close(self) -> None:
+        super().close()
+        self.committer.close()
 
 
 class StoreCursor(TopicReader):
@@ -48,7 +64,7 @@ class StoreCursor(TopicReader):
     """
 
     topics: list[str]
-    _places: dict[TopicPartition, Cursor]
+    _places: dict[TopicPartition, _CommittedPlace]  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -71,7 +87,6 @@ class StoreCursor(TopicReader):
             store, topics, follow=follow, timeout=timeout, isolation=isolation, on_error=on_error
         )
         self._pid = getpid()
-        self._settled: dict[TopicPartition, int] = {}  # up to where all is committed
         self._undurable: set[TopicPartition] = set()  # those committed since the last durable commit
         if not follow:
             missing = sorted(set(self.topics) - {tp.topic for tp in self._wanted})
@@ -101,7 +116,7 @@ class StoreCursor(TopicReader):
         for tp in [tp for tp in self._places if tp not in self._wanted]:
             self._give_up(tp)
         share = self._members.share_of(len(self._wanted))
-        for tp in [tp for tp, cursor in self._places.items() if cursor._behind_given <= self._settled[tp]]:
+        for tp in [tp for tp, place in self._places.items() if place.feed.given <= place.settled]:
             if len(self._places) <= share:
                 break
             self._give_up(tp)
@@ -116,13 +131,13 @@ class StoreCursor(TopicReader):
         """A few partitions are looked at though nothing told of them: has the system dropped the lock?"""
         for tp in self._next_few():
             try:
-                self._places[tp]._lock.check()
+                self._places[tp].committer.check_lock()
             except CursorLockedError:
                 self._give_up(tp)
 
     def _take(self, share: int) -> None:
         """Takes partitions that no other member has, up to a share."""
-        fresh: list[tuple[Cursor, int]] = []
+        fresh: list[tuple[OffsetCommitter, Commit]] = []
         for tp, path in self._wanted.items():
             if len(self._places) >= share:
                 break
@@ -132,39 +147,29 @@ class StoreCursor(TopicReader):
             if tp in self._first_wanted:
                 start = self._start
             try:
-                lock = lock_for(Home.of(path), self.group)
+                committer = OffsetCommitter(path, self.group)
             except (CursorLockedError, LogNotFoundError):  # another member has it; it is being deleted
                 continue
             try:
                 log = PartitionLog(path)
-                log._traffic = self._traffic_of(tp.topic)
-                cursor = Cursor(
-                    log,
-                    self.group,
-                    start,
-                    isolation=self._isolation,
-                    on_error=self._on_error,
-                    lock=lock,
-                    left_out=self._left_out,
-                )
-                position = cursor.position
+                log.traffic = self._traffic_of(tp.topic)
+                feed = begin(committer, log.source(), start, self._isolation, self._left_out, is_member=True)
             except BaseException as e:
-                lock.release()
+                committer.close()
                 if isinstance(e, LogNotFoundError):
                     continue
                 raise
-            self._settled[tp] = position
             self._pending[tp] = None
-            self._places[tp] = cursor
-            if cursor.committed is None and start != "earliest":
-                fresh.append((cursor, position))
+            self._places[tp] = _CommittedPlace(feed, committer)
+            if committer.last is None and start != "earliest":
+                fresh.append((committer, committer.commit_of(feed.position, "")))
         commit_all(fresh, durable=True)  # or who takes over from this member would begin elsewhere
 
     def _give_up_lost(self) -> None:
         """Those for which another member reads, or has read."""
-        for tp, cursor in list(self._places.items()):
+        for tp, place in list(self._places.items()):
             try:
-                cursor._check(cursor._file.read())
+                place.committer.check(place.committer.file.read())
             except (CursorLockedError, LogNotFoundError):
                 self._give_up(tp)
 
@@ -186,7 +191,35 @@ class StoreCursor(TopicReader):
         columns, batch_rows, batch_bytes: as in PartitionLog.scan.
         """
         self._check_open()
-        return StoreColumns(self, Wanted(columns, batch_rows, batch_bytes))
+        wanted = Wanted(columns, batch_rows, batch_bytes)
+        ColumnBuilder(wanted.read, 1, 1, False)  # which checks the names
+        of = partial(self._columns_of, wanted)
+
+        def there() -> Iterator[TopicColumns]:
+            self._check_open()
+            return chain.from_iterable(OneThread(self, partial(self._awaited, of)))
+
+        def for_tasks() -> AsyncIterator[TopicColumns]:
+            self._check_open()
+            return self._asked_by_tasks(of)
+
+        return StoreColumns(f"{self!r}: {', '.join(wanted.columns)}", there, for_tasks)
+
+    def _columns_of(self, wanted: Wanted, tp: TopicPartition, place: Place) -> Iterator[TopicColumns]:
+        """What a partition has, up to where the others have their turn."""
+        return chain.from_iterable(self._batches_of(wanted, tp, place))
+
+    def _batches_of(self, wanted: Wanted, tp: TopicPartition, place: Place) -> Iterator[CursorBatches]:
+        failed = partial(self._failed, tp)
+        make = partial(TopicColumns, *tp)
+        try:
+            for run in place.runs(wanted.reader(self._isolation, self._on_error, make, failed, TURN)):
+                assert isinstance(run, CursorBatches)
+                yield run
+                if run.is_done:
+                    return
+        except Exception as e:  # noqa: BLE001 - what is not dealt with is raised again
+            failed(e)
 
     # ---- positions -----------------------------------------------------------------------------------------
 
@@ -195,7 +228,10 @@ class StoreCursor(TopicReader):
         member: {("orders", 0): 17, …}.
         """
         self._check_open()
-        return {tp: self._places[tp].lag for tp in self.partitions}
+        return {
+            tp: max(place.feed.source.view().log_end_offset - place.position, 0)
+            for tp, place in sorted(self._places.items())
+        }
 
     def seek(
         self, place: str | int | datetime, topic: str | None = None, partition: int | None = None
@@ -213,13 +249,16 @@ class StoreCursor(TopicReader):
         found = {}
         for tp in self._named(topic, partition):
             try:
-                found[tp] = self._places[tp]._found(place)
+                view = self._places[tp].feed.source.view()
+                found[tp] = view, offset_of(view, place, self._isolation)
             except KstoreError as e:
                 self._name_partition(tp, e)
                 raise
-        for tp, there in found.items():
-            self._places[tp]._go_to(*there)
-            self._settled[tp] = -1  # it is under way until it is committed
+        for tp, (view, offset) in found.items():
+            known = self._places[tp]
+            known.feed.seek(view, offset, is_number=isinstance(place, int))
+            known.committer.floor = offset
+            known.settled = -1  # it is under way until it is committed
             self._pending[tp] = self._moved[tp] = None
 
     def commit(self, record: TopicRecord | None = None, *, durable: bool = True, metadata: str = "") -> None:
@@ -236,22 +275,22 @@ class StoreCursor(TopicReader):
         check_commit(durable, metadata)
         self._check_open()
         if record is None:
-            places, settled = self._places, self._settled
+            places = self._places
             moved = [
-                (places[tp], places[tp].position)
+                (tp, places[tp].position)
                 for tp in list(self._moved)
-                if tp in places and places[tp].position != settled[tp]
+                if tp in places and places[tp].position != places[tp].settled
             ]
         elif isinstance(record, TopicRecord):
             tp = TopicPartition(record.topic, record.partition)
             if tp not in self._places:
                 self._named(*tp)  # which says why
-            moved = [(self._places[tp], record.offset + 1)]
+            moved = [(tp, record.offset + 1)]
         else:
             raise TypeError(f"record must be a TopicRecord of this cursor, not {record!r}")
         try:
-            commit_all(moved, durable, metadata)
-            names = {cursor._home.tp for cursor, _ in moved}
+            commit_all([self._commit_of(tp, offset, metadata) for tp, offset in moved], durable)
+            names = {tp for tp, _ in moved}
             if durable:
                 self._bring_to_disk(self._undurable - names)
                 self._undurable.clear()
@@ -260,8 +299,8 @@ class StoreCursor(TopicReader):
         except (CursorLockedError, LogNotFoundError):
             self._give_up_lost()
             raise
-        for cursor, offset in moved:
-            self._settled[cursor._home.tp] = offset
+        for tp, offset in moved:
+            self._places[tp].settled = offset
         if record is None:  # the others had no turn since
             last = self._turn_of
             self._moved = {tp: None for tp in self._moved if tp == last}
@@ -270,15 +309,22 @@ class StoreCursor(TopicReader):
 
     def _bring_to_disk(self, earlier: set[TopicPartition]) -> None:
         """What was committed before, in partitions that the member has still. What Cursor.commit raises."""
-        by_file: dict[GroupFile, list[Cursor]] = {cursor._file: [] for cursor in self._places.values()}
+        by_file: dict[GroupFile, list[OffsetCommitter]] = {
+            place.committer.file: [] for place in self._places.values()
+        }
         for tp in earlier & self._places.keys():
-            by_file[self._places[tp]._file].append(self._places[tp])
-        for file, cursors in by_file.items():
-            if cursors:
+            committer = self._places[tp].committer
+            by_file[committer.file].append(committer)
+        for file, committers in by_file.items():
+            if committers:
                 entries = file.read()
-                for cursor in cursors:
-                    cursor._check(entries)
+                for committer in committers:
+                    committer.check(entries)
             file.sync()
+
+    def _commit_of(self, tp: TopicPartition, offset: int, metadata: str) -> tuple[OffsetCommitter, Commit]:
+        place = self._places[tp]
+        return place.committer, place.committer.commit_of(place.feed.position_of(offset), metadata)
 
     async def commit_async(self, record: TopicRecord | None = None, *, metadata: str = "") -> None:
         """Commits durably, as commit() does, in another thread: the event loop goes on meanwhile. A task that
@@ -317,9 +363,9 @@ class StoreCursor(TopicReader):
         """Gives the partitions to the other members. Nothing is committed. OSError."""
         super().close()
         failure: OSError | None = None
-        for cursor in list(self._places.values()):
+        for place in list(self._places.values()):
             try:
-                cursor.close()
+                place.close()
             except OSError as e:
                 failure = failure or e
         self._places = {}
@@ -342,29 +388,21 @@ class StoreColumns:
     `for` and `async for` both work, and go on from where the cursor is.
     """
 
-    def __init__(self, cursor: StoreCursor, wanted: Wanted) -> None:
-        self._cursor = cursor
-        self._wanted = wanted
-        ColumnBuilder(wanted.read, 1, 1, False)  # which checks the names
+    def __init__(
+        self,
+        name: str,
+        there: Callable[[], Iterator[TopicColumns]],
+        for_tasks: Callable[[], AsyncIterator[TopicColumns]],
+    ) -> None:
+        self._name = name
+        self._there = there
+        self._for_tasks = for_tasks
 
     def __iter__(self) -> Iterator[TopicColumns]:
-        self._cursor._check_open()
-        return chain.from_iterable(OneThread(self._cursor, partial(self._cursor._awaited, self._of)))
+        return self._there()
 
     def __aiter__(self) -> AsyncIterator[TopicColumns]:
-        self._cursor._check_open()
-        return self._cursor._asked_by_tasks(self._of)
-
-    def _of(self, tp: TopicPartition, place: Cursor) -> Iterator[TopicColumns]:
-        """What a partition has, up to where the others have their turn."""
-        return chain.from_iterable(self._batches_of(tp, place))
-
-    def _batches_of(self, tp: TopicPartition, place: Cursor) -> Iterator[CursorBatches]:
-        failed = partial(self._cursor._failed, tp)
-        try:
-            yield from self._wanted.there(place, partial(TopicColumns, *tp), failed, TURN)
-        except Exception as e:  # noqa: BLE001 - what is not dealt with is raised again
-            failed(e)
+        return self._for_tasks()
 
     def __repr__(self) -> str:
-        return f"<StoreColumns of {self._cursor!r}: {', '.join(self._wanted.columns)}>"
+        return f"<StoreColumns of {self._name}>"

@@ -11,6 +11,7 @@ from kstore.engine.record.batch import Record
 from kstore.engine.record.partitions import murmur2
 from kstore.errors import LogChangedError, LogClosedError, OffsetOutOfRangeError
 from kstore.log.files.layout import TopicPartition
+from kstore.log.follow.position import Position, diverged_at, position_in
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import index_of
 from kstore.store.store_directory import StoreDirectory
@@ -48,24 +49,23 @@ class _Part:
     def forget(self) -> None:
         """Nothing is known."""
         self.offsets: dict[bytes, int] = {}  # of the last record of each key; ~offset if that has no value
-        self._start = self._end = 0  # what was read of the log
-        self._crc = -1  # of the last batch of that
+        self._start = 0  # of the log that was read
+        self._position = Position(0, -1, 0)
         self._origin: object = None  # of the segments that were read first
 
     def catch_up(self, log: PartitionLog) -> None:
         """Takes in what was committed since. Who interrupts it loses nothing: the same is read again.
         LogChangedError."""
-        if self._end and not self._is_as_known(log):
+        view = log.view()
+        now = view.snapshot
+        if diverged_at(now, self._position, "read_committed") >= 0:
             self.forget()
-        if not self._end:
-            self._origin = log._now().origin
-        start, end = log.log_start_offset, log.last_stable_offset()
-        if end > self._end:
-            crc = self._last_crc(log, end)
-            self._take(log, end)
-            if self._last_crc(log, end) != crc:
-                raise LogChangedError(log.path, end - 1, start, end, "batches were replaced")
-            self._crc, self._end = crc, end
+        if not self._position.offset:
+            self._origin = now.origin
+        start, end = now.log_start_offset, view.last_stable_offset()
+        if end > self._position.offset:
+            self._take(view, end)
+            self._position = position_in(now, end)
         if start > self._start:
             self.offsets = {
                 key: offset for key, offset in self.offsets.items() if max(offset, ~offset) >= start
@@ -74,7 +74,7 @@ class _Part:
 
     def _take(self, log: PartitionLog, end: int) -> None:
         for batch in log.scan(
-            ["offset", "key", "value"], start=self._end, stop=end, isolation="read_committed"
+            ["offset", "key", "value"], start=self._position.offset, stop=end, isolation="read_committed"
         ):
             keys, offsets = batch.column("key").to_list(), batch.column("offset").values.tolist()
             valued = batch.column("value").validity
@@ -83,17 +83,9 @@ class _Part:
             self.offsets.update(zip(keys, offsets, strict=True))
         self.offsets.pop(None, None)  # type: ignore[call-overload]  # of records without a key
 
-    def _is_as_known(self, log: PartitionLog) -> bool:
-        """Whether what was read is still there. A log that was cut off and written anew has another batch at
-        its end."""
-        end = self._end
-        return end <= log.last_stable_offset() and (
-            end <= log.log_start_offset or self._last_crc(log, end) == self._crc
-        )
-
     def _is_indexed(self, log: PartitionLog) -> bool:
         """Whether its sealed segments have .keys files. The newest may still lack it."""
-        now = log._now()
+        now = log.snapshot
         sealed = now.segments[:-1]
         if not sealed:
             return False
@@ -108,7 +100,7 @@ class _Part:
         """The offsets of all keys. LogChangedError if segments were replaced since they were read: an erasure
         may have taken the last record of any key, which nobody tells from a compaction."""
         self.catch_up(log)
-        if log._now().origin is not self._origin:
+        if log.snapshot.origin is not self._origin:
             raise LogChangedError(log.path, -1, -1, -1, "segments were replaced")
         return self.offsets
 
@@ -118,33 +110,29 @@ class _Part:
         LogChangedError."""
         origin, end = None, 0
         # As long as segments are replaced in between: records below the end may have gone for some above it.
-        while origin is not (now := log._now()).origin:
+        while origin is not (now := log.snapshot).origin:
             origin, end = now.origin, log.last_stable_offset()
         part = _Part()
         if end:
-            part._take(log._twin(now), end)
+            part._take(log.view(now), end)
         return part.offsets
 
     def record(self, log: PartitionLog, key: bytes) -> Record | None:
         """The last record of a key. LogChangedError if it is another one now."""
-        if not self._end and self._is_indexed(log):
+        if not self._position.offset and self._is_indexed(log):
             return log.last(key, isolation="read_committed")
-        origin = log._now().origin
+        origin = log.snapshot.origin
         self.catch_up(log)
         offset = self.offsets.get(key)
         if offset is None:
             # Its record may have gone for the sake of one above the end that was seen.
-            if log._now().origin is not origin:
+            if log.snapshot.origin is not origin:
                 raise LogChangedError(log.path, -1, -1, -1, "segments were replaced")
             return None
         record = log.get(max(offset, ~offset))
         if record.key != key or (record.value is None) != (offset < 0):
             raise LogChangedError(log.path, record.offset, -1, -1, "batches were replaced")
         return record
-
-    @staticmethod
-    def _last_crc(log: PartitionLog, end: int) -> int:
-        return next((batch.crc for batch in log.batches(end - 1, end)), -1)
 
 
 class Table(Mapping[bytes, bytes]):
@@ -217,7 +205,7 @@ class Table(Mapping[bytes, bytes]):
         if part.reader is None or part.reader.path != str(path):
             part.forget()
             part.reader = PartitionLog(path)
-            part.reader._traffic = self._store._traffic_of(self._topic)
+            part.reader.traffic = self._store._traffic_of(self._topic)
         part.reader.refresh()
         return part.reader
 

@@ -16,15 +16,14 @@ from kstore.engine.io.notification import EventFd, Inotify
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader, Skipped, TopicRecords
 from kstore.errors import KstoreError, LogClosedError, LogNotFoundError
-from kstore.log.cursors.cursor import checked_place, checked_timeout, offset_of
+from kstore.log.cursors.arguments import checked_place, checked_timeout, offset_of
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
-from kstore.log.follow.follow_source import Reached, check_directory, directory_at
+from kstore.log.follow.feed import Feed, Read, Run, read_by
+from kstore.log.follow.position import position_in
 from kstore.log.follow.readable import wait_readable, wait_readable_async
 from kstore.log.partition import PartitionLog
-from kstore.log.read.changed import Changed, cut_since
 from kstore.log.read.left_out import LeftOut
-from kstore.log.recovery.continuity import mark_sought
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import Iterated, OneThread
 from kstore.log.threads.resumed import Resumed
@@ -89,16 +88,25 @@ class Topics(Protocol):
     def _traffic_of(self, topic: str) -> Traffic: ...
 
 
-class Place(Protocol):
-    """A position in a partition. Its readers give the records from there to the end, and move it."""
+class Place:
+    """The position of a reader in one of its partitions."""
 
-    _goes_on: bool
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self.goes_on = False  # in the view of the turn before, without a look for more first
 
     @property
-    def position(self) -> int: ...
-    def _readers(self) -> Iterator[RecordReader]: ...
-    def _let_go(self) -> None: ...
-    def close(self) -> None: ...
+    def position(self) -> int:
+        """The offset of the next record."""
+        return self.feed.offset
+
+    def runs(self, read: Read) -> Iterator[Run]:
+        """What there is from the position on. A generator, so that an error comes with the first run."""
+        yield from self.feed.rest(read) if self.goes_on else self.feed.runs(read)
+
+    def close(self) -> None:
+        """The partition is read no more."""
+        self.feed.close()
 
 
 class TopicReader(Closing, Iterated):
@@ -134,13 +142,14 @@ class TopicReader(Closing, Iterated):
         self._timeout = checked_timeout(timeout, follow)
         self._isolation = choice("isolation", isolation, ("read_uncommitted", "read_committed"))
         self._on_error = choice("on_error", on_error, ("raise", "skip"))
+        self._read = read_by(RecordReader, isolation, on_error)
         self._left_out = LeftOut()
         self._store = store
         self._traffic_of = store._traffic_of  # of the store that was asked, whichever is looked at later
         self._current = Current(store)
         self._listed: object = None
         self._wanted: dict[TopicPartition, str] = {}
-        self._places: dict[TopicPartition, Any] = {}
+        self._places: dict[TopicPartition, Place] = {}
         self._pending: dict[TopicPartition, None] = {}  # which may have more
         self._unfinished: set[TopicPartition] = set()  # whose turn ended before the records that they had
         self._moved: dict[TopicPartition, None] = {}  # which had a turn
@@ -218,7 +227,7 @@ class TopicReader(Closing, Iterated):
             TopicRecord,
             tp.topic,
             tp.partition,
-            place._readers(),
+            place.runs(self._read),
             TURN,
             partial(self._failed, tp),
             least_ns=_LEAST_TURN,
@@ -300,7 +309,7 @@ class TopicReader(Closing, Iterated):
         before = place.position
         self._turn_of = tp
         self._moved[tp] = None
-        place._goes_on = goes_on = tp in self._unfinished  # without looking for more first
+        place.goes_on = goes_on = tp in self._unfinished
         self._unfinished.discard(tp)
         try:
             yield of(tp, place)
@@ -309,7 +318,7 @@ class TopicReader(Closing, Iterated):
             if tp in self._unfinished or (goes_on and self._follow):
                 self._pending[tp] = None
         finally:
-            place._let_go()
+            place.feed.stop()
         if place.position != before:
             self._heard = monotonic()
 
@@ -384,7 +393,7 @@ class TopicReader(Closing, Iterated):
         """What on_error="skip" has left out so far: of each damage the file, the byte, how many bytes, and
         the error."""
         for place in list(self._places.values()):
-            self._left_out.note(place.skipped)
+            self._left_out.note(place.feed.skipped)
         return self._left_out.listed()
 
     def _check_open(self) -> None:
@@ -404,95 +413,6 @@ class TopicReader(Closing, Iterated):
     def __repr__(self) -> str:
         state = ", closed" if self._closed else ""
         return f"<{type(self).__name__} of {self._who}: {len(self._places)} partitions{state}>"
-
-
-class _Position:
-    """The position of a follower in a partition."""
-
-    def __init__(
-        self, log: PartitionLog, offset: int, isolation: Any, on_error: Any, left_out: LeftOut
-    ) -> None:
-        self._log = log
-        self._shown = log._loaded  # what of it was compared last with what was read
-        self._reached = Reached(log, isolation)
-        self._on_error = on_error
-        self._left_out = left_out
-        self._directory = directory_at(log.path)
-        self._offset = offset
-        # of the batch before the position, if no reader tells it
-        self._mark = mark_sought(self._shown, offset)
-        self._reader: RecordReader | None = None  # if it has given a record, it tells the position
-        self._isolation = isolation
-        self._goes_on = False
-        self._looked = -1, 0.0  # the end that was seen last, and when (s) it is time for another look
-
-    @property
-    def skipped(self) -> list[Skipped]:
-        """What the reader of this moment has left out."""
-        return [] if self._reader is None else self._reader.skipped
-
-    @property
-    def position(self) -> int:
-        """The offset of the next record."""
-        reader = self._reader
-        return reader.next_offset if reader is not None and reader.next_offset >= 0 else self._offset
-
-    def _readers(self) -> Iterator[RecordReader]:
-        """One, up to the end of the log as it is now."""
-        position = self.position
-        end, until = self._looked
-        if not (self._goes_on and position < end and monotonic() < until):
-            end = self._end_now(position)
-            self._looked = end, monotonic() + _POLL
-        changes = Changed()
-        while position < end:
-            is_cut = cut_since(self._log)
-            self._reader = reader = self._log.records(
-                position, end, isolation=self._isolation, on_error=self._on_error
-            )
-            reader._ends_at_change, reader._is_cut = True, is_cut
-            yield reader
-            if reader._change is None:
-                self._left_out.note(reader.skipped)
-                self._mark = reader._last_batch()
-                self._offset, self._reader = end, None
-                return
-            changes.met(self.position, reader._change)  # the same is in other files now, perhaps
-            self._let_go()
-            position = self._offset
-            end = self._end_now(position)
-
-    def _end_now(self, position: int) -> int:
-        """Where to stop. OffsetOutOfRangeError."""
-        log, before, reader = self._log, self._shown, self._reader
-        mark = self._mark if reader is None or reader.next_offset < 0 else reader._last_batch()
-        is_settled = False
-        while not is_settled:
-            log.refresh()
-            self._reached.take_in(position)
-            is_settled = log._loaded is before or self._reached.compare(
-                position, before.segments, before.log_end_offset, log._loaded, mark
-            )
-        self._shown = log._loaded  # not before: who is interrupted compares again
-        check_directory(log.path, self._directory)
-        self._reached.check(position, log._loaded)
-        end = log.log_end_offset
-        if self._isolation == "read_committed":
-            end = max(log.last_stable_offset(), position)
-        return end
-
-    def _let_go(self) -> None:
-        """Ends an iteration that broke off."""
-        if self._reader is not None:
-            self._reader.stop()
-            self._left_out.note(self._reader.skipped)
-            if self._reader.next_offset >= 0:
-                self._mark = self._reader._last_batch()
-            self._offset, self._reader = self.position, None
-
-    def close(self) -> None:
-        self._let_go()
-        self._log.close()
 
 
 class StoreFollower(TopicReader):
@@ -549,9 +469,10 @@ class StoreFollower(TopicReader):
                     log = PartitionLog(path)
                 except LogNotFoundError:  # it is being deleted
                     continue
-                log._traffic = self._traffic_of(tp.topic)
+                log.traffic = self._traffic_of(tp.topic)
                 at = start if isinstance(start, int) else offset_of(log, start, self._isolation)
-                self._places[tp] = _Position(log, at, self._isolation, self._on_error, self._left_out)
+                position = position_in(log.snapshot, at)
+                self._places[tp] = Place(Feed(log.source(), position, self._isolation, self._left_out))
                 self._pending[tp] = None
         self._watch_all()
         self._next_few()

@@ -1,7 +1,6 @@
 """LogLoaderTest: opening after a clean stop, and after a crash at any point, to read and to write."""
 
 import contextlib
-import os
 import random
 import struct
 from pathlib import Path
@@ -527,53 +526,35 @@ def test_over_compacted_log_recovery_multi_record_v1(tmp_path: Path) -> None:
 # ---- truncated into the middle of a batch --------------------------------------------------------
 
 
-def _truncated_to_3(path: Path) -> kstore.LogWriter:
-    log = opened(path)
-    put(log, recs(2), recs(3))
-    log.truncate_to(3)
-    assert log.log_end_offset == 3
-    return log
-
-
-def test_truncation_gap_is_lost_at_restart(tmp_path: Path) -> None:
-    """Spec 8.9: after a crash the end is that of the batch before."""
-    _truncated_to_3(tmp_path).abandon()
-    assert opened(tmp_path).log_end_offset == 2
-
-
-@pytest.mark.parametrize("ended", ["flush", "close"])
-def test_truncation_gap_is_kept_by_flush_and_close(tmp_path: Path, ended: str) -> None:
-    """Beyond Kafka: the next offset is the same after reopening, with a torn tail too."""
-    log = _truncated_to_3(tmp_path)
-    getattr(log, ended)()
-    if ended == "flush":
-        assert log.durable_offset == 3
-        put(log, rec(b"unflushed"))
-        log.abandon()
-        torn = file(tmp_path, ".log", 3)
-        os.truncate(torn, torn.stat().st_size - 1)
-    log = opened(tmp_path)
-    assert (log.log_end_offset, log.recovery.losses) == (3, [])
-    assert put(log, rec()).first_offset == 3
-    assert offsets(log) == [0, 1, 3]
-
-
+@pytest.mark.parametrize("codec", ["none", "gzip"])
 @pytest.mark.parametrize("ended", ["close", "abandon"])
-@pytest.mark.parametrize("then", ["flush", "roll", "append"])
-def test_a_truncation_gap_is_not_missing(tmp_path: Path, ended: str, then: str) -> None:
-    """Beyond Kafka: an empty segment lies before it, however large the batch was that went."""
-    log = opened(tmp_path, internal_segment_bytes=320)
-    put(log, recs(3), forge.batch(*[Rec()] * 14))
-    log.truncate_to(14)
-    if then != "append":
-        getattr(log, then)()
-    put(log, rec(b"-" * 200))  # there is no room for it in the first segment
-    assert bases(log) == [0, 3, 14]
+def test_truncation_keeps_the_first_records_of_a_batch(tmp_path: Path, ended: str, codec: str) -> None:
+    """Beyond Kafka: the log ends at the offset after each opening, a crash included."""
+    log = opened(tmp_path)
+    put(log, recs(2), forge.batch(*[Rec()] * 14, codec=codec))
+    log.truncate_to(11)
+    assert offsets(log) == list(range(11))
     getattr(log, ended)()
     for _ in range(2):
         with kstore.open(log.path) as reader:
-            assert offsets(reader) == [0, 1, 2, 14]
-            assert not reader.recovery.findings
+            assert offsets(reader) == list(range(11))
         log = opened(tmp_path)
-        assert (log.recovery.findings, log.log_end_offset) == ([], 15)
+        assert (log.recovery.findings, log.log_end_offset) == ([], 11)
+        assert {batch.codec for batch in log.batches(2)} == {codec}
         log.close()
+
+
+def test_truncation_behind_a_hole_leaves_an_empty_batch(tmp_path: Path) -> None:
+    """Compaction has removed the records before the offset."""
+    log = opened(tmp_path, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0)
+    put(log, *[rec(b"v", key=b"k")] * 10)
+    log.roll()
+    put(log, rec(b"v", key=b"k"))
+    log.roll()
+    log.compact()
+    assert offsets(log) == [10]
+    log.truncate_to(6)
+    log.abandon()
+    log = opened(tmp_path)
+    assert (offsets(log), log.log_end_offset, log.recovery.losses) == ([], 6, [])
+    assert put(log, rec(key=b"k")).first_offset == 6

@@ -99,7 +99,7 @@ def _first_segment_first(calls: Sequence[Call]) -> list[Call]:
     made: list[Call] = []
     for doing, group in groupby(_with_doing(calls), key=lambda pair: pair[0]):
         own = [call for _, call in group]
-        deletes = [i for i, call in enumerate(own) if _deletes(call) or _empties(call)]
+        deletes = [i for i, call in enumerate(own) if _deletes(call)]
         if " truncate_to" in doing:
             turned = sorted((own[i] for i in deletes), key=lambda call: call.path.rpartition("/")[2])
             for i, call in zip(deletes, turned, strict=True):
@@ -110,10 +110,6 @@ def _first_segment_first(calls: Sequence[Call]) -> list[Call]:
 
 def _deletes(call: Call) -> bool:
     return (call.name == "unlink" and bool(call.file)) or call.target.endswith(".deleted")
-
-
-def _empties(call: Call) -> bool:
-    return call.name == "truncate" and not call.position and call.path.endswith(".log")
 
 
 def _not_set_aside(calls: Sequence[Call]) -> list[Call]:
@@ -127,7 +123,7 @@ def _while(doing: str, *suffixes: str) -> Which:
 
 
 DEFECTS: dict[str, Plant] = {
-    "a truncated file is not synced": _unsynced(_while("truncate_to", ".log")),
+    "a truncated file is not synced": _unsynced(_while("truncate_to", ".truncated.log.cleaned")),
     "what a recovery cuts off is not synced": _unsynced(_while(r"\d open", ".log")),
     "checkpoints are renamed before they are synced": _unsynced(_while("", "-checkpoint.tmp")),
     "no directory is synced": _unsynced(lambda _, call: call.name.endswith("directory")),

@@ -73,14 +73,14 @@ def test_fully(
     assert seen == {False, True} or new in allowed
 
 
-# ---- inside a batch: offsets are left that no record has ---------------------------------------------------
+# ---- inside a batch ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("before", "then"),
     some([(0, "flush"), (1, "roll"), (0, "close"), (1, "flush"), (0, "roll"), (1, "close")], 3, "inside"),
 )
-def test_no_loss_is_reported(ram: Path, before: int, then: str) -> None:
+def test_a_batch_keeps_its_first_records(ram: Path, before: int, then: str) -> None:
     with kstore.open(ram / "own" / "t-0", "a", segment_index_bytes=800) as log:
         for _ in range(before):
             log.append(b"a")
@@ -101,9 +101,9 @@ def test_no_loss_is_reported(ram: Path, before: int, then: str) -> None:
         state.image.write_to(ram / "image")
         for opening in range(3):
             again = kstore.open(ram / "image" / "t-0", "a")  # a loss would be a warning
-            assert [record.offset for record in again][:before] == list(range(before))
+            assert [record.offset for record in again][:3] == [0, 1, 2]
             if opening == 1:
-                assert again.append(b"c") in (before, 3)
+                assert again.append(b"c") == 3
             again.abandon()
         shutil.rmtree(ram / "image")
     assert tried == {"truncated", "done"}

@@ -364,38 +364,21 @@ class Workload:
 
     # ---- truncating ----------------------------------------------------------------------------------------
 
-    def _rest(self, offset: int) -> tuple[int, int]:
-        """What a truncation to an offset keeps for certain: the records below the first of these offsets (the
-        batch that has `offset` goes as a whole), and a log that ends at the second or later."""
-        end = self.log.segments[0].base_offset
-        for segment in self.log.segments:  # also what is below the log start
-            headers = segment.read_headers()
-            for first, last in zip(
-                headers["base_offset"].tolist(), headers["last_offset"].tolist(), strict=True
-            ):
-                if first <= offset <= last:
-                    return first, min(first, end)
-                if last < offset:
-                    end = last + 1
-        return offset, min(offset, end)
-
     def truncate(self) -> None:
         start, end = self.log.log_start_offset, self.log.log_end_offset
         low = self.rng.choice((max(start - 5, 0), max(start, end - 12), max(start, end - 12)))
         offset = self.rng.randint(low, end)
-        rest, least = self._rest(offset)
         self.book.jump(offset)
         # Below the first segment all of them are deleted, and for a moment the log is those that are left.
         all_go = offset < self.log.segments[0].base_offset
         self.begin(
             f"truncate_to {offset}",
-            below=rest,
+            below=offset,
             start_least=offset,
             start_most=end if all_go else 0,
-            end_least=least,
         )
         if self.log.truncate_to(offset):
-            self._truncated(rest)
+            self._truncated(offset)
             self.book.start(self.log.log_start_offset)
         self.end()
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import kstore
+from kstore.log.follow import follower
 from tests.helpers.markers import marker
 
 
@@ -155,15 +156,17 @@ def test_an_interrupted_wait_loses_nothing(path: Path, monkeypatch: pytest.Monke
     with kstore.open(path, "a") as log, kstore.open(path).cursor("g", "latest", follow=True) as jobs:
         batches = iter(jobs.scan(["value"]))
         log.append(b"new")
-        wait = jobs._wait
+        assert values(next(batches)) == [b"new"]
+        wait = follower.wait_readable
 
-        def interrupted() -> bool:
-            wait()
+        def interrupted(*arguments: Any) -> bool:
+            wait(*arguments)
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(jobs, "_wait", interrupted)
-        assert values(next(batches)) == [b"new"]
-        log.append(b"newer")
+        monkeypatch.setattr(follower, "wait_readable", interrupted)
+        threading.Timer(0.02, log.append, [b"newer"]).start()
+        with pytest.raises(KeyboardInterrupt):
+            next(batches)
         threading.Timer(0.02, log.append, [b"newest"]).start()
         assert jobs.position == 11
         monkeypatch.undo()

@@ -1,8 +1,6 @@
-"""Commits of several members at once, and those that rely on what the last one saw."""
+"""Commits of several members at once."""
 
 import contextlib
-import errno
-import fcntl
 import os
 import signal
 import subprocess
@@ -15,7 +13,7 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.engine.io.faults import calls_made, fail_call, trace_calls
+from kstore.engine.io.faults import fail_call, trace_calls
 from kstore.log.cursors import member_lock
 from tests.cursors.test_cursors import HOLDER, in_a_child
 from tests.helpers.processes import environment
@@ -38,112 +36,25 @@ def position(path: Path) -> int | None:
     return None if found is None else found.offset
 
 
-def warm(path: Path) -> kstore.Cursor:
-    """One that has just looked whether all is as it should be, so the next commit needs only few calls."""
+def committed(path: Path) -> kstore.Cursor:
     jobs = kstore.open(path).cursor("g")
     jobs.commit(3)
-    jobs.commit(3, durable=False)
-    jobs._fresh_until = float("inf")
     return jobs
 
 
-def test_a_commit_that_does_not_wait_takes_four_calls(ram: Path) -> None:
-    with warm(filled(ram)) as jobs:
-        names: list[str] = []
-        trace_calls(lambda call, *_: names.append(call))
-        fail_call(0, own=True)
-        jobs.commit(4, durable=False)
-        trace_calls(None)
-        assert calls_made() == 3  # and two for the lock
-        assert names == ["write"]
-
-
-def test_quick_commits_say_the_same_as_others(ram: Path) -> None:
+def test_a_commit_has_the_leader_epoch_of_its_record(ram: Path) -> None:
     path = ram / "t-0"
     for epoch, count in ((3, 10), (7, 50)):
         with kstore.open(path, "a", leader_epoch=epoch) as log:
             log.extend([b"v"] * count)
-    with warm(path) as jobs:
-        for offset in range(4, 60):
-            fail_call(0, own=True)
-            jobs._fresh_until = float("inf")
-            jobs.commit(offset if offset % 2 else jobs._view.get(offset), durable=False)
-            calls = calls_made()
-            found, told = kstore.open(path).cursors()["g"], jobs.committed
-            assert told == found
-            assert (found.offset, found.leader_epoch, found.metadata) == (
-                offset + 1,
-                3 if offset < 10 else 7,
-                "",
-            )
-            assert abs(found.timestamp / 1000 - time.time()) < 600
-        assert calls == 3
-        for wrong, error in ((3, ValueError), (60, kstore.OffsetOutOfRangeError), (2**70, ValueError)):
-            jobs._fresh_until = float("inf")
-            with pytest.raises(error):
-                jobs.commit(wrong, durable=False)
-        jobs.seek(20)
-        jobs._fresh_until = float("inf")
-        jobs.commit(20, durable=False)
-        assert position(path) == 21
-        jobs.commit(30, durable=False, metadata="text")
-        assert kstore.open(path).cursors()["g"].metadata == "text"
-        jobs.commit(31, durable=False)
-        jobs.forget()
-        jobs.commit(5, durable=False)
-        assert position(path) == 6
-    with pytest.raises(kstore.LogClosedError):
-        jobs.commit(40, durable=False)
-    assert kstore.open(path).cursor("g").position == 6
-
-
-@pytest.mark.parametrize("how", ["kill", "kill_half"])
-def test_killed_at_every_call(ram: Path, how: str) -> None:
-    path = filled(ram)
-    seen, nth, ended = set(), 0, False
-    while not ended:
-        nth += 1
-        child = os.fork()
-        if child == 0:
-            with contextlib.suppress(BaseException):
-                jobs = kstore.open(path).cursor("g")
-                jobs.seek(0)
-                jobs.commit(3)
-                jobs.commit(3, durable=False)
-                jobs._fresh_until = float("inf")
-                fail_call(nth, how=how, own=True)
-                jobs.commit(1500, durable=False)
-                fail_call(0)
-                os._exit(0)
-            os._exit(1)
-        status = os.waitpid(child, 0)[1]
-        ended = status == 0
-        assert ended or os.WTERMSIG(status) == signal.SIGKILL
-        seen.add(position(path))
-        with kstore.open(path).cursor("g") as jobs:
-            jobs.commit(1900)
-        assert position(path) == 1901
-    assert nth == 4
-    assert seen == {4, 1501}
-
-
-@pytest.mark.parametrize("how", ["error", "half"])
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=errno.errorcode.get)
-def test_any_call_fails(ram: Path, error: int, how: str) -> None:
-    path = filled(ram)
-    with warm(path) as jobs:
-        for nth in range(1, 6):
-            jobs._fresh_until = float("inf")
-            fail_call(nth, error, how, own=True)
-            try:
-                jobs.commit(100 * nth, durable=False)
-            except OSError as e:
-                assert e.errno == error  # noqa: PT017
-                fail_call(0)
-                assert position(path) in (100 * (nth - 1) + 1, 4)
-                jobs.commit(100 * nth, durable=False)
-            fail_call(0)
-            assert position(path) == 100 * nth + 1
+    with kstore.open(path).cursor("g") as jobs:
+        for offset in (0, 9, 10, 59):
+            jobs.commit(offset, durable=False)
+            found = kstore.open(path).cursors()["g"]
+            assert found == jobs.committed
+            assert found[:2] == (offset + 1, 3 if offset < 10 else 7)
+        with pytest.raises(kstore.OffsetOutOfRangeError):
+            jobs.commit(60, durable=False)
 
 
 def test_one_whose_lock_was_lost_refuses(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,19 +63,17 @@ def test_one_whose_lock_was_lost_refuses(ram: Path, monkeypatch: pytest.MonkeyPa
         member_lock, "keep_byte", lambda *_, **__: True
     )  # as where there are no locks that stay
     path = filled(ram)
-    jobs = warm(path)
+    jobs = committed(path)
     (ram / "kstore-cursors.lock").read_bytes()  # the system drops the locks of this process
-    jobs.commit(4, durable=False)  # nobody has taken it
     code = HOLDER.replace("if record.offset == 4:\n        jobs.commit(record)", "if True:")
     with subprocess.Popen(
         [sys.executable, "-c", code, path], stdin=-1, stdout=-1, env=environment(), text=True
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "held\n"
-        jobs._fresh_until = float("inf")
         with pytest.raises(kstore.CursorLockedError):
             jobs.commit(8, durable=False)
-        assert position(path) == 5
+        assert position(path) == 4
         child.kill()
     jobs.commit(8, durable=False)  # it had committed nothing
     assert position(path) == 9
@@ -183,26 +92,27 @@ def test_one_whose_lock_was_lost_refuses(ram: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_forked_child_has_no_part_in_it(ram: Path) -> None:
     path = filled(ram)
-    with warm(path) as jobs:
+    with committed(path) as jobs:
         assert in_a_child(lambda: jobs.commit(5, durable=False)) == 2
         assert position(path) == 4
 
 
 def test_a_forked_child_keeps_nobody_out(ram: Path) -> None:
-    """A process forks while one of its threads writes a commit, and is killed: its lock must not live on in
-    the child."""
+    """A process forks while it writes a commit, and is killed: its lock does not live on in the child."""
     path = filled(ram)
     reads, writes = os.pipe()
+
+    def fork(call: str, *_: Any) -> None:
+        if call == "write":
+            if os.fork() == 0:
+                os.write(writes, b"%d" % os.getpid())
+            signal.pause()
+
     parent = os.fork()
     if parent == 0:
-        jobs = warm(path)
-        there = jobs._file._file  # as a thread that is writing has it: the child will not free it
-        assert there is not None
-        fcntl.flock(there, fcntl.LOCK_EX)
-        if os.fork() == 0:
-            os.write(writes, b"%d" % os.getpid())
-            signal.pause()
-        signal.pause()
+        jobs = committed(path)
+        trace_calls(fork)
+        jobs.commit(4)
     child = int(os.read(reads, 20))
     try:
         os.kill(parent, signal.SIGKILL)
@@ -216,28 +126,13 @@ def test_a_forked_child_keeps_nobody_out(ram: Path) -> None:
         os.close(writes)
 
 
-def test_who_takes_a_look_waits_for_who_does_not(ram: Path) -> None:
-    """A commit without a look at the system locks the file only; one with a look waits for it."""
-    path = filled(ram)
-    with warm(path) as jobs, (ram / FILE).open("rb") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        thread = threading.Thread(target=jobs.commit, args=(20,))
-        thread.start()
-        thread.join(0.1)
-        assert thread.is_alive()
-        fcntl.flock(other, fcntl.LOCK_UN)
-        thread.join()
-        assert position(path) == 21
-
-
-def test_a_partition_that_was_deleted_is_told_soon(ram: Path) -> None:
+def test_a_partition_that_was_deleted(ram: Path) -> None:
     path = filled(ram)
     with kstore.open(path).cursor("g") as jobs:
         jobs.commit(3, durable=False)
         path.rename(path.with_name("old"))
         with pytest.raises(kstore.LogNotFoundError):
-            jobs.commit(4)  # at once
-        jobs._fresh_until = 0  # the moment is over
+            jobs.commit(4)
         with pytest.raises(kstore.LogNotFoundError):
             jobs.commit(5, durable=False)
 
@@ -302,10 +197,9 @@ def test_one_sync_serves_all_that_commit_together(ram: Path) -> None:
 
 def test_a_long_file_is_written_anew(ram: Path) -> None:
     path = filled(ram)
-    with warm(path) as jobs:
+    with committed(path) as jobs:
         inode = (ram / FILE).stat().st_ino
         for number in range(2000):
-            jobs._fresh_until = float("inf")
             jobs.commit(10, durable=False, metadata=f"{number:04096}")
         assert (ram / FILE).stat().st_ino != inode
         assert (ram / FILE).stat().st_size < 3 << 20
@@ -330,14 +224,13 @@ def test_a_file_in_whose_place_another_member_puts_another(ram: Path) -> None:
         subprocess.Popen(
             [sys.executable, "-c", OTHER, ram / "t-1"], stdin=-1, stdout=-1, env=environment(), text=True
         ) as child,
-        warm(path) as jobs,
+        committed(path) as jobs,
     ):
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stdout.readline() == "here\n"
         for offset in range(4, 700):  # enough for a durable commit to write the file anew
             jobs.commit(offset, durable=False)
-            jobs._fresh_until = float("inf")
         inode = (ram / FILE).stat().st_ino
         print("go", file=child.stdin, flush=True)
         assert child.stdout.readline() == "done\n"
@@ -345,35 +238,6 @@ def test_a_file_in_whose_place_another_member_puts_another(ram: Path) -> None:
         jobs.commit(701, durable=False)
         assert (position(path), position(ram / "t-1")) == (702, 8)
         child.stdin.close()
-
-
-def test_what_a_quick_commit_left_as_numbers_is_told(ram: Path) -> None:
-    """By the cursor, by others of the process, and when another one of the file commits as well."""
-    filled(ram, 2)
-    one, two = warm(ram / "t-0"), warm(ram / "t-1")
-    try:
-        before = one.committed
-        one.commit(10, durable=False)
-        one._fresh_until = two._fresh_until = float("inf")
-        two.commit(20, durable=False)
-        two.commit(21, durable=False)
-        one.commit(11, durable=False)
-        entries = one._file.read()
-        assert [entries[c._home.tp].commit.position for c in (one, two)] == [one.committed, two.committed]
-        assert None not in (before, one.committed, two.committed)
-        assert type(one.committed) is type(before)
-        assert (one.committed.offset, two.committed.offset) == (12, 22)
-        assert one.committed.leader_epoch == before.leader_epoch
-        assert one.committed.timestamp >= before.timestamp
-        assert one.committed == kstore.open(ram / "t-0").cursors()["g"]
-        one.commit(1500, durable=False)
-        one.forget()
-        assert one.committed is None
-        assert position(ram / "t-0") is None
-        assert position(ram / "t-1") == 22
-    finally:
-        one.close()
-        two.close()
 
 
 def test_killed_in_a_commit_of_a_store(ram: Path) -> None:

@@ -524,12 +524,11 @@ def test_a_second_thread_beside_one_that_waits(path: Path) -> None:
     """It is refused, and the first one gets what comes."""
     with (
         kstore.open(path, "a") as log,
-        log.cursor("threads", "latest", follow=True) as jobs,
+        log.cursor("threads", "latest", follow=True, timeout=60) as jobs,
         ThreadPoolExecutor(1) as pool,
     ):
         first = pool.submit(lambda: next(iter(jobs)))
-        while not jobs._busy:
-            time.sleep(0.001)
+        time.sleep(0.2)
         with pytest.raises(RuntimeError, match="being read already"):
             next(iter(jobs))
         offset = log.append(b"v")

@@ -34,7 +34,6 @@ def commits(path: Path, upto: int, *, durable: bool, metadata: str = "") -> list
     for offset in range(upto):
         jobs.commit(offset, durable=durable, metadata=metadata)
         sizes.append((path.parent / FILE).stat().st_size)
-    jobs._lock.release()
     return sizes
 
 

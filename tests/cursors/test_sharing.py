@@ -12,6 +12,9 @@ import pytest
 
 import kstore
 from kstore.engine.io.faults import fail_call, trace_calls
+from kstore.log.follow import follower
+from kstore.log.follow.feed import Feed
+from kstore.log.follow.position import Position
 from tests.cursors.test_cursors import HOLDER, in_a_child, offsets
 from tests.helpers.processes import environment
 
@@ -31,17 +34,17 @@ def position(path: Path) -> int:
 def test_a_commit_that_was_overtaken_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread commits more between the moment in which a commit looks and that in which it writes."""
     with kstore.open(path).cursor("g") as jobs:
-        made = jobs._commit_of
+        position_of = Feed.position_of
 
-        def overtaken(offset: int, metadata: str) -> Any:
-            found = made(offset, metadata)
+        def overtaken(feed: Feed, offset: int) -> Position:
+            found = position_of(feed, offset)
             if offset == 3:
                 other = threading.Thread(target=jobs.commit, args=(7,))
                 other.start()
                 other.join()
             return found
 
-        monkeypatch.setattr(jobs, "_commit_of", overtaken)
+        monkeypatch.setattr(Feed, "position_of", overtaken)
         with pytest.raises(ValueError, match="backwards from 8"):
             jobs.commit(2)
         assert position(path) == 8
@@ -84,13 +87,7 @@ def test_many_threads_commit_what_they_did(path: Path) -> None:
 
 
 def test_the_same_position_made_durable_by_the_next_member(path: Path) -> None:
-    with kstore.open(path).cursor("g") as jobs:
-        jobs.commit(4, durable=False)
-        child = os.fork()  # as if this process had died before it closed the cursor
-        if child == 0:
-            os._exit(0)
-        os.waitpid(child, 0)
-        jobs._file._mine = None
+    assert in_a_child(lambda: kstore.open(path).cursor("g").commit(4, durable=False)) == 0
     synced: list[str] = []
     with kstore.open(path).cursor("g") as jobs:
         trace_calls(
@@ -193,14 +190,13 @@ def test_a_childs_lock_outlives_what_it_inherited(path: Path) -> None:
 
 def test_one_closed_while_it_begins_to_wait(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with kstore.open(path).cursor("g", "latest", follow=True) as jobs:
-        follow = jobs._view.follow
+        wait = follower.wait_readable
 
-        def closed(*args: Any, **options: Any) -> Any:
-            found = follow(*args, **options)
+        def closed(*arguments: Any) -> bool:
             jobs.close()
-            return found
+            return wait(*arguments)
 
-        monkeypatch.setattr(jobs._view, "follow", closed)
+        monkeypatch.setattr(follower, "wait_readable", closed)
         assert list(jobs) == []
 
 

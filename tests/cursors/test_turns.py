@@ -35,9 +35,10 @@ def test_turns_alternate_and_the_log_is_looked_at_once(
 ) -> None:
     looks: list[str] = []
     refresh = kstore.PartitionLog.refresh
-    monkeypatch.setattr(kstore.PartitionLog, "refresh", lambda log: looks.append(log.path) or refresh(log))
-    monkeypatch.setattr("kstore.log.cursors.cursor._FRESH", 3600)
     with store.cursor("g", ["t"]) as cursor:
+        monkeypatch.setattr(
+            kstore.PartitionLog, "refresh", lambda log: looks.append(log.path) or refresh(log)
+        )
         seen = [(partition, record.offset) for _, partition, record in cursor]
         assert len(looks) == 2
         assert cursor.positions() == {("t", 0): COUNT, ("t", 1): COUNT}
@@ -77,7 +78,7 @@ def test_a_seek_between_two_turns(store: kstore.LogStore) -> None:
 
 
 def test_records_that_are_cut_off_between_two_turns(store: kstore.LogStore) -> None:
-    """The position does not go behind what is left."""
+    """The view that is read stays as it was; the next one raises the error."""
     with store.cursor("g", ["t"]) as cursor:
         records = iter(cursor)
         for _ in range(10):
@@ -85,8 +86,12 @@ def test_records_that_are_cut_off_between_two_turns(store: kstore.LogStore) -> N
         store.log("t", 0).truncate_to(20)  # type: ignore[union-attr]
         assert cursor.lag()["t", 0] == 12
         seen = [(record.partition, record.offset) for record in records]
-        assert [offset for number, offset in seen if number == 0] == list(range(8, 20))
-        assert cursor.positions() == {("t", 0): 20, ("t", 1): COUNT}
+        assert [offset for number, offset in seen if number == 0] == list(range(8, COUNT))
+        with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+            list(cursor)
+        assert caught.value.end == 20
+        cursor.seek(20, "t", 0)
+        assert list(cursor) == []
 
 
 class Calling:

@@ -67,10 +67,9 @@ class Story:
         self.durable = log.flush()
         yield
         cut = log.log_end_offset - 2
-        gone = {o: v for o, v in self.acked.items() if o >= cut - 1}  # its whole batch is truncated
-        for offset in gone:
+        for offset in [offset for offset in self.acked if offset >= cut]:
             del self.acked[offset]
-        self.durable = min(self.durable, cut - 1)
+        self.durable = min(self.durable, cut)
         yield
         log.truncate_to(cut)
         for value in self.values(10):

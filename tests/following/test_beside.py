@@ -1,11 +1,11 @@
 """Readers beside retention and truncation: another look, or an error that says what happened; no loose system
 error."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +15,15 @@ from kstore.log.recovery import refresh
 from kstore.log.recovery.loader import Loaded
 from tests.helpers.processes import environment
 
-READS: dict[str, Callable[[kstore.PartitionLog], object]] = {
+
+def size(found: Any) -> int:
+    """The number of records of a record, a batch or columns."""
+    if isinstance(found, kstore.RecordBatch):
+        return len(list(found.records()))
+    return 1 if isinstance(found, kstore.Record) else len(found)
+
+
+READS: dict[str, Callable[[kstore.PartitionLog], Any]] = {
     "records": lambda log: list(log),
     "batches": lambda log: list(log.batches()),
     "scan": lambda log: list(log.scan()),
@@ -95,21 +103,20 @@ def test_a_segment_that_was_deleted(tmp_path: Path, how: str) -> None:
 @pytest.mark.parametrize("how", ["records", "batches", "scan", "scan on threads"])
 @pytest.mark.parametrize("grown", [False, True])
 def test_a_log_that_was_truncated(tmp_path: Path, how: str, grown: bool) -> None:
-    """By another process; what it wrote behind is of other sizes."""
+    """A view that has the files open reads on what it showed; refresh() shows what is there."""
     directory = written(tmp_path / "t-0")
-    log = kstore.open(directory)
-    assert [segment.size for segment in log.segments]
+    log, other = kstore.open(directory), kstore.open(directory)
+    assert sum(map(size, READS[how](log))) == 100
     last = log.segments[-2]
     with kstore.open(directory, "a", internal_segment_bytes=2000, retention_ms=-1) as writer:
         writer.truncate_to(last.base_offset + 5)
         if grown:
             writer.extend([b"other" * 30] * 100, batch_bytes=500)
-    with pytest.raises(
-        LogChangedError, match=r"since the log was opened or refreshed.*; log\.refresh\(\) shows"
-    ):
-        READS[how](log)
-    log.refresh()
-    assert READS[how](log)
+    with pytest.raises(LogChangedError, match=r"since the log was opened or refreshed.*; log\.refresh\(\)"):
+        READS[how](other)
+    other.refresh()
+    for view, count in ((log, 100), (other, last.base_offset + 5 + 100 * grown)):
+        assert sum(map(size, READS[how](view))) == count
 
 
 @pytest.mark.parametrize("sizes", [(50, 0, 50), (0, 50, 0), (50, 50, 50), (300, 10, 20), (10, 300, 20)])
@@ -129,10 +136,8 @@ def test_a_truncated_log_that_has_grown_past_its_old_end_is_loaded_again(
         writer.truncate_to(0)
         for size in new:
             writer.append(b"n" * size, timestamp=1000)
-        with pytest.raises(LogChangedError, match="truncated"):
-            view.last(b"k")
-        with pytest.raises(LogChangedError, match="truncated"):
-            view.history(b"k")
+        assert view.last(b"k").offset == 0  # type: ignore[union-attr]
+        assert [record.offset for record in view.history(b"k")] == [0]
         assert view.refresh()
         assert [record.value for record in view] == [b"n" * size for size in new]
         assert view.find(timestamp="max") == kstore.open(tmp_path / "t-0").find(timestamp="max")
@@ -147,22 +152,6 @@ def test_a_truncated_log_that_has_grown_past_its_old_end_is_loaded_again(
                 next(reader)
         cursor.seek(0)
         assert next(jobs).offset == 0
-
-
-@pytest.mark.parametrize("how", ["records", "batches", "scan", "scan on threads", "get"])
-def test_a_batch_that_lies_where_the_log_had_ended(tmp_path: Path, how: str) -> None:
-    """A view knows the file up to there. Nothing is damaged."""
-    with kstore.open(tmp_path / "t-0", "a", retention_ms=-1) as writer:
-        for _ in range(3):
-            writer.append(b"o" * 50)
-        os.utime(writer.segments[0].path, (1, 1))  # long ago, as far as the view knows
-        view = kstore.open(tmp_path / "t-0")
-        writer.truncate_to(0)
-        writer.extend([b"n" * 500] * 5)
-        with pytest.raises(LogChangedError, match="truncated and written anew"):
-            READS[how](view)
-        assert view.refresh()
-        assert READS[how](view)
 
 
 def test_damage_is_still_damage(tmp_path: Path) -> None:
@@ -196,24 +185,21 @@ while time.monotonic() < until:
     if rng.random() < 0.05:
         log.retain()
     if rng.random() < 0.04:
-        batch = log.translate(max(log.log_start_offset, log.log_end_offset - rng.randrange(1, 400)))
-        if batch is not None:
-            log.truncate_to(batch.base_offset)
+        log.truncate_to(max(log.log_start_offset, log.log_end_offset - rng.randrange(1, 400)))
     if rng.random() < 0.3:
         time.sleep(0.0005)
 """
 
 
 def test_beside_a_process_that_retains_and_truncates(tmp_path: Path) -> None:
-    """The log is sound at every moment. A reader that meets a cut and what is appended over it in one step
-    may still take that for damage, rarely."""
+    """The log is sound at every moment."""
     directory = tmp_path / "t-0"
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(directory), "4"], stdout=subprocess.PIPE, env=environment()
     )
     assert writer.stdout is not None
     assert writer.stdout.readline() == b"begun\n"
-    looks = mistaken = 0
+    looks = 0
     while writer.poll() is None:
         log = kstore.open(directory)
         for read in READS.values():
@@ -222,9 +208,6 @@ def test_beside_a_process_that_retains_and_truncates(tmp_path: Path) -> None:
                 log.refresh()
             except kstore.OffsetOutOfRangeError:
                 log = kstore.open(directory)
-            except kstore.CorruptRecordError:
-                mistaken += 1
-                log = kstore.open(directory)
         try:
             with kstore.open(directory).follow(None, timeout=0.02) as follower:
                 for number, _ in enumerate(follower):
@@ -232,10 +215,7 @@ def test_beside_a_process_that_retains_and_truncates(tmp_path: Path) -> None:
                         break
         except kstore.OffsetOutOfRangeError:
             pass
-        except kstore.CorruptRecordError:
-            mistaken += 1
         looks += 1
     writer.stdout.close()
     assert writer.wait() == 0
     assert looks
-    assert mistaken * 10 <= looks * (len(READS) + 1)

@@ -111,7 +111,7 @@ def test_a_position_that_retention_deletes(tmp_path: Path) -> None:
             with pytest.raises(OffsetOutOfRangeError) as caught:
                 taken(follower)
             assert (caught.value.first, caught.value.end) == (3, 5)
-            assert "in partition t-0" in caught.value.__notes__[0]
+            assert "in partition t-0" in caught.value.__notes__[-1]
         start = follower.positions() | {TopicPartition("t", 0): caught.value.first}
         assert [r.offset for r in store.follow(["t"], start, timeout=0)] == [3, 4]
         with pytest.raises(OffsetOutOfRangeError):

@@ -81,8 +81,8 @@ class OfFollower(Reader):
 
     def go_to(self, place: Any) -> None:
         self.close()
+        self.log.refresh()
         if place == "earliest":
-            self.log.refresh()
             place = self.log.log_start_offset
         self.source = self.log.follow(place, timeout=0)
 

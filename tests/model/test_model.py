@@ -28,7 +28,6 @@ class Machine(RuleBasedStateMachine):
         self.directory = Path(tempfile.mkdtemp(dir=shm if shm.is_dir() else None))
         self.records: dict[int, Record] = {}
         self.start = self.end = 0
-        self.batch_of: dict[int, int] = {}  # offset -> the first offset of its batch
         self.log: kstore.LogWriter
 
     @initialize(
@@ -56,11 +55,7 @@ class Machine(RuleBasedStateMachine):
 
     def add(self, first: int, records: list[Record], batches: list[int]) -> None:
         assert first == self.end
-        at = first
-        for size in batches:
-            for offset in range(at, at + size):
-                self.batch_of[offset] = at
-            at += size
+        assert sum(batches) == len(records)
         self.records |= {first + i: record for i, record in enumerate(records)}
         self.end += len(records)
 
@@ -110,8 +105,7 @@ class Machine(RuleBasedStateMachine):
     def truncate(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(max(self.start - 2, 0), self.end + 1))
         if self.log.truncate_to(offset):
-            first = next((self.batch_of[o] for o in sorted(self.records) if o >= offset), offset)
-            self.records = {o: r for o, r in self.records.items() if o < min(first, offset)}
+            self.records = {o: r for o, r in self.records.items() if o < offset}
             self.end = offset
             self.start = min(self.start, offset)
             if not self.log.segments[0].size and self.log.segments[0].base_offset == offset:

@@ -118,21 +118,18 @@ def test_all_batches_after_a_clean_stop(partition: Path, run: Run) -> None:
 # ---- truncation ----------------------------------------------------------------------------------
 
 
-def test_truncating_inside_a_batch_must_be_asked_for(tmp_path: Path, run: Run) -> None:
+def test_truncating_inside_a_batch(tmp_path: Path, run: Run) -> None:
     path = tmp_path / "t-0"
     with kstore.open(path, "a") as log:
         log.extend([b"x"] * 100)
-    code, _, err = run("truncate", path, "--to", "90")
-    assert (code, "--whole-batches" in err) == (2, True)
-    assert len(list(kstore.open(path))) == 100
     assert run("truncate", path, "--to", "100")[1] == "nothing to remove: the log ends at offset 100\n"
     assert "ends at offset 100, below --to 200" in run("truncate", path, "--to", "200")[1]
     with kstore.open(path, "a"):
-        would = "100 records in 1 batch would be removed, from offset 0 on\n"
+        would = "10 records would be removed, from offset 90 on\n"
         refused = f"kstore: {path} is open for writing now: without --dry-run this would be refused\n"
-        assert run("truncate", path, "--to", "0", "--dry-run") == (0, would, refused)
-    assert run("truncate", path, "--to", "90", "--whole-batches")[0] == 0
-    assert list(kstore.open(path)) == []
+        assert run("truncate", path, "--to", "90", "--dry-run") == (0, would, refused)
+    assert run("truncate", path, "--to", "90")[0] == 0
+    assert len(list(kstore.open(path))) == 90
 
 
 def test_truncating_takes_damage_along(tmp_path: Path, run: Run) -> None:
@@ -142,7 +139,7 @@ def test_truncating_takes_damage_along(tmp_path: Path, run: Run) -> None:
             log.extend([b"x"] * 10)
         position = int(log.segments[0].read_headers()["position"][2])
     flip(path / f"{0:020d}.log", position + 70, 0xFF)
-    said = "20 records in 2 batches removed, from offset 10 on\n"
+    said = "20 records removed, from offset 10 on\n"
     assert run("truncate", path, "--to", "10")[:2] == (0, said)
     assert offsets(kstore.open(path)) == list(range(10))
 
@@ -153,7 +150,6 @@ def test_a_dry_run_refuses_what_the_real_one_refuses(tmp_path: Path, run: Run) -
         log.extend([b"x"] * 100)
     file = path / f"{0:020d}.log"
     for words in (
-        ["truncate", path, "--to", "90"],
         ["truncate", path, "--to", "0", "--config", "no.such.option=1"],
         ["truncate", file, "--to", "0"],
         ["retain", path, "--config", "retention.ms=1", "--config", "no.such.option=1"],

@@ -47,7 +47,7 @@ cdef class LogAppender:
     cdef bint names_unsynced
     cdef int64_t unsynced_from     # the first segment that has files among them
     cdef int64_t syncing_from      # the same of the sync under way
-    cdef public Traffic _traffic  # None: nothing is counted
+    cdef public Traffic traffic  # None: nothing is counted
     cdef unsigned int calls        # of appends, to choose those that are timed
     cdef unsigned long gathering   # the thread that syncs for what it appends later, for all of it at once; 0 for none
     cdef list waiting             # events to set at the next change; None for none

@@ -36,7 +36,8 @@ from libkstore.format cimport ks_batch
 
 from kstore.arguments import MAX_MESSAGE_BYTES_NAME as _MAX_MESSAGE_BYTES
 from kstore.arguments import SEGMENT_BYTES_NAME as _SEGMENT_BYTES
-from kstore.arguments import integer
+from kstore.arguments import instance, integer
+from kstore.engine.io.notification import EventFd
 from kstore.engine.io.file import sync_directory, sync_file
 from kstore.engine.io.mutex import ENDING as _ENDING
 from kstore.engine.segment.active_segment import ROLL_REASONS
@@ -232,9 +233,6 @@ cdef class LogAppender:
     # RecordAccumulator._began        When the first record of a batch has come, with the accumulator's mutex held and
     #                                 not the log's. Wakes the thread that appends the batch in time; must not wait and
     #                                 not raise.
-    # OffsetCommitter._commit         Commits in whatever case, with no lock held. What Cursor.commit raises.
-    # OffsetCommitter._find_out       After a commit has failed in its write, with no lock held: takes note of it if it
-    #                                 is in the file nevertheless. Must not raise.
 
     def _clock_ms(self):
         """The time in ms."""
@@ -265,15 +263,9 @@ cdef class LogAppender:
         change.what = what
         return change
 
-    def _publish(self, sealed not None, ActiveSegment active not None, File cut=None):
-        """The segments are these from here on, for appends and readers; the mutex is held.
-
-        `cut`: the file of the active segment, made as short as that is in the same step, which no signal
-        interrupts. OSError."""
-        cdef tuple segments = (sealed, active)
-        if cut is not None:
-            cut.truncate(active.published.size)  # the last step that can fail
-        self._segments = segments
+    def _publish(self, sealed not None, ActiveSegment active not None):
+        """The segments are these from here on, for appends and readers; the mutex is held."""
+        self._segments = (sealed, active)
         self._sealed = sealed
         self.active = active
 
@@ -414,10 +406,10 @@ cdef class LogAppender:
                 event.set()
         return 0
 
-    def _notify_at_change(self, event):
+    def notify_at_change(self, event):
         """Sets this event once, after the log has next been changed or closed, if somebody still has it
         then."""
-        known = weakref.ref(event)
+        known = weakref.ref(instance("event", event, EventFd))
         waiting = self.waiting or ()
         if known not in waiting:
             self.waiting = [other for other in waiting if other() is not None] + [known]
@@ -508,9 +500,9 @@ cdef class LogAppender:
         if status < 0:
             self.fail("a write failed")
         self.end = active.published.next_offset
-        if self._traffic is not None:
-            self._traffic.totals[BYTES_IN] += size
-            self._traffic.totals[RECORDS_IN] += active.published.records - before
+        if self.traffic is not None:
+            self.traffic.totals[BYTES_IN] += size
+            self.traffic.totals[RECORDS_IN] += active.published.records - before
         return 0
 
     cdef int settle(self) except -1:
@@ -559,7 +551,7 @@ cdef class LogAppender:
     cdef int64_t begun(self) noexcept:
         """When an append began, if that is counted: one in 16, where reading the clock would take much of its
         time."""
-        if self._traffic is None:
+        if self.traffic is None:
             return 0
         self.calls += 1
         return monotonic_ns() if self.durability or self.calls % 16 == 1 else 0
@@ -572,8 +564,8 @@ cdef class LogAppender:
                 self.wait_durable(offset)
             except LogClosedError:  # by another thread, after the append
                 self.sync_closed()
-        if self._traffic is not None and began:
-            took(&self._traffic.appends, began)
+        if self.traffic is not None and began:
+            took(&self.traffic.appends, began)
         return 0
 
     cdef int sync_closed(self) except -1:
@@ -641,8 +633,8 @@ cdef class LogAppender:
             self.refusal = f"a sync failed: {e}"
             raise
         self.syncing_from = INT64_MAX
-        if self._traffic is not None:
-            took(&self._traffic.syncs, began)
+        if self.traffic is not None:
+            took(&self.traffic.syncs, began)
         return min(reached, self.sync_ceiling)  # what was appended since a truncation is not in this sync
 
     def wait_until_durable(self, offset):

@@ -200,8 +200,8 @@ cdef class RecordAppender(LogAppender):
             self.place(&built.batch, now)
             self.write_out(built.data, built.used)
             self.settle()
-            if self._traffic is not None and began:
-                took(&self._traffic.appends, began)
+            if self.traffic is not None and began:
+                took(&self.traffic.appends, began)
             return built.batch.base_offset
         finally:
             self.end_append()

@@ -78,11 +78,9 @@ cdef class FileHandle:
     cdef object closed      # a weak reference to the File that was let go
     cdef uint64_t device
     cdef uint64_t inode     # 0: it was never open
-    cdef int64_t rested     # its ctime (ns) when its name was looked at, or 0
 
     cdef File open(self, str path)
     cdef File find(self, str path)
-    cdef int64_t ctime(self) noexcept
     cdef void be(self, uint64_t device, uint64_t inode) noexcept
     cdef void leave(self) noexcept
     cdef void let_go(self) noexcept

@@ -22,7 +22,6 @@ from posix.fcntl cimport O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC
 from posix.resource cimport RLIMIT_NOFILE, getrlimit, rlimit
 from posix.signal cimport kill
 from posix.stat cimport S_ISREG, fstat, struct_stat
-from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 from posix.unistd cimport close as c_close, fdatasync, fsync, ftruncate, getpid, unlink as c_unlink
 
 from kstore.engine.io.faults cimport (
@@ -58,6 +57,7 @@ cdef extern from "system.h" nogil:
     int SEEK_HOLE
     void ks_write_back(int fd, int64_t position, int64_t size)
     int ks_fallocate(int fd, int keep_size, int64_t position, int64_t size)
+    ssize_t ks_copy(int source, int target, int64_t position, size_t size)
     ssize_t ks_sendfile(int target, int fd, int64_t position, size_t size)
     int ks_advise(int fd, int64_t position, int64_t size, int advice)
     int ks_resident(int fd, int64_t position, size_t size, unsigned char *into)
@@ -75,7 +75,6 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():  # a Python without that
 
 ADVICE = ("normal", "sequential", "willneed", "dontneed")
 cdef int64_t page_size = mmap.PAGESIZE
-cdef int64_t longest_tick = 3000000000  # ns: some file systems tell times in whole seconds
 
 
 cdef void note(int call, File file, int64_t position, int64_t size, const uint8_t *data) noexcept nogil:
@@ -331,6 +330,22 @@ cdef class File:
             done = self.pwrite(p, size, position)
         if done < size:
             self.raise_errno()
+
+    def begin_as(self, File source not None, int64_t size):
+        """Copies the first `size` bytes of another file to the beginning of this one. Where the file system
+        can, both files share them. OSError."""
+        cdef int64_t done = 0
+        cdef ssize_t n = 1
+        while n > 0 and done < size and not tracing:  # a tracer is told of bytes that are written
+            with nogil:
+                n = -1 if gate(WRITES) else ks_copy(source.fd, self.fd, done, <size_t>min(size - done, <int64_t>MOST))
+            done += max(n, <ssize_t>0)
+        while done < size:  # the file systems cannot do it, or a call failed: what is wrong shows again
+            data = source.read(done, min(size - done, <int64_t>(1 << 20)))
+            if not data:
+                raise OSError(_errno.EIO, f"the file has only {done} bytes, not {size}", source.path)
+            self.write(done, data)
+            done += len(data)
 
     def truncate(self, int64_t size):
         """Sets the length to `size` bytes. OSError."""
@@ -678,30 +693,6 @@ cdef class FileHandle:
             self.file = file
         elif self.file is not None and opened_count - idle_count < limit_of_system() // 2:
             self.leave()
-
-    def keeps_name(self, str path not None):
-        """Whether this path stands for the file, which was open before.
-
-        A file's ctime changes if it gets another name, or another file gets its name. So the path is not
-        looked at if the ctime is what it was when that was so, and the file had rested: it is told in ticks
-        of some clock."""
-        cdef timespec now
-        cdef int64_t changed = self.ctime()
-        if changed and changed == self.rested:
-            return True
-        if not self.is_at(path):
-            return False
-        clock_gettime(CLOCK_REALTIME, &now)
-        if <int64_t>now.tv_sec * 1000000000 - changed > longest_tick:
-            self.rested = changed
-        return True
-
-    cdef int64_t ctime(self) noexcept:
-        """When the status of the open file has last changed, in ns since 1970; 0 if it is not open."""
-        cdef struct_stat st
-        if self.file is None or fstat(self.file.fd, &st) < 0:
-            return 0
-        return <int64_t>st.st_ctime * 1000000000 + <int64_t>st.st_ctim.tv_nsec
 
     def is_at(self, str path not None):
         """Whether this path stands for the file, which was open before."""

@@ -48,4 +48,10 @@ static inline int ks_fallocate(int fd, int keep_size, int64_t position, int64_t 
     return fallocate(fd, keep_size ? FALLOC_FL_KEEP_SIZE : 0, position, size);
 }
 
+static inline ssize_t ks_copy(int source, int target, int64_t position, size_t size)
+{
+    off_t at = position, into = position;
+    return copy_file_range(source, &at, target, &into, size, 0);
+}
+
 #endif

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t
 
 from kstore.engine.io.file cimport Traffic
 from kstore.engine.io.read_window cimport ReadWindow
@@ -21,11 +21,9 @@ cdef class Reader:
     cdef int64_t end
     cdef int64_t last_offset       # of the last batch accepted in this or an earlier segment
     cdef int64_t offset_before     # of the batch before that one
-    cdef uint32_t last_crc         # its checksum
     cdef int64_t end_offset        # where the log ends, or INT64_MAX
     cdef int64_t bound             # no batch of the current segment reaches it
     cdef int64_t least             # no batch from here on ends below it
-    cdef bint has_gap              # offsets were in no batch, between two or before the first
     cdef bint skip
     cdef bint strict_tail
     cdef bint control
@@ -43,17 +41,15 @@ cdef class Reader:
     cdef Traffic traffic           # counts what is read; None if nothing does
     cdef int64_t read_bytes        # not counted yet
     cdef int64_t read_records
-    cdef public bint _ends_at_change   # for cursors: where the log is no longer what it was, a RecordReader ends
-    cdef readonly object _change       # and this says why
-    cdef public object _is_cut_before  # of a view: whether the log was cut off before an offset since
+    cdef bint ends_at_change       # where a file is no longer what the view shows, it ends instead of raising
+    cdef readonly object change    # the LogChangedError at which it ended; None if it did not
+    cdef readonly int64_t next_offset  # the offset behind what it gave last, -1 before the first
+    cdef readonly bint is_stopped  # it gives nothing any more
     cdef bint busy                 # a thread is in here, perhaps without the GIL
 
     cdef int enter(self) except -1
     cdef void tell_traffic(self) noexcept
     cdef bint next_segment(self) except -1
-    cdef int check_gap(self, Py_ssize_t at) except -1
-    cdef int check_uncut(self, Py_ssize_t at) except -1
-    cdef int check_end(self) except -1
     cdef int64_t ahead(self, int64_t position) noexcept nogil
     cdef void bring(self, int64_t position, int64_t size) noexcept
     cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil

@@ -27,7 +27,10 @@ class Reader:
 
     `first_position` and `byte_limit` narrow it to a part of the first segment (a slice). `end_offset` is
     where the log ends: a batch that reaches it is damaged. `after`: the last offset of the batch before, if
-    it is known to end there. One thread at a time."""
+    it is known to end there. `ends_at_change`: where a file is no longer what the segment shows, it ends, and
+    `change` says why; else it raises that. One thread at a time.
+
+    `next_offset` is the offset behind what it gave last, -1 before the first. After stop() it gives nothing."""
 
     def __new__(
         cls,
@@ -44,17 +47,18 @@ class Reader:
         pages: _Pages | None = None,
         traffic: Traffic | None = None,
         after: int = -1,
+        ends_at_change: bool = False,
     ) -> Self: ...
     @property
     def skipped(self) -> list[Skipped]: ...
-    def _last_batch(self) -> tuple[int, int] | None: ...
     @property
-    def _reads(self) -> int: ...
-    _ends_at_change: bool
-    _is_cut_before: Callable[[int], bool] | None
-    _is_cut: Callable[[], bool] | None
+    def change(self) -> LogChangedError | None: ...
     @property
-    def _change(self) -> LogChangedError | None: ...
+    def next_offset(self) -> int: ...
+    @property
+    def is_stopped(self) -> bool: ...
+    def stop(self) -> None:
+        """Nothing more is given; from any thread."""
     def __iter__(self) -> Self: ...
 
 @final
@@ -70,17 +74,8 @@ class RecordReader(Reader):
     """An iterator of Record objects. log.records() and slice.records() make one.
 
     `skipped` lists what on_error="skip" left out: of a batch that is damaged in its middle, the records
-    before are given. One thread at a time.
+    before are given. One thread at a time."""
 
-    `next_offset` is the offset behind the last record that it gave, -1 before the first. After stop() it
-    gives none."""
-
-    @property
-    def next_offset(self) -> int: ...
-    @property
-    def is_stopped(self) -> bool: ...
-    def stop(self) -> None: ...
-    def _take_turns(self) -> None: ...
     def __next__(self) -> Record: ...
 
 @final
@@ -97,7 +92,7 @@ class TopicRecords(Generic[_T]):
         kind: type[_T],
         topic: str,
         partition: int,
-        readers: Iterable[Iterable[Record]],
+        readers: Iterable[Iterable[object]],
         count: int,
         failed: Callable[[Exception], object],
         *,
@@ -106,9 +101,6 @@ class TopicRecords(Generic[_T]):
     def __iter__(self) -> Self: ...
     def __next__(self) -> _T: ...
 
-def change_of(segment: Segment, offset: int, end_offset: int = ...) -> LogChangedError | None:
-    """Why an error that was met in a segment is none of its file, as a LogChangedError; None if it is one.
-
-    The log was truncated, or deleted, since the segment was looked at, and perhaps written anew: then its
-    files are not what they were, or what they hold now is sound from `offset` on (-1: not known). end_offset
-    is as in readers."""
+def change_of(segment: Segment, offset: int) -> LogChangedError | None:
+    """A LogChangedError if the .log of a segment was replaced, shortened or deleted since it was opened; None
+    if it is as it was."""

@@ -9,8 +9,6 @@ The file is long because most of it tells apart the ways in which a log can be d
 read.
 """
 
-import os
-import time
 from typing import NamedTuple
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -39,7 +37,6 @@ from libkstore.format cimport (
     ks_load_i64,
 )
 
-from kstore.engine.io.buffer_pool import POOL as _POOL
 from kstore.engine.record.batch import control_type
 from kstore.errors import CorruptFileError, CorruptRecordError, LogChangedError, RecordTooLargeError
 
@@ -105,7 +102,10 @@ cdef class Reader:
 
     `first_position` and `byte_limit` narrow it to a part of the first segment (a slice). `end_offset` is
     where the log ends: a batch that reaches it is damaged. `after`: the last offset of the batch before, if
-    it is known to end there. One thread at a time.
+    it is known to end there. `ends_at_change`: where a file is no longer what the segment shows, it ends, and
+    `change` says why; else it raises that. One thread at a time.
+
+    `next_offset` is the offset behind what it gave last, -1 before the first. After stop() it gives nothing.
     """
 
     def __cinit__(
@@ -123,6 +123,7 @@ cdef class Reader:
         pages=None,
         Traffic traffic=None,
         int64_t after=-1,
+        bint ends_at_change=False,
     ):
         if on_error not in ("raise", "skip"):
             raise ValueError(f'on_error is "raise" or "skip", not {on_error!r}')
@@ -134,7 +135,8 @@ cdef class Reader:
         self.control = control
         self.skipped = []
         self.last_offset = self.offset_before = after
-        self.at = -1
+        self.at = self.next_offset = -1
+        self.ends_at_change = ends_at_change
         self.window = ReadWindow.__new__(ReadWindow)
         self.index = -1
         self.end = byte_limit
@@ -154,14 +156,9 @@ cdef class Reader:
         directory = self.segments[0].directory if self.segments else "an empty log"
         return f"<{type(self).__name__} of {directory}: offsets {self.start_offset} to {stop} (exclusive)>"
 
-    def _last_batch(self):
-        """(last offset, checksum) of the batch that it is at, or has passed last; None before the first."""
-        return (self.last_offset, self.last_crc) if self.at >= 0 else None
-
-    @property
-    def _reads(self):
-        """How often it has read from a file."""
-        return self.window.reads
+    def stop(self):
+        """Nothing more is given; from any thread."""
+        self.is_stopped = True
 
     cdef int enter(self) except -1:
         """Begins a step of the iteration; `busy` is put back behind it. RuntimeError where another is under
@@ -191,15 +188,11 @@ cdef class Reader:
                     self.pages.leave()
                 if not self.skip:
                     self.index -= 1  # who asks again meets it again
-                    self.check_gap(self.index + 1)
-                self.check_end()
                 return False
             self.segment = self.segments[self.index]
             self.bound = min(self.segment.end_offset, self.end_offset)
             self.least = -1
             try:
-                self.check_gap(self.index)
-                self.check_uncut(self.index)
                 limit = self.segment.limit()
                 self.window.reset(self.segment.opened(), limit, self.segment.origin)
                 if self.index == 0 and self.position >= 0:
@@ -219,7 +212,7 @@ cdef class Reader:
             except (CorruptRecordError, OSError) as e:
                 # Of a file that cannot be read at this moment nobody knows that it is damaged.
                 if not self.skip or not isinstance(e, (CorruptRecordError, FileNotFoundError)) or (
-                    self._ends_at_change and isinstance(e, LogChangedError)
+                    self.ends_at_change and isinstance(e, LogChangedError)
                 ):
                     self.index -= 1  # who asks again meets it again
                     self.segment = None
@@ -231,41 +224,6 @@ cdef class Reader:
                         self.last_offset = self.offset_before = -1
                     return True
                 self.skipped.append(Skipped(self.segment.path, 0, 0, e))
-
-    cdef int check_gap(self, Py_ssize_t at) except -1:
-        """LogChangedError if the log was truncated before the segment `at`, which was the next one."""
-        cdef Segment after
-        cdef int64_t reached = max(self.last_offset + 1, self.start_offset)
-        if self.strict_tail and 0 < at < len(self.segments):
-            after = self.segments[at]
-            if reached < min(after.base_offset, self.stop_offset):
-                (<Segment>self.segments[at - 1]).check_followed_by(after, reached)
-        return 0
-
-    cdef int check_uncut(self, Py_ssize_t at) except -1:
-        """LogChangedError if the log was truncated before the segment `at`: what was read of those before may
-        be new, and what is in a file that is open still is not."""
-        cdef Segment after
-        if at > 0 and self._is_cut_before is not None:
-            after = self.segments[at]
-            if self._is_cut_before(after.base_offset):
-                raise after.changed("it was truncated", max(self.last_offset + 1, self.start_offset))
-        return 0
-
-    cdef int check_end(self) except -1:
-        """At the end: LogChangedError if offsets were missing that may have been cut off."""
-        cdef int64_t reached = max(self.last_offset + 1, self.start_offset)
-        cdef int64_t wanted = min(self.stop_offset, self.end_offset)
-        if self._is_cut_before is None or not self.segments or not (self.has_gap or reached < wanted):
-            return 0
-        if self._is_cut_before(wanted):
-            segment = <Segment?>self.segments[min(max(self.index, 0), len(self.segments) - 1)]
-            error = segment.changed("it was truncated", min(reached, wanted - 1))
-            if not self.skip:
-                raise error
-            self.skipped.append(Skipped(segment.path, 0, 0, error))
-            self._is_cut_before = None  # it is told once
-        return 0
 
     cdef int64_t ahead(self, int64_t position) noexcept nogil:
         """How much to read at once at `position`: as much again as has been passed, from SOON to
@@ -303,8 +261,6 @@ cdef class Reader:
         if self.batch.last_offset >= self.bound:
             ks_fail(fault, KS_E_OFFSET, 0, self.bound - 1, self.batch.last_offset)
             return WALK_DAMAGED
-        if self.batch.base_offset > max(self.last_offset + 1, self.start_offset):
-            self.has_gap = True
         if self.batch.last_offset < self.least:  # the first batch that holds what is wanted was looked up
             ks_fail(fault, KS_E_OFFSET, 0, self.least, self.batch.last_offset)
             return WALK_DAMAGED
@@ -371,7 +327,7 @@ cdef class Reader:
         """The same of another segment."""
         change = None
         if self.strict_tail and self.end_offset < INT64_MAX and isinstance(error, CorruptFileError):
-            change = change_of(segment, max(self.last_offset + 1, self.start_offset), self.end_offset)
+            change = change_of(segment, max(self.last_offset + 1, self.start_offset))
         if change is not None:
             raise change from error
         raise error
@@ -460,7 +416,6 @@ cdef class Reader:
             size = self.header(self.position, &fault)
             if size > 0:
                 if self.batch.base_offset >= self.stop_offset and self.ends_here(size):
-                    self.check_end()
                     return False
                 self.bring(self.position, size)
                 status = self.check(self.position, size, &fault)
@@ -469,7 +424,6 @@ cdef class Reader:
                     self.position += size
                     self.patience -= size
                     self.offset_before, self.last_offset = self.last_offset, self.batch.last_offset
-                    self.last_crc = self.batch.crc
                     if self.position >= self.mark:
                         self.mark = self.pages.advance(self.position)
                     if self.batch.last_offset < self.start_offset:
@@ -596,17 +550,23 @@ cdef class BatchReader(Reader):
         try:
             if self.failure is not None:
                 raise self.failure
-            while self.advance():
+            while not self.is_stopped and self.advance():
                 try:
                     if self.wanted():
                         if self.batch.magic < 2 and ks_codec(&self.batch):
                             self.check_begin()
-                        return RecordBatch.new(
+                        batch = RecordBatch.new(
                             self.window.at(self.at), &self.batch, self.segment.log_path(), self.at,
                             self.segment.max_decompressed_bytes,
                         )
+                        self.next_offset = self.batch.last_offset + 1
+                        return batch
                 except (CorruptRecordError, RecordTooLargeError) as e:  # a marker that cannot be read
                     self.broken(e)
+        except LogChangedError as e:
+            if not self.ends_at_change:
+                raise
+            self.change = e
         finally:
             self.busy = False
         raise StopIteration
@@ -619,56 +579,25 @@ cdef class RecordReader(Reader):
 
     `skipped` lists what on_error="skip" left out: of a batch that is damaged in its middle, the records
     before are given. One thread at a time.
-
-    `next_offset` is the offset behind the last record that it gave, -1 before the first. After stop() it
-    gives none.
     """
 
     cdef Records cursor
-    cdef readonly int64_t next_offset
-    cdef readonly bint is_stopped
-    # For cursors: whether the log was cut off since the view. It is asked when something was read from a
-    # file, before that is given.
-    cdef public object _is_cut
-    cdef int64_t reads_asked          # of the window, of which it was asked
-    cdef int64_t before, before_at    # what _last_batch() told before the batch of this moment
-    cdef uint32_t before_crc
-
-    def __cinit__(self, *args, **kwargs):
-        self.next_offset = -1
-
-    def stop(self):
-        self.is_stopped = True
-
-    def _take_turns(self):
-        """Before the first record: others will read on from where this one is stopped, and use its memory
-        again. Fresh pages cost as much as what is read into them."""
-        if self.window.data is NULL:
-            self.window.draw(_POOL, FAR)
 
     def __next__(self):
         cdef Record record
         while not self.is_stopped:
             if self.cursor is None:
-                self.before, self.before_crc, self.before_at = self.last_offset, self.last_crc, self.at
                 self.enter()
                 try:
                     if not self.next_batch():
                         raise StopIteration
                 except LogChangedError as e:
-                    if not self._ends_at_change:
+                    if not self.ends_at_change:
                         raise
-                    self._change = e
-                    break
-                except CorruptRecordError:
-                    if self._is_cut is None or not self._is_cut():
-                        raise
-                    self.change_at(self.before + 1)  # its batches lay elsewhere before
+                    self.change = e
                     break
                 finally:
                     self.busy = False
-            if self._is_cut is not None and self.window.reads != self.reads_asked and self.cut_off():
-                break
             self.enter()  # Python code runs where a record has headers, and must not move their bytes
             try:
                 record = self.cursor.next()
@@ -685,31 +614,10 @@ cdef class RecordReader(Reader):
                 self.cursor = None
             elif self.cursor.offset >= self.start_offset:
                 if self.cursor.offset >= self.stop_offset:
-                    self.check_end()
                     raise StopIteration
                 self.next_offset = self.cursor.offset + 1
                 return record
         raise StopIteration
-
-    cdef int change_at(self, int64_t offset) except -1:
-        cdef Segment segment = self.segments[max(self.index, 0)]
-        self._change = segment.changed("it was truncated", offset)
-        return 0
-
-    cdef bint cut_off(self) except -1:
-        """Whether the batch of this moment may have been written after the log was cut off: it is not given
-        then."""
-        self.enter()
-        try:
-            if not self._is_cut():
-                self.reads_asked = self.window.reads
-                return False
-        finally:
-            self.busy = False
-        self.change_at(self.before + 1)
-        self.cursor = None
-        self.last_offset, self.last_crc, self.at = self.before, self.before_crc, self.before_at
-        return True
 
     cdef bint next_batch(self) except -1:
         """Puts the cursor on the records of the next batch that has any for us. False at the end."""
@@ -815,40 +723,14 @@ cdef void set_item(object made, Py_ssize_t at, object item) noexcept:
     PyTuple_SET_ITEM(made, at, item)
 
 
-def change_of(Segment segment not None, int64_t offset, int64_t end_offset=INT64_MAX):
-    """Why an error that was met in a segment is none of its file, as a LogChangedError; None if it is one.
-
-    The log was truncated, or deleted, since the segment was looked at, and perhaps written anew: then its
-    files are not what they were, or what they hold now is sound from `offset` on (-1: not known). end_offset
-    is as in readers.
-    """
-    cdef int64_t modified, seen = -1
-    for _ in range(3):
-        try:
-            if not segment.is_file_of_its_name():
-                return segment.changed("it was replaced", offset)
-            if segment.opened().length() < segment.origin + segment.limit():
-                return segment.changed("it was truncated", offset)
-            if segment.end_offset < INT64_MAX and not (
-                segment.suffixes
-                or segment.origin
-                or os.path.exists(f"{segment.directory}/{segment.end_offset:020d}.log")
-            ):
-                return segment.changed("the log was truncated before the segment that followed", offset)
-            modified = segment.opened().mtime_ms()
-            if offset < 0 or modified in (segment._modified, seen):
-                return None  # nobody has written there since, or since the look before
-            seen = modified
-            fresh = segment.another(segment.end_offset)
-            batch = next(BatchReader((fresh,), offset), None)  # without an end it does not ask this in its turn
-            if batch is not None and (
-                batch.position < segment.limit() < batch.position + batch.size  # where a batch had ended
-                or (batch.position < segment.limit() and batch.last_offset < end_offset)
-            ):
-                return segment.changed("it was truncated and written anew", offset)
-        except FileNotFoundError:
-            return segment.changed("it was deleted", offset)
-        except CorruptFileError:
-            pass
-        time.sleep(0.005)  # longer than what the system's clock of files counts in
+def change_of(Segment segment not None, int64_t offset):
+    """A LogChangedError if the .log of a segment was replaced, shortened or deleted since it was opened; None
+    if it is as it was."""
+    try:
+        if not segment.is_file_of_its_name():
+            return segment.changed("it was replaced", offset)
+        if segment.opened().length() < segment.origin + segment.limit():
+            return segment.changed("it was truncated", offset)
+    except FileNotFoundError:
+        return segment.changed("it was deleted", offset)
     return None

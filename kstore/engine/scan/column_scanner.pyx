@@ -55,7 +55,6 @@ cdef class ColumnScanner(Reader):
     cdef Records source          # of the current batch, where it is not plain
     cdef ks_run run
     cdef ks_batch current        # whose records the run holds
-    cdef ks_batch previous       # whose records it held before
     cdef ks_fault fault
     cdef Py_ssize_t old_at       # which message of a list of old ones is next; -1 without such a list
     cdef int64_t split_end        # a byte of the first segment where another scanner goes on, or -1
@@ -94,7 +93,6 @@ cdef class ColumnScanner(Reader):
         memset(&self.run, 0, sizeof(self.run))
         memset(&self.current, 0, sizeof(self.current))
         self.current.last_offset = -1
-        self.previous = self.current
         if self.window.data is NULL:
             self.window.draw(rows.pool, self.most_ahead)
         return self
@@ -108,15 +106,6 @@ cdef class ColumnScanner(Reader):
     def place(self):
         """(index of the segment, position in it) of what is read next."""
         return self.index, 0 if self.segment is None else self.position
-
-    def _batch_before(self, int64_t position):
-        """(last offset, checksum) of the batch of the row before a position; None if that was not the last
-        one."""
-        if self.current.base_offset < position <= self.current.last_offset + 1:
-            return self.current.last_offset, self.current.crc
-        if self.previous.base_offset < position <= self.previous.last_offset + 1:
-            return self.previous.last_offset, self.previous.crc
-        return None
 
     def __next__(self):
         if self.rows is None:
@@ -153,8 +142,6 @@ cdef class ColumnScanner(Reader):
                 if what == SCAN_END or what == SCAN_LIMIT:
                     self.finished = True
                     self.ended = what == SCAN_END
-                    if self.ended and not self.in_time_order:
-                        self.check_end()
                     return 0
                 if what == SCAN_MEMORY:
                     raise MemoryError("columns of a scan")
@@ -263,11 +250,7 @@ cdef class ColumnScanner(Reader):
             self.run.end = self.window.at(self.at) + size
             self.run.left = self.batch.records_count
             self.run.position = self.at
-            self.begin_current()
-
-    cdef inline void begin_current(self) noexcept nogil:
-        self.previous = self.current
-        self.current = self.batch
+            self.current = self.batch
 
     cdef int lend_window(self) noexcept:
         """Lets the rows hold the window's buffer, which views now point into. -1 where memory ran out."""
@@ -288,7 +271,7 @@ cdef class ColumnScanner(Reader):
             self.source = self.records()
         except (CorruptRecordError, RecordTooLargeError) as e:
             return self.broken(e)
-        self.begin_current()
+        self.current = self.batch
         self.run.position = self.at
         if self.source.legacy is not None:
             self.old_at = 0

@@ -14,7 +14,7 @@ from libc.string cimport memset
 from kstore.engine.io.file cimport File
 from kstore.engine.io.mapped_file cimport MappedFile
 from kstore.engine.io.read_window cimport ReadWindow
-from kstore.engine.record.batch_walk cimport FAR, NEAR, WALK_SYSTEM, step
+from kstore.engine.record.batch_walk cimport FAR, WALK_SYSTEM, step
 from kstore.engine.segment.index cimport INDEX_MEMORY, OffsetIndex, TimeIndex, index_batch, ks_index_state
 from kstore.engine.segment.recovery_walk cimport check_marker
 from kstore.engine.segment.segment cimport Segment
@@ -537,40 +537,3 @@ def grown(Segment segment not None, int64_t end_offset):
     twin._time_index = times
     twin._max_timestamp_so_far = TimestampOffset(indexed.max_timestamp, indexed.max_timestamp_offset)
     return twin
-
-
-def followed(Segment segment not None, int64_t last_offset, int64_t most=4 << 20):
-    """(segment, its last offset): the one whose last offset is given, with the whole batches that were
-    appended behind it, checksums verified; itself where there are none. About `most` bytes at most.
-    LogChangedError if it no longer has the batch with which it ended: what is there now did not follow it.
-
-    Unlike `grown` it leaves the indexes as they are, so that what it costs does not depend on the segment."""
-    cdef Segment twin
-    cdef ReadWindow w
-    cdef ks_batch b
-    cdef int64_t position = segment.limit(), size = 0, until = position + most, last_at = -1, last_size = 0
-    cdef int64_t end = end_of(segment, segment.end_offset)
-    cdef int64_t length = segment.opened().length() - segment.origin
-    if length <= position:
-        segment.check_last_batch()
-        return segment, last_offset
-    w = segment.borrow()
-    w.reset(segment.opened(), length, segment.origin)  # whose limit was the segment's
-    if not segment.ends_as_known(w, NEAR):
-        raise segment.changed("it was truncated", -1)
-    with nogil:
-        while position < until and (size := sound(w, position, NEAR, last_offset, end, &b)) >= 0:
-            last_offset = b.last_offset
-            last_at, last_size = position, size
-            position += size
-    if size == WALK_SYSTEM:
-        w.raise_failure(-1)
-    if position == segment.limit():
-        segment.give_back(w)
-        return segment, last_offset
-    twin = segment.shown_until(position, segment.end_offset)
-    twin._offset_index = segment.offsets()
-    twin._time_index = segment.times()
-    twin.know_last_batch(w, last_at, last_size)
-    twin.give_back(w)
-    return twin, last_offset

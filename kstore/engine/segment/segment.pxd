@@ -19,11 +19,8 @@ cdef class Segment:
     cdef tuple _notes
     cdef readonly object damage
     cdef int64_t _claimed
-    cdef int64_t _modified
     cdef readonly int64_t tail_bytes
     cdef str _path
-    cdef int64_t _sound           # the ctime (ns) of the .log when it had its last batch, or 0
-    cdef bint _was_swap           # its files were called .swap, as those of a compaction that puts them in place
     cdef FileHandle _handle       # of the .log; segments of one file share it
     cdef int64_t _limit
     cdef OffsetIndex _offset_index
@@ -61,7 +58,6 @@ cdef class Segment:
     cdef int64_t end_of_batches(self, int64_t *next_offset) except -1
     cdef bint follows_on_beyond(self) except -1
     cdef int know_last_batch(self, ReadWindow w, int64_t position, int64_t size) except -1
-    cdef bint ends_as_known(self, ReadWindow w, int64_t ahead) except -1
     cdef int torn(self, int64_t position, int64_t target) except -1
     cdef int64_t after(self, ReadWindow w, int64_t position, ks_batch *b) except -2
     cdef OffsetIndex distrusted(self, OffsetIndex index, int64_t slot, int64_t found)

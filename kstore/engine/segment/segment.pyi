@@ -13,7 +13,7 @@ from kstore.engine.segment.index import (
     TransactionIndex,
 )
 from kstore.engine.segment.recovery_walk import RecoveryWalk
-from kstore.errors import CorruptFileError, CorruptRecordError, LogChangedError
+from kstore.errors import CorruptFileError, CorruptRecordError
 
 INDEX_INTERVAL_BYTES: Final[int]
 MAX_DECOMPRESSED_BYTES: Final[int]
@@ -175,7 +175,6 @@ class Segment:
     def keep_open(self) -> None:
         """Opens the .log, and keeps it open as long as the segment exists, as its name will go; unless too
         many descriptors are held already."""
-    def _is_untouched(self) -> bool: ...
     def is_there(self) -> bool:
         """Whether a .log has the segment's name, this one or another. A compaction puts NAME.swap in the
         place of NAME: so NAME is asked for twice."""
@@ -184,7 +183,6 @@ class Segment:
         before: so a compaction leaves it."""
     def is_file_of_its_name(self) -> bool:
         """Whether the .log's name still stands for the file that this segment has open."""
-    def _keeps_its_name(self) -> bool: ...
     def check_end(self) -> None:
         """CorruptRecordError unless the batches from the last index entry on are sound."""
     def has_its_last_batch(self) -> bool:
@@ -194,17 +192,6 @@ class Segment:
         """Whether it has batches where the next segment begins: files of several copies of a log are mixed,
         say. What cannot be read overlaps nothing, nor does a batch that does not follow on from the one
         before: who reads it is told. OSError."""
-    def _truncated(self, offset: int) -> LogChangedError: ...
-    def check_followed_by(self, after: Segment, offset: int) -> None:
-        """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone,
-        and this one is not. For who finds no records from `offset` on up to there, as a compaction leaves it
-        too: that sets segments aside in order, but when the one that takes their place is there as .swap.
-        TypeError, ValueError, OSError."""
-    def check_last_batch(self) -> None:
-        """LogChangedError if it no longer has the batch that read_next_offset() found last; or if it is the
-        last segment of the log, was empty, and is gone. OSError."""
-    def head(self, position: int) -> bytes:
-        """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""
     def peek(self, position: int) -> bytes:
         """61 bytes of the file, from a byte on, as they are now; fewer at its end."""
     def whole_until(self, start: int, end: int) -> tuple[int, int]:

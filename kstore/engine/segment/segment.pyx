@@ -139,7 +139,6 @@ cdef class Segment:
         self.index_interval_bytes = index_interval_bytes
         self.max_decompressed_bytes = max_decompressed_bytes
         self._limit = self._claimed = self._overlaps = -1
-        self._modified = -2
         self._handle = FileHandle()
 
     # ---- files ---------------------------------------------------------------------------------------------
@@ -177,7 +176,6 @@ cdef class Segment:
         if not self.suffixes or self.suffixes.get(".log", ".swap") != ".swap" or self._handle.inode == 0:
             return False
         self.suffixes = self._path = None
-        self._was_swap = True
         return True
 
     cdef object changed(self, str what, int64_t offset):
@@ -191,7 +189,6 @@ cdef class Segment:
             if length > INT32_MAX:  # positions in indexes have 32 bits; Kafka does not open such a file either
                 what = f"a segment has at most {INT32_MAX} bytes, and this file has {length}"
                 raise OSError(errno.EFBIG, what, self.path)
-            self._modified = self.opened().mtime_ms()
             self._limit = length - self.origin
         return self._limit
 
@@ -304,11 +301,6 @@ cdef class Segment:
         if self._handle.inode == 0:
             self.opened()
         return self._handle.is_at(self.path)
-
-    def _keeps_its_name(self):
-        """The same, mostly without a look at the name; of a directory that has another name itself it may say
-        True."""
-        return self._handle.keeps_name(self.path)
 
     def is_there(self):
         """Whether a .log has the segment's name, this one or another. A compaction puts NAME.swap in the
@@ -953,20 +945,6 @@ cdef class Segment:
         self._last_at, self._last_header = position, header
         return 0
 
-    cdef bint ends_as_known(self, ReadWindow w, int64_t ahead) except -1:
-        """The same as has_its_last_batch(), with a window that is read on from the end of the segment."""
-        cdef const uint8_t *known
-        cdef int64_t size, have
-        if self._last_header is None:
-            return True
-        known = self._last_header
-        size = len(self._last_header)
-        with nogil:
-            have = w.fill(self._last_at, size, ahead)
-        if have < 0:
-            w.raise_failure(have)
-        return have >= size and memcmp(w.at(self._last_at), known, <size_t>size) == 0
-
     def has_its_last_batch(self):
         """Whether the batch that read_next_offset() found last, when it was first called, still lies there:
         else the file was cut, and may have grown again. Its checksum is in its header. OSError."""
@@ -983,47 +961,6 @@ cdef class Segment:
         if done < 0:
             file.raise_errno()
         return done == size and memcmp(found, known, <size_t>size) == 0
-
-    def check_last_batch(self):
-        """LogChangedError if it no longer has the batch that read_next_offset() found last; or if it is the
-        last segment of the log, was empty, and is gone. OSError."""
-        cdef int64_t changed = self._handle.ctime()
-        if self.limit() == 0:
-            kept = self._handle.inode == 0 or self._handle.is_at(self.path)
-        else:
-            kept = self.has_its_last_batch()
-        if not kept:
-            raise self.changed("it was truncated", -1)
-        self._sound = changed
-
-    def _is_untouched(self):
-        """Whether nobody has written to the file, or given it another name, since check_last_batch() and
-        _keeps_its_name() were asked: a quick look, in a microsecond. False if that is not sure."""
-        cdef int64_t rested = self._handle.rested
-        return rested != 0 and rested == self._sound and rested == self._handle.ctime()
-
-    def check_followed_by(self, Segment after not None, offset):
-        """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone,
-        and this one is not. For who finds no records from `offset` on up to there, as a compaction leaves it
-        too: that sets segments aside in order, but when the one that takes their place is there as .swap.
-        TypeError, ValueError, OSError."""
-        cdef int64_t wanted = int64_of("offset", offset)
-        if not (self.suffixes or self._was_swap) and not after.is_there() and self.is_file_of_its_name():
-            raise self.changed("it was truncated", wanted)
-
-    def _truncated(self, offset):
-        """What to say if the log was truncated before this segment."""
-        return self.changed("it was truncated", int64_of("offset", offset))
-
-    def head(self, position):
-        """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""
-        cdef ReadWindow w = self._handle.spare
-        cdef int64_t at = int64_of("position", position)
-        if not 0 <= at <= self.limit():
-            raise ValueError(f"position {at} is outside the {self.limit()} bytes of the segment")
-        if w is not None and w.origin == self.origin and w.holds(at, KS_BATCH_OVERHEAD):
-            return w.at(at)[:KS_BATCH_OVERHEAD]
-        return self.peek(at)
 
     def peek(self, position):
         """61 bytes of the file, from a byte on, as they are now; fewer at its end."""

@@ -58,13 +58,13 @@ class _Preview:
         self._now_ms = now_ms
 
     def _compaction_state(self, *, forgets: bool = True) -> LogState:
-        now = self._log._now()
+        now = self._log.snapshot
         return LogState(
             now.segments,
             now.log_start_offset,
             now.log_end_offset,
             self._log.last_stable_offset(),
-            self._log._read_transactions(),
+            self._log.transactions(),
             last_offsets(self._log.producers()),
             read_cleaner_offset(Path(self._log.path)),
             self._config,

@@ -1,16 +1,19 @@
 """The records of a cursor as columns."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Any
 
 from kstore.arguments import integer
 from kstore.engine.columns.array import ColumnBatch, leading_columns
 from kstore.engine.scan.cursor_batches import CursorBatches
-from kstore.log.read.changed import Changed, cut_since
-from kstore.log.read.scan import checked_columns
-from kstore.log.threads.one_thread import OneThread
+from kstore.log.follow.feed import Feed, Read
+from kstore.log.follow.follower import Follower
+from kstore.log.read import scan
+from kstore.log.threads.one_thread import Iterated, OneThread
 from kstore.log.threads.resumed import Resumed
+from kstore.log.view.run import scan_of
 
 _OFFSET = "offset"
 BATCH_ROWS, BATCH_BYTES = 1 << 14, 4 << 20
@@ -20,9 +23,9 @@ class Wanted:
     """Which columns, and how large the batches are. TypeError, ValueError."""
 
     def __init__(self, columns: Iterable[str] | None, batch_rows: int, batch_bytes: int) -> None:
-        self.columns = checked_columns(columns)
-        self.batch_rows = integer("batch_rows", batch_rows, 1, 2**31 - 1)
-        self.batch_bytes = integer("batch_bytes", batch_bytes, 1)
+        self.columns = scan.checked_columns(columns)
+        self._batch_rows = integer("batch_rows", batch_rows, 1, 2**31 - 1)
+        self._batch_bytes = integer("batch_bytes", batch_bytes, 1)
         # the offset says how far the cursor has come
         self.read = self.columns if _OFFSET in self.columns else (*self.columns, _OFFSET)
 
@@ -30,50 +33,35 @@ class Wanted:
         """What was asked for of a batch that was read."""
         return batch if self.read == self.columns else leading_columns(batch, len(self.columns))
 
-    def there(
+    def reader(
         self,
-        cursor: Any,
+        isolation: str,
+        on_error: str,
         make: Callable[[ColumnBatch], Any] = lambda batch: batch,
         failed: Callable[[Exception], object] | None = None,
         most: int = 1 << 62,
-    ) -> Iterator[CursorBatches]:
-        """What `make` makes of the batches up to the end of the log as it is now, or of `most` rows or a few
-        more. Each moves the cursor behind it when it is given. `failed` is told what fails."""
-        view = cursor._view
-        stop = cursor._refreshed_end()
-        cursor._let_go()
-        at = cursor._position
-        changes = Changed()
-        while at < stop and not cursor._closed:
-            is_cut = cut_since(view)
-            scan = view.scan(
-                self.read,
-                start=at,
-                stop=stop,
-                isolation=cursor._isolation,
-                on_error=cursor._on_error,
-                batch_rows=self.batch_rows,
-                batch_bytes=self.batch_bytes,
-            )
-            scan._tells_change = True
-            cursor._check_range()  # after it: what is deleted from here on makes the scan raise
-            batches = CursorBatches(
-                cursor, iter(scan), lambda batch: make(self.shown(batch)), is_cut, failed, most
-            )
-            try:
-                yield batches
-            finally:
-                cursor._left_out.note(scan.skipped)
-            if batches.is_at_end:
-                cursor._pass_to(stop)
-                return
-            if batches.change is not None:
-                changes.met(cursor._position, batches.change)
-                stop = cursor._look_again()
-            elif not batches.was_moved:
-                return
-            at = cursor._position
-        cursor._check_range()
+    ) -> Read:
+        """Reads what `make` makes of the batches of a view; of `most` rows or a few more at a time. `failed`
+        gets what fails."""
+        wanted = scan.Wanted(
+            self.read,
+            self._batch_rows,
+            self._batch_bytes,
+            views=False,
+            since=None,
+            until=None,
+            key=None,
+            key_prefix=None,
+            header=None,
+            in_order=False,
+            on_error=on_error,
+        )
+
+        def read(view: Any, start: int, stop: int) -> CursorBatches:
+            found = scan_of(view, wanted, start, stop, isolation, ends_at_change=True)
+            return CursorBatches(iter(found), lambda batch: make(self.shown(batch)), failed, most)
+
+        return read
 
 
 class CursorColumns:
@@ -82,36 +70,42 @@ class CursorColumns:
     `for` and `async for` both work, and go on from where the cursor is.
     """
 
-    def __init__(self, cursor: Any, wanted: Wanted) -> None:
+    def __init__(
+        self,
+        cursor: Iterated,
+        feed: Feed,
+        wanted: Wanted,
+        on_error: str,
+        follow: bool,
+        timeout: float | None,
+    ) -> None:
         self._cursor = cursor
+        self._feed = feed
         self._wanted = wanted
-        cursor._view.scan(wanted.read, start=0, stop=0)  # which checks the names
+        self._read = wanted.reader(feed.isolation, on_error)
+        self._read(feed.view, 0, 0)  # which checks the names
+        self._follow = follow
+        self._timeout = timeout
 
     def __iter__(self) -> Iterator[ColumnBatch]:
-        self._cursor._check_open()
-        return chain.from_iterable(OneThread(self._cursor, self._batches))
-
-    def _batches(self) -> Iterator[CursorBatches]:
-        cursor = self._cursor
-        while True:
-            yield from self._wanted.there(cursor)
-            if not (cursor._follow and not cursor._closed and cursor._wait()):
-                return
+        self._feed.check_open()
+        if self._follow:
+            return self._following()
+        return chain.from_iterable(OneThread(self._cursor, partial(self._feed.runs, self._read)))
 
     def __aiter__(self) -> AsyncIterator[ColumnBatch]:
-        self._cursor._check_open()
-        return Resumed(self._batches_async)
+        self._feed.check_open()
+        return self._following() if self._follow else Resumed(self._there_async)
 
-    async def _batches_async(self) -> AsyncGenerator[ColumnBatch, None]:
+    def _following(self) -> Follower[ColumnBatch]:
+        return Follower(self._feed, self._read, self._timeout)
+
+    async def _there_async(self) -> AsyncGenerator[ColumnBatch, None]:
         import asyncio
 
-        cursor = self._cursor
-        while True:
-            for batch in chain.from_iterable(self._wanted.there(cursor)):
-                yield batch
-                await asyncio.sleep(0)
-            if not (cursor._follow and not cursor._closed and await cursor._wait_async()):
-                return
+        for batch in iter(self):
+            yield batch
+            await asyncio.sleep(0)
 
     def __repr__(self) -> str:
         return f"<CursorColumns of {self._cursor!r}: {', '.join(self._wanted.columns)}>"

@@ -54,9 +54,7 @@ def expire(
         removed: list[TopicPartition] = []
         file = GroupFile.of(directory, group, locks[0].file)
 
-        def decide(there: Entries, is_whole: bool) -> Changes | None:
-            if not is_whole:
-                return None
+        def decide(there: Entries) -> Changes:
             removed.clear()
             if _is_due(directory, group, there, retention_ms, now):
                 removed.extend(sorted(tp for tp in there if tp in entries))

@@ -9,7 +9,6 @@ byte the file was on the disk when it was written (its base sequence is that num
 nothing): no hole of a power cut is before that.
 """
 
-import fcntl
 import os
 import struct
 import time
@@ -17,13 +16,12 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 
-from kstore.engine.append.commit_appender import CommitContent, CommitFile, append_if_same, encode_commits
 from kstore.engine.io.file import File, read_whole, set_mtime_ms, sync_directory, unlink, write_whole
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.batch import Record, RecordBatch
+from kstore.engine.record.batch_builder import encode_batch
 from kstore.errors import CorruptRecordError, LogFailedError, visible
 from kstore.log.cursors.member_lock import LockFile, byte_of
 from kstore.log.cursors.offset_commits import Commit, decode, encode_key, encode_value
@@ -44,7 +42,7 @@ _INT32 = struct.Struct(">i")
 
 Changes = Mapping[TopicPartition, Commit | None]
 Entries = Mapping[TopicPartition, "Entry"]
-Decide = Callable[[Entries, bool], Changes | None]
+Decide = Callable[[Entries], Changes]
 
 
 class Entry(NamedTuple):
@@ -104,15 +102,13 @@ def read_durable_positions(directory: str, group: str) -> dict[TopicPartition, E
     return entries
 
 
-class _Content(CommitContent):
+class _Content:
     """What was read of a file so far."""
-
-    entries: dict[TopicPartition, Entry]
 
     def __init__(self, path: str, group: str) -> None:
         self.path = path
         self.group = group
-        self.entries = {}
+        self.entries: dict[TopicPartition, Entry] = {}
         self.end = 0  # of the batches that count, in bytes
         self.synced = 0  # up to here it was on the disk, as the batches say
         self.behind = 0  # how many sound batches lie behind a hole that the end is at
@@ -181,11 +177,9 @@ class _Content(CommitContent):
         self.end, self.next_offset = self.end + size, max(self.next_offset, 0) + len(changes)
 
 
-class GroupFile(CommitFile):
+class GroupFile:
     """A group's file, as the members in this process read and write it, each of whom has a MemberLock in the
     directory."""
-
-    _content: _Content
 
     def __init__(self, directory: str, group: str, lock_file: LockFile) -> None:
         self.directory = directory
@@ -193,20 +187,20 @@ class GroupFile(CommitFile):
         # no other has it: the producer id of the batches that it writes
         self.member = int.from_bytes(os.urandom(8), "big") >> 2
         self.lock_file = lock_file
-        self.look = None  # another one if others have written, or taken locks, since
         self._claims = -1
         self._byte = byte_of(group)
         self._life = byte_of("life", group)  # shared by all processes that read for the group
         self._readers: weakref.WeakSet[object] = weakref.WeakSet()  # in this process
         self._path = path_of(directory, group)
-        self._file = None
+        self._file: File | None = None
         self._content = _Content(self._path, group)
         self._keys: dict[TopicPartition, bytes] = {}
         self._named: File | None = None  # whose name is on the disk
-        self._doubtful = None  # of which a sync has failed
+        self._doubtful: File | None = None  # of which a sync has failed
         self._syncing = Mutex()
-        self._synced = None, 0  # up to which byte of which file all is on the disk
-        self._mine, self._mine_end = None, 0  # up to which byte of which file this process wrote
+        self._synced: tuple[File | None, int] = None, 0  # up to which byte of which file all is on the disk
+        self._mine: File | None = None  # which file this process wrote, up to which byte
+        self._mine_end = 0
 
     @classmethod
     def of(cls, directory: str, group: str, lock_file: LockFile) -> "GroupFile":
@@ -233,21 +227,16 @@ class GroupFile(CommitFile):
         return entries
 
     def write(self, decide: Decide, done: Callable[[], None], durable: bool) -> None:
-        """Writes a commit of members, all of it or nothing: what `decide` says when it is told what is there.
+        """Writes a commit of members, all of it or nothing: what `decide` returns when it gets what is there.
         Then it calls `done`. Meanwhile nobody else writes. One sync serves all threads that wait for it.
-
-        If it is not durable, `decide` is first asked what it can say without a look at the system, and may
-        say None.
 
         OSError: it may be there or not, and nothing else has changed.
         """
         with self.lock_file.mutex:
-            if durable or not self._write_soon(decide):
-                self._enter()
-                changes = decide(self._content.entries, True)
-                assert changes is not None
-                if changes:
-                    self._put(changes, durable)
+            self._enter()
+            changes = decide(self._content.entries)
+            if changes:
+                self._put(changes, durable)
             file, end = self._file, self._content.end
             done()
         if durable:
@@ -300,44 +289,17 @@ class GroupFile(CommitFile):
                 self._catch_up()
                 sync_directory(self.directory)
 
-    def _write_soon(self, decide: Decide) -> bool:
-        """Writes, if nothing has changed since the look before. False if it cannot: then nothing was done."""
-        content, file, locks = self._content, self._file, self.lock_file.file
-        if file is None or locks is None or file is self._doubtful:
-            return False
-        changes = decide(content.entries, False)
-        if not changes:
-            return False
-        data = self._encode(changes, self.member, max(content.next_offset, 0))
-        if self._has_grown(_LONGEST, len(data)) or not append_if_same(
-            locks, self._claims, file, content.end, data
-        ):
-            return False
-        self._mine, self._mine_end = file, content.end + len(data)
-        content.note(changes, self.member, len(data))
-        return True
-
     def _enter(self) -> None:
         """From here on no other process writes the file, until the mutex is left. Takes in what others have
         written."""
         lock = self.lock_file
         lock.mutex.later(lock.unlocker(self._byte))  # which happens however it is left
         lock.lock(self._byte, wait=True)
-        if self._file is not None:
-            self._lock(self._file)
         claims = lock.claims()
         if claims < 0:
             raise LogFailedError(f"{lock.path} was removed: open the cursor again")
-        if claims != self._claims:
-            self.look, self._claims = object(), claims
+        self._claims = claims
         self._catch_up()
-
-    def _lock(self, file: File) -> None:
-        """Keeps those out who append without a look, until the mutex is left: they lock the file only. It is
-        the one at the path as long as the byte is locked, because only who has that byte puts another there.
-        OSError."""
-        self.lock_file.mutex.later(partial(fcntl.flock, file, fcntl.LOCK_UN))
-        fcntl.flock(file, fcntl.LOCK_EX)
 
     def _claim(self) -> None:
         """Lets the others look which file is there: before it is another one, so that nobody who dies in
@@ -350,15 +312,11 @@ class GroupFile(CommitFile):
         try:
             there = os.stat(self._path)  # noqa: PTH116 - commits ask
         except FileNotFoundError:
-            if self._file is not None:
-                self.look = object()
             self._file, self._content = None, _Content(self._path, self.group)
             return
         file, size = self._file, there.st_size
         if file is None or not os.path.samestat(there, os.fstat(file.fd)) or size < self._content.end:
-            self.look = object()
             file = File(self._path, "r+")
-            self._lock(file)
             size = file.size()
             self._file, self._content = file, _Content(self._path, self.group)
         content = self._content
@@ -368,7 +326,6 @@ class GroupFile(CommitFile):
                 raise CorruptRecordError(
                     what, file=self._path, position=content.end, expected=most, found=size
                 )
-            self.look = object()
             data = file.read(content.end, size - content.end)
             start = content.end
             content.take(data)
@@ -421,7 +378,14 @@ class GroupFile(CommitFile):
             for tp, commit in changes.items()
         ]
         sequence = min(synced + 1, _MOST_SEQUENCE)
-        return encode_commits(member, base_offset, time.time_ns() // 1_000_000, records, sequence)
+        now = time.time_ns() // 1_000_000
+        return encode_batch(
+            [(now, key, value, ()) for key, value in records],
+            base_offset=base_offset,
+            producer_id=member,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
 
     def key_of(self, tp: TopicPartition) -> bytes:
         """The key of a partition's commits."""
@@ -492,9 +456,7 @@ class GroupFile(CommitFile):
 
         self._claim()
         write_whole(self._path, encoded(len(encoded(0))))  # all of it is on the disk before it has its name
-        look = self.look
         self._catch_up()
-        self.look = look  # nobody else was here
         self._named, self._synced = self._file, (self._file, self._content.end)
 
 

@@ -15,23 +15,20 @@ from kstore.log.files.log_dir_state import located, name_of
 from kstore.log.later import later
 
 if TYPE_CHECKING:
-    from kstore.log.cursors.furthest import furthest_position
     from kstore.log.cursors.group_file import Entry, groups_in, read_durable_positions, read_positions
     from kstore.log.cursors.member_lock import LockFile, byte_of, explain_refusal
-    from kstore.log.cursors.offset_commits import OffsetAndMetadata
+    from kstore.log.cursors.offset_commits import Commit, OffsetAndMetadata
 else:
     later(
         globals(),
         {
-            "kstore.log.cursors.furthest": "furthest_position",
             "kstore.log.cursors.group_file": "Entry groups_in read_durable_positions read_positions",
             "kstore.log.cursors.member_lock": "LockFile byte_of explain_refusal",
-            "kstore.log.cursors.offset_commits": "OffsetAndMetadata",
+            "kstore.log.cursors.offset_commits": "Commit OffsetAndMetadata",
         },
     )
 
 _ID = "kstore-cursors.id"
-_EPOCH = "kstore-cursors.epoch"
 
 
 class Home(NamedTuple):
@@ -75,38 +72,8 @@ class Home(NamedTuple):
         error.add_note("put it back from a backup. Without it, no group has a position here: move it away")
         raise error
 
-    @property
-    def has_id(self) -> bool:
-        """Whether a cursor of this partition was ever opened."""
-        return self.trace() != (0, 0)
-
-    def least_epoch(self) -> int | None:
-        """The leader epoch that records appended from now on have at least; 0 if nothing is known, None if
-        the file is damaged. OSError."""
-        try:
-            text = read_whole(f"{self.partition}/{_EPOCH}")
-        except FileNotFoundError:
-            return 0
-        with suppress(ValueError):
-            epoch = int(text[:10])
-            return epoch if text == _epoch_text(epoch) else None
-        return None
-
-    def keep_least_epoch(self, epoch: int) -> None:
-        """Keeps it, durably. OSError."""
-        write_whole(f"{self.partition}/{_EPOCH}", _epoch_text(epoch))
-
-    def furthest_position(self) -> tuple[int, int]:
-        """The greatest offset, and the greatest leader epoch, that a group has committed; -1 if none is
-        known."""
-        try:
-            known = self.known_id()
-            return (-1, -1) if known is None else furthest_position(self.directory, self.tp, known)
-        except (OSError, CorruptCheckpointError):
-            return -1, -1
-
-    def trace(self) -> tuple[int, int]:
-        """What tells cheaply that the id is still the same file; (0, 0) if there is none."""
+    def id_file(self) -> tuple[int, int]:
+        """The inode and the time of the last change of the file with the id; (0, 0) if there is none."""
         try:
             found = os.stat(f"{self.partition}/{_ID}")  # noqa: PTH116 - each commit asks
         except OSError:
@@ -135,26 +102,24 @@ class Home(NamedTuple):
         """What a group has committed. CorruptRecordError, OSError."""
         return self.position_in(read_positions(self.directory, group))
 
-    def durably_committed(self, group: str) -> OffsetAndMetadata | None:
-        """The same, when it is on the disk. CorruptRecordError, OSError."""
-        return self.position_in(read_durable_positions(self.directory, group))
+    def durable_commit(self, group: str) -> Commit | None:
+        """The same as a Commit, when it is on the disk. CorruptRecordError, OSError."""
+        return self.commit_in(read_durable_positions(self.directory, group))
+
+    def commit_in(self, entries: Mapping[TopicPartition, Entry]) -> Commit | None:
+        """The commit for this partition among those of a group. CorruptCheckpointError, OSError."""
+        entry = entries.get(self.tp)
+        return None if entry is None or entry.commit.partition_id != self.known_id() else entry.commit
 
     def position_in(self, entries: Mapping[TopicPartition, Entry]) -> OffsetAndMetadata | None:
         """The position of this partition among those of a group. CorruptCheckpointError, OSError."""
-        entry = entries.get(self.tp)
-        return (
-            None if entry is None or entry.commit.partition_id != self.known_id() else entry.commit.position
-        )
+        commit = self.commit_in(entries)
+        return None if commit is None else commit.position
 
     def all_committed(self) -> dict[str, OffsetAndMetadata]:
         """What all groups have committed. CorruptRecordError, OSError."""
         found = {group: self.committed(group) for group in groups_in(self.directory)}
         return {group: position for group, position in found.items() if position is not None}
-
-
-def _epoch_text(epoch: int) -> bytes:
-    text = b"%010d" % epoch
-    return b"%s %08x\n" % (text, crc32c(text))
 
 
 def _text(partition_id: bytes) -> bytes:

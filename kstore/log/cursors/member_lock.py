@@ -18,7 +18,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kstore.engine.append.commit_appender import CommitLocks
 from kstore.engine.io.file import File
 from kstore.engine.io.mutex import Mutex
 from kstore.errors import CursorLockedError, LogClosedError
@@ -49,7 +48,7 @@ def explain_refusal(error: OSError) -> None:
         )
 
 
-class LockFile(CommitLocks):
+class LockFile:
     """The lock file of one directory. A process opens it once, because the system drops the locks of a
     process when any descriptor of the file is closed. It is closed when its last user has left."""
 
@@ -60,7 +59,7 @@ class LockFile(CommitLocks):
         self.held: dict[int, tuple[User, weakref.ref[MemberLock]]] = {}  # with what the holder is known by
         self.shared: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()  # by group
         try:
-            self.file = File(path, "a")  # None when it is closed
+            self.file: File | None = File(path, "a")  # None when it is closed
         except OSError as e:
             explain_refusal(e)
             raise

@@ -4,15 +4,18 @@ OffsetCommitValue."""
 import struct
 from typing import NamedTuple
 
-from kstore.engine.append import commit_appender
 from kstore.engine.record.batch import Record
 from kstore.errors import CorruptRecordError
 from kstore.log.files.layout import TopicPartition
+from kstore.log.follow.position import Position
 
 MAX_METADATA_BYTES = 4096  # Kafka's offset.metadata.max.bytes
 _KEY_VERSION = 1
 _HEAD = struct.Struct(">hqi")  # version, offset, leader epoch
-_TAIL = struct.Struct(">qBBB16s")  # time, one tagged field, its tag 0 and size, the topic id
+_TIME = struct.Struct(">qB")  # and the number of tagged fields
+_ID, _GENERATION = struct.Struct(">BB16s"), struct.Struct(">BBq")  # tagged fields: tag, size, content
+_VALUE_VERSION = 4
+_MOST_METADATA = (1 << 14) - 2  # bytes whose number takes two
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
 
 
@@ -31,10 +34,18 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """What a group has committed for a partition, of the directory that has this id."""
+    """What a group has committed for a partition, of the directory that has this id, and the generation of
+    the log that was read; None in commits of older versions of kstore."""
 
     position: OffsetAndMetadata
     partition_id: bytes
+    generation: int | None = None
+
+    def reading_position(self) -> Position:
+        """Where reading continues. Without a generation, the time of the commit stands for it."""
+        offset, epoch, _, timestamp = self.position
+        generation = timestamp * 1_000_000 if self.generation is None else self.generation
+        return Position(offset, epoch, generation)
 
 
 def encode_key(group: str, tp: TopicPartition) -> bytes:
@@ -44,9 +55,22 @@ def encode_key(group: str, tp: TopicPartition) -> bytes:
 
 
 def encode_value(commit: Commit) -> bytes:
-    """An OffsetCommitValue; the id is where Kafka has that of the topic, if it has one."""
-    offset, epoch, metadata, timestamp = commit.position
-    return commit_appender.encode_value(offset, epoch, metadata.encode(), timestamp, commit.partition_id)
+    """An OffsetCommitValue of version 4. The id of the partition is where Kafka has that of the topic (tag 0),
+    or missing if it is empty; the generation is a field of kstore's (tag 1). ValueError for what is too long.
+    """
+    (offset, epoch, text, timestamp), partition_id, generation = commit
+    metadata = text.encode()
+    if len(metadata) > _MOST_METADATA or len(partition_id) not in (0, 16):
+        raise ValueError(f"{len(metadata)} bytes of metadata, {len(partition_id)} of an id")
+    size = len(metadata) + 1
+    length = bytes((size & 0x7F | 0x80, size >> 7)) if size >= 0x80 else bytes((size,))
+    fields = []
+    if partition_id:
+        fields.append(_ID.pack(0, 16, partition_id))
+    if generation is not None:
+        fields.append(_GENERATION.pack(1, 8, generation))
+    head = _HEAD.pack(_VALUE_VERSION, offset, epoch)
+    return b"".join((head, length, metadata, _TIME.pack(timestamp, len(fields)), *fields))
 
 
 def decode(group: str, record: Record, file: str) -> tuple[TopicPartition, Commit | None]:
@@ -82,8 +106,12 @@ def _decode_value(value: bytes) -> Commit:
         size += (value[at] << 7) - 0x80
         at += 1
     text = value[at : at + size - 1].decode()
-    timestamp, *_, partition_id = _TAIL.unpack_from(value, at + size - 1)
-    commit = Commit(OffsetAndMetadata(offset, epoch, text, timestamp), partition_id)
+    at += size - 1
+    timestamp, count = _TIME.unpack_from(value, at)
+    at += _TIME.size
+    *_, partition_id = _ID.unpack_from(value, at)
+    generation = _GENERATION.unpack_from(value, at + _ID.size)[2] if count > 1 else None
+    commit = Commit(OffsetAndMetadata(offset, epoch, text, timestamp), partition_id, generation)
     if encode_value(commit) != value or offset < 0:
         raise ValueError(f"value {value!r}")
     return commit

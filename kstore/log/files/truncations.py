@@ -19,7 +19,9 @@ from kstore.log.files.checked_json import decode, encode
 _VERSION = 1
 _MOST = 64  # are told apart
 _LARGEST = 1 << 16  # bytes of the file
-NUMBERS_APART = 2_000_000  # ns: the time of a commit, in whole milliseconds, is before or after each of them
+NUMBERS_APART = (
+    2_000_000  # ns: the time of a commit of older versions, in ms, is before or after each of them
+)
 _LATEST = 9 * 10**18  # ns since 1970, in the year 2255
 _NO_FILE = (
     errno.ENOENT,
@@ -41,17 +43,25 @@ class Truncations:
     entries: (number, offset, stable offset) of those that tell something: numbers rise, and so do offsets,
     since a later one at a lower offset makes others needless once it was carried out. The offset is that of
     the first record that was removed. The stable offset is lower if an open transaction begins there: readers
-    of committed records may have passed it by as one that was aborted, if that was removed too. end: the
-    offset that the next record got after the last one. It is larger if that was inside a batch.
+    of committed records may have passed it by as one that was aborted, if that was removed too. pending:
+    "records" if the last one may not have been carried out, "all" if that one removes all records and goes on
+    at its offset, else "".
     """
 
-    def __init__(
-        self, entries: tuple[tuple[int, int, int], ...] = (), end: int = -1, *, is_pending: bool = False
-    ) -> None:
+    def __init__(self, entries: tuple[tuple[int, int, int], ...] = (), pending: str = "") -> None:
         self._entries = entries
-        self.end = end
-        self.is_pending = is_pending  # the last one may not have been carried out
+        self.pending: str = pending
         self.number = entries[-1][0] if entries else 0
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the last one may not have been carried out: the next opening for writing does it then."""
+        return bool(self.pending)
+
+    @property
+    def offset(self) -> int:
+        """The offset of the last one; -1 if there is none."""
+        return self._entries[-1][1] if self._entries else -1
 
     def since(self, number: int, isolation: str) -> int:
         """From which offset on records were cut off after the one of this number, or may be read again; -1 if
@@ -62,57 +72,45 @@ class Truncations:
         entries = self._entries[:-1] if self.is_pending else self._entries
         return min((entry[at] for entry in entries if entry[0] > number), default=-1)
 
-    def since_commit(self, timestamp: int, isolation: str) -> int:
-        """What `since` returns for a position that was committed at this time, by `commit_time`."""
-        return self.since(timestamp * 1_000_000, isolation)
-
-    def commit_time(self) -> int:
-        """The time of a commit made now, in milliseconds since 1970: later than each of these, and earlier
-        than the next."""
-        return max(time.time_ns() // 1_000_000, self.number // 1_000_000 + 1)
-
-    def shown_by(self, log_end_offset: int, isolation: str) -> int:
-        """The same of the pending one alone, once a log that ends there shows that it was carried out; -1
-        before."""
-        if not self.is_pending or log_end_offset != self._entries[-1][1]:
-            return -1
-        return self._entries[-1][2 if isolation == "read_committed" else 1]
-
-    def expecting(self, offset: int, end: int) -> "Truncations":
+    def expecting(self, offset: int, pending: str) -> "Truncations":
         """These, and one at an offset that is pending."""
-        return self._and_one(self._entries, offset, offset, end, is_pending=True)
+        return self._and_one(self._entries, offset, offset, pending)
 
     def carried_out(self, last_stable_offset: int) -> "Truncations":
         """These, once the pending one was carried out."""
         offset = self._entries[-1][1]
         kept = tuple(entry for entry in self._entries[:-1] if entry[1] < offset)
-        return self._and_one(kept, offset, min(offset, last_stable_offset), self.end, is_pending=False)
+        return self._and_one(kept, offset, min(offset, last_stable_offset), "")
 
     def without_pending(self) -> "Truncations":
         """These, without one that may not have been carried out; but a later one gets a greater number than
         that."""
         if not self.is_pending:
             return self
-        settled = Truncations(self._entries[:-1], self.end)
+        settled = Truncations(self._entries[:-1])
         settled.number = self.number
         return settled
 
     def _and_one(
-        self, kept: tuple[tuple[int, int, int], ...], offset: int, stable: int, end: int, *, is_pending: bool
+        self, kept: tuple[tuple[int, int, int], ...], offset: int, stable: int, pending: str
     ) -> "Truncations":
         if len(kept) >= _MOST:
             # of the two oldest, who knows the first is told a little more than was cut off
             (_, first, first_stable), (number, *_) = kept[:2]
             kept = ((number, first, first_stable), *kept[2:])
         last = max(self.number + NUMBERS_APART, time.time_ns()), offset, stable
-        return Truncations((*kept, last), end, is_pending=is_pending)
+        return Truncations((*kept, last), pending)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Truncations):
             return NotImplemented
-        return (self._entries, self.end, self.is_pending) == (other._entries, other.end, other.is_pending)
+        return (self._entries, self.pending) == (other._entries, other.pending)
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        return hash((self._entries, self.pending))
+
+
+NO_TRUNCATIONS = Truncations()
 
 
 def read_truncations(path: Path) -> Truncations:
@@ -127,7 +125,9 @@ def read_truncations(path: Path) -> Truncations:
             return Truncations()
         if entries and entries[-1][0] > _LATEST:  # a later one could not be larger
             return Truncations()
-        return Truncations(entries, _offset(content["end"]), is_pending=bool(content["pending"]))
+        pending = content["pending"]
+        kind = "all" if pending == "all" else "records" if pending else ""
+        return Truncations(entries, kind if entries else "")
     except OSError as e:
         if e.errno not in _NO_FILE:
             raise
@@ -141,8 +141,7 @@ def write_truncations(path: str, known: Truncations) -> None:
     content = {
         "version": _VERSION,
         "truncations": known._entries,
-        "end": known.end,
-        "pending": known.is_pending,
+        "pending": known.pending,
     }
     write_whole(f"{path}/{layout.TRUNCATIONS}", encode(content))
 

@@ -41,15 +41,16 @@ class ProducerStateManager:
         self.producers, _ = rebuild(self.snapshots, loaded, self._expiry(now_ms), truncated=True)
 
     def transactions(self, log_start_offset: int, log_end_offset: int) -> Transactions:
-        """As they are now."""
-        return Transactions.of(self.producers, log_start_offset, log_end_offset)
+        """As they are now, for readers of a log that was seen to end there."""
+        held = self._stable_meanwhile  # before the producers
+        known = Transactions.of(self.producers, log_start_offset, log_end_offset)
+        if held is not None:
+            known.last_stable_offset = min(held, known.last_stable_offset)
+        return known
 
     def last_stable_offset(self, log_start_offset: int, log_end_offset: int) -> int:
         """Where readers of committed data must stop, of a log that was seen to end there."""
-        # After the end, which may lie behind a batch that is being entered, and before the producers.
-        held = self._stable_meanwhile
-        stable = self.transactions(log_start_offset, log_end_offset).last_stable_offset
-        return stable if held is None else min(held, stable)
+        return self.transactions(log_start_offset, log_end_offset).last_stable_offset
 
     def hold(self, stable: int) -> None:
         """Readers of committed data stay where they are: from the writing of a batch until its producer is

@@ -73,6 +73,17 @@ def rebuild(
     return producers, indexes
 
 
+def advance(producers: ProducerStates, segment: Segment, position: int, offset: int) -> None:
+    """Applies the batches of a segment from a byte on, where the producers were known to be at `offset`; the
+    transaction index gets what the writer has not written yet. CorruptRecordError."""
+    aborted: list[tuple[Segment, AbortedTxn]] = []
+    for batch in batches_of_producers(segment, offset, strict=True, first_position=position):
+        txn = producers.apply(batch)
+        if txn is not None:
+            aborted.append((segment, txn))
+    _complete_indexes(aborted)
+
+
 def _replay(
     snapshots: SnapshotFiles,
     loaded: Loaded,

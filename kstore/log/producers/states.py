@@ -330,6 +330,12 @@ class ProducerStates:
         )
         self.end_offset = end_offset
 
+    def copy(self) -> "ProducerStates":
+        """The same, which changes on its own from here on."""
+        made = ProducerStates()
+        made.restore(self.copied().values(), self.end_offset)
+        return made
+
     def copied(self) -> dict[int, ProducerState]:
         """As they are now: nothing changes them, and who changes them changes nothing here."""
         return {producer_id: _copied(state, producer_id) for producer_id, state in list(self.states.items())}
@@ -447,14 +453,15 @@ class ProducerStates:
 
 
 def batches_of_producers(
-    segment: Segment, start_offset: int, *, strict: bool = False
+    segment: Segment, start_offset: int, *, strict: bool = False, first_position: int = 0
 ) -> Iterable[RecordBatch]:
-    """The batches of a segment, from start_offset on, that have a producer id: headers find them.
+    """The batches of a segment, from start_offset on, that have a producer id: headers find them. One begins
+    at `first_position`, the first byte that is looked at.
 
     strict: CorruptRecordError where offsets contradict each other, bytes are left between the batches and the
     next segment, or one of these batches is damaged. Otherwise they count as they are, as for Kafka.
     """
-    headers = segment.read_headers()
+    headers = segment.read_headers(first_position)
     if strict:
         _check_order(segment, headers)
     wanted = (headers["producer_id"] >= 0) & (headers["last_offset"] >= start_offset)

@@ -2,7 +2,7 @@
 
 from kstore.engine.segment.index import AbortedTxn
 from kstore.engine.segment.segment import Segment
-from kstore.log.producers.replay import rebuild
+from kstore.log.producers.replay import advance, rebuild
 from kstore.log.producers.snapshot_files import SnapshotsInMemory
 from kstore.log.producers.states import ProducerStates
 from kstore.log.recovery.loader import Loaded
@@ -15,6 +15,20 @@ class Transactions:
         """Replays the log as a writer would when it opens it, but writes nothing. CorruptRecordError."""
         self.producers, _ = rebuild(SnapshotsInMemory(directory), loaded, None, strict=True)
         self._stop_at(loaded.log_start_offset, loaded.log_end_offset)
+
+    def advanced(self, before: Loaded, now: Loaded) -> "Transactions | None":
+        """Those of a later moment, if only the last segment has grown since `before`, of which these are; None
+        otherwise. It reads what was appended. CorruptRecordError."""
+        if (
+            not (before.segments and now.segments)
+            or before.segments[:-1] != now.segments[:-1]
+            or before.segments[-1].base_offset != now.segments[-1].base_offset
+            or before.truncations != now.truncations
+        ):
+            return None
+        producers = self.producers.copy()
+        advance(producers, now.segments[-1], before.segments[-1].size, before.log_end_offset)
+        return self.of(producers, now.log_start_offset, now.log_end_offset)
 
     @classmethod
     def of(cls, producers: ProducerStates, log_start_offset: int, log_end_offset: int) -> "Transactions":

@@ -58,7 +58,6 @@ class KeyIndex(KeyLookup):
         self.file = self.map = None
         self.covered = 0
         self.is_growing = False
-        self._last = (0, 0)  # where the last batch of those is, and its checksum
         self.gets_none = False  # a .keys file was to be made, and could not be
         self._is_doubtful = False  # the file could not answer for a key
         self._was_asked = self._is_unfit = False
@@ -82,11 +81,7 @@ class KeyIndex(KeyLookup):
         return self.file is not None
 
     def go_on_with(self, grown: Segment) -> None:
-        """Serves the segment also after it has grown, unless it was truncated meanwhile and written
-        anew. OSError."""
-        position, crc = self._last
-        if self.map is not None and self.covered and grown.batch_at(position).crc != crc:
-            return
+        """Serves the segment also after it has grown."""
         grown._keys = self
 
     def find(self, segment: Segment, key: bytes, is_sealed: bool) -> Record | int:
@@ -148,7 +143,6 @@ class KeyIndex(KeyLookup):
         try:
             builder.open(segment, self.covered)
             while done := builder.run(STEP):
-                self._last = builder.last_position, builder.last_crc
                 self.covered += done
         except (CorruptFileError, LogChangedError):  # reading it reports what is wrong
             self._is_unfit = True

@@ -7,7 +7,6 @@ from kstore.engine.scan.batch_reader import change_of
 from kstore.engine.segment.segment import OffsetAndTimestamp, Segment, floor_of
 from kstore.errors import CorruptFileError, CorruptRecordError
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
-from kstore.log.recovery.gaps import is_mark
 from kstore.log.recovery.loader import Loaded
 
 EARLIEST = -2
@@ -74,7 +73,7 @@ def raise_told(now: Seen, error: CorruptFileError, offset: int = -1) -> NoReturn
     changed since."""
     for segment in now.segments:
         if error.file.startswith(f"{segment.directory}/{segment.stem}."):
-            change = change_of(segment, offset, now.log_end_offset)
+            change = change_of(segment, offset)
             if change is not None:
                 raise change from error
     raise error
@@ -135,9 +134,8 @@ def find_time(now: Loaded, reached: MaxTimestampIndex, timestamp: int) -> Offset
         if found is not None:
             check_inside(now, segment, found.offset)
             return found
-        # If the time index is lost, or the segment is only the mark of a truncation, the file's time stood in
-        # for it: that would make a guess into an answer.
-        is_guess = segment.base_offset in now.lost_time_indexes or (not segment.size and is_mark(segment))
+        # If the time index is lost, the file's time stood in for it: that would make a guess into an answer.
+        is_guess = segment.base_offset in now.lost_time_indexes
         if segment.base_offset >= now.log_start_offset and not is_guess:
             break
     check_complete(now)

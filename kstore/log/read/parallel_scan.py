@@ -40,7 +40,7 @@ class Share:
         return self._pending.locked()
 
     def end(self) -> None:
-        """It is no longer pending: for the helper that claimed it."""
+        """It is no longer pending: for the thread that claimed it."""
         self._pending.release()
 
     def wait(self, seconds: float) -> bool:
@@ -60,16 +60,13 @@ class ParallelScan:
         self,
         splits: Iterator[ScanSplit],
         begin: Callable[[ScanSplit, int], ColumnScanner],
-        check: Callable[[ScanSplit], None],
         threads: int,
         room: int,
     ) -> None:
-        """`begin` makes the scanner of a split, given the last offset before it, or -1. `check` raises
-        what is wrong with one whose turn has come. `room`: bytes of columns that may
-        wait for each split, but for one batch."""
+        """`begin` makes the scanner of a split, given the last offset before it, or -1. `room`: bytes of
+        columns that may wait for each split, but for one batch."""
         self._splits = splits
         self._begin = begin
-        self._check = check
         self._threads = threads
         self._room = room
         self._todo: SimpleQueue[Share | None] = SimpleQueue()
@@ -119,6 +116,7 @@ class ParallelScan:
         for other in later:
             if share.pending and other.claim():
                 self._decode(other, share)
+                other.end()  # what failed in it is tried once more when its turn has come
         while not share.wait(1) and os.getpid() == self._process:
             pass
 
@@ -142,7 +140,6 @@ class ParallelScan:
                 split = share.split
                 scanner, found = share.begun or (None, deque[ColumnBatch]())
                 del share
-                self._check(split)
                 if scanner is None or scanner.reached[2] < 0:
                     scanner = self._begin(split, last)
                 elif scanner.reached[2] <= last:  # out of order: one reader for the rest tells

@@ -53,6 +53,8 @@ class Scan:
         wanted: Wanted,
         threads: int,
         traffic: Traffic | None,
+        *,
+        ends_at_change: bool = False,
     ) -> None:
         self._segments = segments
         self._start = start
@@ -62,10 +64,9 @@ class Scan:
         self._wanted = wanted
         self._threads = threads
         self._traffic = traffic
+        self._ends_at_change = ends_at_change
         self._scanner: ColumnScanner | None = None
         self.progress: Callable[[int], object] | None = None  # gets bytes_passed, if threads=1
-        self._tells_change = False  # whether a file that was deleted meanwhile is no damage that is skipped
-        self._is_cut_before: Callable[[int], bool] | None = None  # the log, since it was as the scan shows it
         self._predicate = Predicate(
             start, stop, wanted.since, wanted.until, wanted.key, wanted.key_prefix, wanted.header
         )
@@ -88,9 +89,8 @@ class Scan:
             aborted=self._aborted,
             on_error=self._wanted.on_error,
             traffic=self._traffic,
+            ends_at_change=self._ends_at_change,
         )
-        scanner._ends_at_change = self._tells_change
-        scanner._is_cut_before = self._is_cut_before
         return scanner.configure(
             self._rows(), self._predicate, split_end=split.end, after=after, in_order=self._wanted.in_order
         )
@@ -111,29 +111,13 @@ class Scan:
         if self._threads > 1 and not self._aborted and self._wanted.on_error == "raise":
             w = self._wanted
             splits = divide(self._segments, self._start, self._stop, w.since, w.batch_rows)
-            scan = ParallelScan(splits, self._begin, self._check_uncut, self._threads, 4 * w.batch_bytes)
-            return OneThread(Iterated(), lambda: self._until_cut(scan))
+            scan = ParallelScan(splits, self._begin, self._threads, 4 * w.batch_bytes)
+            return OneThread(Iterated(), lambda: iter(scan))
         self._scanner = self._begin(ScanSplit(0, -1, -1), -1)
         progress = self.progress
         if progress is not None:
             self._scanner.on_pause = lambda: progress(self.bytes_passed)
         return self._scanner
-
-    def _check_uncut(self, split: ScanSplit) -> None:
-        """LogChangedError if the log was truncated before the segment of a split: as in one that a reader
-        comes to."""
-        if split.segment_at and self._is_cut_before is not None:
-            segment = self._segments[split.segment_at]
-            if self._is_cut_before(segment.base_offset):
-                raise segment._truncated(segment.base_offset)
-
-    def _until_cut(self, batches: Iterable[ColumnBatch]) -> Iterator[ColumnBatch]:
-        """These, and LogChangedError behind them if the log was truncated meanwhile: no split knows what
-        others have missed."""
-        yield from batches
-        end = min(self._stop, self._log_end_offset)
-        if self._start < end and self._is_cut_before is not None and self._is_cut_before(end):
-            raise self._segments[-1]._truncated(end - 1)
 
     @property
     def skipped(self) -> list[Skipped]:

@@ -25,16 +25,6 @@ def _ends_early(segment: Segment, first: int, stop: int) -> bool:
     return max(segment.read_next_offset(), first) < stop and segment.tail_bytes > 0
 
 
-def _check_gap(before: Segment, after: Segment, start: int, stop: int) -> None:
-    """LogChangedError if the log was truncated between two segments that follow each other."""
-    try:
-        reached = max(before.read_next_offset(), start)
-    except CorruptRecordError:  # the walk says it better
-        return
-    if reached < min(after.base_offset, stop):
-        before.check_followed_by(after, reached)
-
-
 def divide(
     segments: tuple[Segment, ...], start: int, stop: int, since: int | None, rows: int
 ) -> Iterator[ScanSplit]:
@@ -43,8 +33,6 @@ def divide(
     no small batch of columns is left over."""
     since = -1 if since is None else min(max(since, -1), _LATEST)
     for at, segment in enumerate(segments):
-        if at:
-            _check_gap(segments[at - 1], segment, start, stop)
         if segment.base_offset >= stop:
             return
         first, position, end = max(start, segment.base_offset), 0, segment.size

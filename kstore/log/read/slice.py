@@ -1,6 +1,6 @@
 """What a read returns: a part of one segment, not a copy of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NoReturn, TypeVar
 
 from kstore.arguments import instance
@@ -35,7 +35,6 @@ class Slice:
         stop_offset: int = 2**63 - 1,
         end_offset: int = 2**63 - 1,
         on_error: str = "raise",
-        marks: Sequence[tuple[int, bytes]] = (),
     ) -> None:
         self.segment = segment
         # open as long as the slice exists
@@ -48,8 +47,6 @@ class Slice:
         self._stop_offset = stop_offset
         self._end_offset = end_offset
         self._on_error = on_error
-        # how batches in here begin: (position, header); they are rewritten where a log is truncated
-        self._marks = marks
 
     def __bool__(self) -> bool:
         return self.size > 0
@@ -66,22 +63,16 @@ class Slice:
         return None if self.segment is None else self.segment.base_offset
 
     def records(self) -> RecordReader:
-        """An iterator of its records. Its `.skipped` lists what on_error="skip" left out.
-
-        CorruptRecordError if the log was truncated since the slice was made.
-        """
+        """An iterator of its records. Its `.skipped` lists what on_error="skip" left out."""
         return self._read_by(RecordReader)
 
     def batches(self) -> BatchReader:
         """An iterator of its whole batches, control batches included. Its `.skipped` lists what
         on_error="skip" left out.
-
-        CorruptRecordError if the log was truncated since the slice was made.
         """
         return self._read_by(BatchReader)
 
     def _read_by(self, reader: type[_Reader]) -> _Reader:
-        self._check_unchanged()
         return reader(
             self._segments,
             self.offset,
@@ -104,9 +95,8 @@ class Slice:
         the number of bytes sent, to go on from, and `path` is "sendfile", or "copy" for TLS sockets and
         others for which sendfile does not work. OSError.
 
-        CorruptRecordError if the log was truncated since the slice was made: half a batch may have been sent
-        then, so close the connection. The kernel sends some bytes after this has returned; if another process
-        overwrites them in that time, it goes unnoticed.
+        CorruptRecordError if another program has shortened the file: half a batch may have been sent then, so
+        close the connection.
         """
         return send_parts([self], sock, position)
 
@@ -137,24 +127,15 @@ class Slice:
         data = self._file.read(self._place(position)[1], min(size, self.size - position))
         return data or self._shortened(position)
 
-    def _check_unchanged(self) -> None:
-        """CorruptRecordError unless its batches still begin as they did when it was made."""
-        if self.segment is None:
-            return
-        for position, head in self._marks:
-            until = self.position + self.size - position  # what follows the slice may change
-            if self.segment.peek(position)[:until] != head[:until]:
-                self._shortened(position - self.position)
-
     def _shortened(self, position: int) -> NoReturn:
         assert self.segment is not None
         raise CorruptRecordError(
-            "the log was truncated since the slice was made",
+            "the file was shortened since the slice was made",
             file=self.segment.path,
             position=self.position + position,
             offset=self.offset,
             expected=f"{self.size - position} bytes",
-            found="the end of the file, or other bytes",
+            found="the end of the file",
         )
 
     @property
@@ -170,7 +151,6 @@ class Slice:
         data = self.segment.file().read(self.segment.origin + self.position, self.size)
         if len(data) < self.size:
             self._shortened(len(data))
-        self._check_unchanged()
         return data
 
     def __repr__(self) -> str:

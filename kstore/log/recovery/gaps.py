@@ -1,9 +1,8 @@
 """Offsets that lie between two segments, or in both, and whether that is as it should be.
 
 Segments follow each other without a gap, but for compaction, which takes records away, and whole segments
-with them, and for truncation inside a batch, which takes all of the batch. So a gap is a loss if an index
-still names offsets in it, or if it is large and the log looks like neither. A segment without records may be
-the mark of a truncation, and has a transaction index then; or nothing of it has reached the disk.
+with them, and for a broker's truncation inside a batch, which takes all of the batch. So a gap is a loss if
+an index still names offsets in it, or if it is large and the log looks like neither.
 """
 
 import contextlib
@@ -16,7 +15,6 @@ from kstore.engine.io.file import File
 from kstore.engine.segment.index import OffsetIndex, TimeIndex
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError
-from kstore.log.files.listing import is_there
 from kstore.log.files.log_dir_state import is_known_compacted, kept_options
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.steps import Code
@@ -53,17 +51,6 @@ def offset_named(segment: Segment) -> int:
         elif entry:
             named = max(named, TimeIndex(segment.base_offset, entry).last_entry.offset)
     return named if segment.base_offset <= named < segment.end_offset else -1
-
-
-def mark(path: str) -> None:
-    """Makes a segment without records, whose .txnindex has this path, the mark of a truncation. Kafka takes
-    no notice. OSError."""
-    File(path, "a")
-
-
-def is_mark(segment: Segment) -> bool:
-    """Whether a segment without records says that those behind it are not missing."""
-    return is_there(segment.path_of(".txnindex"))
 
 
 def is_compacted(path: Path) -> bool:
@@ -127,10 +114,8 @@ def gaps_in(
             elif any(end <= offset < next_base for offset in orphans):
                 yield segment, Gap(offsets, Code.OFFSETS_MISSING, True, 0)
             elif next_base - base <= _LARGEST_DISTANCE:
-                if not size and not is_mark(segment):
-                    unexplained.append((at, Gap(offsets, Code.SEGMENT_EMPTY, False, 0)))
-                elif size:
-                    unexplained.append((at, Gap(offsets, Code.OFFSETS_MISSING, False, 0)))
+                code = Code.OFFSETS_MISSING if size else Code.SEGMENT_EMPTY
+                unexplained.append((at, Gap(offsets, code, False, 0)))
     if not unexplained or is_compacted(path) or _has_gaps_inside(segments, unexplained[0][0], reopened):
         return
     missing = [gap for _, gap in unexplained if gap.code is Code.OFFSETS_MISSING]

@@ -16,6 +16,7 @@ from kstore.log.files import layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import State, directory_of, is_led, is_tiered, read_state
+from kstore.log.files.truncations import NO_TRUNCATIONS, Truncations
 from kstore.log.recovery.gaps import Gap, gaps_in
 from kstore.log.recovery.plan import Kept, Plan, counted_swaps, make_plan, tidied
 from kstore.log.recovery.presence import not_found
@@ -52,6 +53,7 @@ class Loaded:
         lost_transaction_indexes: frozenset[int],  # of which only the batches know the content
         recovered_producers: bool,  # whether a recovered segment has batches with producer ids
         origin: object,  # another one if segments were replaced, or all was loaded again
+        truncations: Truncations = NO_TRUNCATIONS,  # before it; the number of the last is its generation
     ) -> None:
         self.segments = segments
         self.log_start_offset = log_start_offset
@@ -62,6 +64,7 @@ class Loaded:
         self.lost_transaction_indexes = lost_transaction_indexes
         self.recovered_producers = recovered_producers
         self.origin = origin
+        self.truncations = truncations
 
     def replace(self, **changes: Any) -> "Loaded":
         """Another one with these changes."""

@@ -1,7 +1,6 @@
 """A log that is read, brought up to date with what others have written."""
 
 import contextlib
-from collections.abc import Callable
 from pathlib import Path
 from time import sleep, time
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +12,7 @@ from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.listing import read_directory, scan_directory
 from kstore.log.files.log_dir_state import read_log_start
-from kstore.log.files.truncations import Truncations, read_truncations
+from kstore.log.files.truncations import read_truncations
 from kstore.log.later import later
 from kstore.log.recovery.loader import Loaded, load
 from kstore.log.recovery.segment_factory import SegmentFactory
@@ -52,8 +51,19 @@ _LOOKS_AT_SWAP = 5  # of these, at one where a compaction puts files in the plac
 
 
 def look(path: Path, options: LoadOptions) -> Loaded:
-    """The log now. What another process deletes or truncates meanwhile is looked at again: LogChangedError if
-    it does not come to rest. LogNotFoundError, CorruptFileError, OSError."""
+    """The log now, with the truncations before it. What another process deletes or truncates meanwhile is
+    looked at again: LogChangedError if it does not come to rest. LogNotFoundError, CorruptFileError, OSError.
+    """
+    known = read_truncations(path)
+    for _ in range(_LOOKS):
+        before, loaded = known, _look_once(path, options)
+        known = read_truncations(path)
+        if known == before:
+            break
+    return loaded.replace(truncations=before)
+
+
+def _look_once(path: Path, options: LoadOptions) -> Loaded:
     if path.is_file():
         return load_file(path, options.index_interval_bytes, options.max_decompressed_bytes)
     before = None  # as a look found it damaged; a healthy one pays nothing
@@ -76,21 +86,6 @@ def look(path: Path, options: LoadOptions) -> Loaded:
                 raise LogChangedError(e.filename or str(path), 0, 0, 0, "it was deleted") from e
         sleep(0.001 * attempt)
     raise AssertionError
-
-
-def with_truncations(
-    path: Path, known: Truncations, load: Callable[[], Loaded]
-) -> tuple[Loaded, Truncations]:
-    """The log as something loads it, and the truncations up to that moment: those behind it are told by a
-    later look.
-
-    known: those up to any moment before."""
-    for _ in range(_LOOKS):
-        before, loaded = known, load()
-        known = read_truncations(path)
-        if known == before:
-            break
-    return loaded, before
 
 
 def _is_being_replaced(path: Path, loaded: Loaded) -> bool:
@@ -127,15 +122,38 @@ def _ends_as_it_did(last: Segment, before: Loaded) -> bool:
 def refreshed(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     """The log now, given what it was: the same object where nothing has changed.
 
-    Segments that are still there are taken as they were, but for the last: it may have grown, and others may
-    follow.
+    If it was truncated, all of it is loaded again. Else segments that are still there are taken as they were,
+    but for the last: it may have grown, and others may follow.
     """
     try:
-        return _grown_from(path, before, options)
+        if read_truncations(path) == before.truncations:
+            loaded = _grown_from(path, before, options)
+            if read_truncations(path) == before.truncations:
+                return loaded
     except LogNotFoundError:
         raise
-    except (FileNotFoundError, CorruptFileError):  # it changed meanwhile, or is damaged: all of it anew
-        return look(path, options)
+    except (FileNotFoundError, CorruptFileError):  # it changed meanwhile, or is damaged
+        pass
+    return look(path, options)
+
+
+def with_tail(before: Loaded) -> Loaded | None:
+    """The log with what was appended to its last segment, if nothing else has changed; None if it has: then
+    `refreshed` tells. It looks at no other file. OSError."""
+    last = before.segments[-1] if before.segments else None
+    try:
+        if last is None or last.origin or last.file().size() < last.size or not _ends_as_it_did(last, before):
+            return None
+        active = grown(last, MAX64)
+    except (FileNotFoundError, CorruptFileError):
+        return None
+    if active is last:
+        return before
+    if last._keys is not None:
+        last._keys.go_on_with(active)
+    end = max(active.read_next_offset(), before.log_start_offset)
+    segments = (*before.segments[:-1], active)
+    return before.replace(segments=segments, log_end_offset=end, recovered_producers=True)
 
 
 def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
@@ -172,8 +190,12 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
         return look(path, options)  # recovery would end the log here
     if active is not last and last._keys is not None:
         last._keys.go_on_with(active)
+    epochs = before.leader_epochs
+    with contextlib.suppress(OSError, CorruptFileError):
+        epochs = LeaderEpochs(e for e in checkpoints.read_epochs(path / layout.LEADER_EPOCHS) if min(e) >= 0)
     same = active is last and not later and len(known) == len(before.segments)
-    if same and log_start_offset == before.log_start_offset:
+    # An epoch that has begun belongs to the next records, which `with_tail` takes in without this file.
+    if same and log_start_offset == before.log_start_offset and epochs == before.leader_epochs:
         return before
     segments = [*left[:-1], active]
     make = SegmentFactory(str(path), options.index_interval_bytes, options.max_decompressed_bytes)
@@ -187,9 +209,6 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
         segment.limit_to(found.valid_bytes)
         segment.use_indexes(found.offset_index, found.time_index)
         segments.append(segment)
-    epochs = LeaderEpochs(before.leader_epochs.entries)
-    with contextlib.suppress(OSError, CorruptFileError):
-        epochs = LeaderEpochs(e for e in checkpoints.read_epochs(path / layout.LEADER_EPOCHS) if min(e) >= 0)
     end = segments[-1].read_next_offset()
     return before.replace(
         segments=tuple(segments),

@@ -38,7 +38,6 @@ class Sendable(Protocol):
     def _send_to(self, target: int, position: int) -> int: ...
     def _copy(self, position: int, size: int) -> bytes: ...
     def _place(self, position: int) -> tuple[int, int]: ...
-    def _check_unchanged(self) -> None: ...
     def _shortened(self, position: int) -> NoReturn: ...
 
 
@@ -113,14 +112,12 @@ def send_parts(parts: Sequence[Sendable], sock: Outlet, position: int) -> Sent:
                 if deadline is None:
                     raise  # SO_SNDTIMEO, or a descriptor whose flags were changed
                 if not _wait_writable(sock, deadline):
-                    part._check_unchanged()
                     if sent or timeout == 0:
                         return result_of(target, sent)
                     raise TimeoutError(f"nothing was taken within {timeout} s") from None
                 continue
             at += size
             sent += size
-        part._check_unchanged()
     return result_of(target, sent)
 
 

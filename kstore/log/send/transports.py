@@ -45,7 +45,6 @@ async def _send_by_socket(parts: Sequence[Sendable], sock: Any, position: int) -
             at += size
             sent += size
             await asyncio.sleep(0)  # a socket that takes all at once must not keep the others waiting
-        part._check_unchanged()
     return result_of(target, sent)
 
 
@@ -95,5 +94,4 @@ async def _send_by_transport(parts: Sequence[Any], to: Any, transport: Any, posi
                     await asyncio.sleep(0)
             at += size
             sent += size
-        part._check_unchanged()
     return Sent(sent, "copy" if copies else "sendfile")

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from kstore.config import LogConfig
 from kstore.engine.segment.segment import Segment
-from kstore.log.recovery.continuity import Shown
+from kstore.log.recovery.loader import Loaded
 
 
 class SegmentFacts(NamedTuple):
@@ -141,7 +141,7 @@ def decide(
 
 
 def decide_for(
-    log: Shown, config: LogConfig, now_ms: int, kept_for: Mapping[str, int] = MappingProxyType({})
+    log: Loaded, config: LogConfig, now_ms: int, kept_for: Mapping[str, int] = MappingProxyType({})
 ) -> list[Decision]:
     """The decisions for all segments of a log. It has no replicas, so the high watermark is its end. OSError.
 

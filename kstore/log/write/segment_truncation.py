@@ -1,48 +1,89 @@
-"""What truncation leaves of the segment that holds the offset (spec 8.9)."""
+"""A segment that ends at an offset, made of one that goes on (spec 8.9)."""
 
-import contextlib
 from collections.abc import Callable
 
-from kstore.engine.io.file import File
+from kstore.engine.io.file import new_draft, rename, sync_directory, unlink, write_whole
+from kstore.engine.record.batch import RecordBatch
+from kstore.engine.record.batch_builder import encode_batch
 from kstore.engine.segment.index import TransactionIndex
 from kstore.engine.segment.segment import Segment
+from kstore.errors import CorruptFileError, RecordTooLargeError
+
+_DRAFT = ".truncated.log.cleaned"  # behind the number: an opening, of Kafka too, deletes it
 
 
-def rest_of(segment: Segment, offset: int, make: Callable[[str, int], Segment]) -> Segment:
-    """The same segment without what begins at `offset`, and without all of a batch that holds it. Its files
-    stay as they are."""
+def truncate_segment(segment: Segment, offset: int, make: Callable[[str, int], Segment]) -> Segment:
+    """Replaces the .log of a segment by one that ends at `offset`, durably, and returns the segment of that.
+
+    The old file is not changed, so readers that have it open can read on. Records before `offset` stay, also
+    those of a batch that holds it. If compaction has left none there, an empty batch fills the offsets up to
+    `offset`. So the log tells by itself where it ends. The offset and time index are in memory only. OSError.
+    """
     located = segment.translate(offset)
-    offsets, times = segment.offset_index.copy(), segment.time_index.copy()
-    transactions = TransactionIndex(segment.base_offset, segment.transaction_index.to_bytes())
-    rest = make(segment.stem, segment.base_offset)
-    rest.limit_to(located.position if located is not None else segment.size)
-    offsets.truncate_to(offset)
-    times.truncate_to(offset)
-    transactions.truncate_to(offset)
-    rest.use_indexes(offsets, times, transactions)
+    position = located.position if located is not None else segment.size
+    rest = _before(segment, position, offset, make)
+    end = rest.read_next_offset()
+    tail = b""
+    if located is not None and located.base_offset < offset:
+        tail = _first_half(segment.batch_at(position), offset)
+    if not tail and end < offset:
+        tail = encode_batch((), base_offset=end, last_offset_delta=offset - 1 - end)
+    segment.keep_open()
+    path = segment.path_of(".log")
+    draft = new_draft(f"{segment.directory}/{segment.stem}{_DRAFT}", path)
+    draft.begin_as(segment.file(), position)
+    draft.write(position, tail)
+    draft.sync()
+    rename(draft.path, path)
+    _replace_transactions(rest)
+    sync_directory(segment.directory)
+    rest = _before(segment, position + len(tail), offset, make)
     rest.set_max_timestamp(rest.recovery_walk(verify=False).max_timestamp)
     return rest
 
 
-def shorten_transactions(rest: Segment) -> None:
-    """Makes the .txnindex end where that of a segment does, durably: else a power cut would call records
-    aborted that are appended at these offsets. OSError."""
-    with contextlib.suppress(FileNotFoundError):  # no transaction was aborted here
-        file = File(rest.path_of(".txnindex"), "r+")
-        file.truncate(34 * len(rest.transaction_index))
-        file.sync()
+def _before(segment: Segment, size: int, offset: int, make: Callable[[str, int], Segment]) -> Segment:
+    """The first bytes of a segment, with the entries of its indexes below `offset`."""
+    offsets, times = segment.offset_index.copy(), segment.time_index.copy()
+    transactions = TransactionIndex(segment.base_offset, segment.transaction_index.to_bytes())
+    offsets.truncate_to(offset)
+    times.truncate_to(offset)
+    transactions.truncate_to(offset)
+    rest = make(segment.stem, segment.base_offset)
+    rest.limit_to(size)
+    rest.use_indexes(offsets, times, transactions)
+    return rest
 
 
-def first_removed(segment: Segment, offset: int) -> int:
-    """The first offset of a batch that goes, in or behind this segment, once what begins at `offset` is
-    removed: `offset`, or that of the batch that holds it."""
-    located = segment.translate(offset)
-    return offset if located is None else min(segment.batch_at(located.position).base_offset, offset)
+def _first_half(batch: RecordBatch, offset: int) -> bytes:
+    """The records of a batch below `offset`, as a batch that ends there; b"" if the batch is damaged."""
+    try:
+        kept = [record for record in batch.records() if record.offset < offset]
+    except (CorruptFileError, RecordTooLargeError):
+        return b""
+    base = batch.base_offset
+    return encode_batch(
+        [(record.timestamp, record.key, record.value, record.headers) for record in kept],
+        base_offset=base,
+        codec=batch.codec,
+        leader_epoch=batch.leader_epoch,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        transactional=batch.is_transactional,
+        control=batch.is_control,
+        log_append_time=batch.max_timestamp if batch.timestamp_type == "LogAppendTime" else None,
+        offset_deltas=[record.offset - base for record in kept],
+        last_offset_delta=offset - 1 - base,
+        delete_horizon=batch.delete_horizon_ms,
+    )
 
 
-def end_of_rest(segment: Segment, offset: int) -> int:
-    """Where the log ends once what begins at `offset`, in or behind this segment, is gone; at least, where a
-    gap or a batch is cut."""
-    located = segment.translate(offset - 1)
-    whole = located is not None and segment.batch_at(located.position).last_offset == offset - 1
-    return offset if whole else segment.base_offset
+def _replace_transactions(rest: Segment) -> None:
+    """Puts the entries of a segment in the place of its .txnindex: else records that are appended at these
+    offsets would be called aborted. OSError."""
+    path = rest.path_of(".txnindex")
+    if rest.transaction_index.is_empty:
+        unlink(path, missing_ok=True)
+    else:
+        write_whole(path, rest.transaction_index.to_bytes())

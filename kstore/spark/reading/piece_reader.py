@@ -39,8 +39,8 @@ class PieceReader:
     def records(self) -> Iterator[Record]:
         """The records. SparkSourceError."""
 
-        def planned(segment: Segment) -> Generator[Record, None, bool]:
-            reader = RecordReader(
+        def planned(segment: Segment) -> Iterator[Record]:
+            return RecordReader(
                 (segment,),
                 self.start,
                 self.stop,
@@ -48,9 +48,6 @@ class PieceReader:
                 byte_limit=self.piece.size,
                 aborted=self._aborted(),
             )
-            reader._is_cut = lambda: self._cut() >= 0
-            yield from reader
-            return reader._change is None
 
         def now(log: PartitionLog) -> Iterator[Record]:
             return log.records(self.reached, self.stop, isolation=self._isolation)
@@ -65,12 +62,8 @@ class PieceReader:
         `first_rows`: the most rows of the first batch, 0 if they are as many as of the others.
         """
 
-        def planned(segment: Segment) -> Generator[ColumnBatch, None, bool]:
-            for batch in self._scan(segment, names, rows, size, first_rows):
-                if self._cut() >= 0:  # the batch may hold records that were appended after the truncation
-                    return False
-                yield batch
-            return True
+        def planned(segment: Segment) -> Iterator[ColumnBatch]:
+            return self._scan(segment, names, rows, size, first_rows)
 
         def now(log: PartitionLog) -> Iterator[ColumnBatch]:
             return iter(
@@ -111,7 +104,7 @@ class PieceReader:
 
     def _read(
         self,
-        planned: Callable[[Segment], Generator[_T, None, bool]],
+        planned: Callable[[Segment], Iterator[_T]],
         now: Callable[[PartitionLog], Iterator[_T]],
     ) -> Iterator[_T]:
         """What `planned` yields of the planned segment; if the file changes before the end, then what `now`
@@ -133,12 +126,11 @@ class PieceReader:
             ) from e
 
     def _as_planned(
-        self, segment: Segment, planned: Callable[[Segment], Generator[_T, None, bool]]
+        self, segment: Segment, planned: Callable[[Segment], Iterator[_T]]
     ) -> Generator[_T, None, bool]:
-        """Returns whether the piece came to its end."""
+        """Returns whether the piece came to its end. The file stays open, and is what was planned."""
         try:
-            if not (yield from planned(segment)):
-                return False
+            yield from planned(segment)
         except (CorruptFileError, FileNotFoundError):
             if self._cut() < 0:
                 raise
@@ -149,17 +141,17 @@ class PieceReader:
 
     def _segment(self) -> Segment | None:
         """The planned segment; None if its file is another one now."""
-        if self._cut() >= 0:
-            return None
         piece = self.piece
         make = SegmentFactory(self.directory)
         suffixes = dict(piece.suffixes) or None
         segment = make(piece.stem, piece.segment_offset, suffixes, piece.segment_end, piece.origin)
         try:
+            segment.keep_open()
             is_same = segment.batch_at(piece.position).base_offset == piece.base_offset
         except (CorruptFileError, FileNotFoundError):
             return None
-        return segment if is_same and self._has_its_size(segment) else None
+        # once it is open: a truncation puts another file in its place
+        return segment if is_same and self._has_its_size(segment) and self._cut() < 0 else None
 
     def _has_its_size(self, segment: Segment) -> bool:
         piece = self.piece

@@ -351,7 +351,7 @@ def _check_whole(logs: Logs, tp: TopicPartition, start: int, stop: int) -> None:
     """KSTORE_DATA_LOST if records of a range are known to be lost: a file is missing, or recovery cuts the
     log off."""
     log = logs.open(tp)
-    losses = log._lost_between(log._now(), start, stop)
+    losses = log.losses_between(start, stop)
     if losses:
         raise failure(
             "KSTORE_DATA_LOST",
@@ -490,7 +490,7 @@ def _split(
             if aborted is None
             else tuple(txn for txn in aborted if txn[2] >= pieces[0].base_offset and txn[1] < end),
             fail_on_data_loss,
-            logs.open(tp)._truncations.number,
+            logs.open(tp).snapshot.truncations.number,
         )
         for first, end, pieces in zip(firsts, firsts[1:], groups, strict=False)
     ]

@@ -14,13 +14,15 @@ from typing import Any
 
 import kstore
 from kstore.errors import KstoreError, LogNotFoundError, OffsetOutOfRangeError, visible
-from kstore.log.cursors.cursor import Cursor, checked_group, commit_all, offset_of
+from kstore.log.cursors.arguments import checked_group, offset_of
 from kstore.log.cursors.expiry import expire
 from kstore.log.cursors.group_file import Entry, groups_in, read_positions
 from kstore.log.cursors.home import Home
-from kstore.log.cursors.offset_commits import OffsetAndMetadata
+from kstore.log.cursors.offset_commits import Commit, OffsetAndMetadata
+from kstore.log.cursors.offset_committer import OffsetCommitter, commit_all
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
+from kstore.log.follow.position import position_in
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import require_partition
 from kstore.store.consumer_offsets import TOPIC, give_back, take_over
@@ -344,22 +346,24 @@ def _reset(args: argparse.Namespace, unread: Unread) -> None:
         raise LogNotFoundError(f"{what} in {args.directory}")
     rows = []
     with contextlib.ExitStack() as stack:
-        cursors: list[tuple[Cursor, int]] = []
+        commits: list[tuple[OffsetCommitter, Commit]] = []
         for home in homes:
             log = kstore.open(home.partition)
             try:
-                if args.dry_run:
-                    new = offset_of(log, args.reset_to, "read_uncommitted")
-                else:
-                    cursor = stack.enter_context(Cursor(log, args.group))
-                    new = cursor.seek(args.reset_to)
-                    cursors.append((cursor, new))
-                    positions[home] = cursor.committed
+                if not args.dry_run:
+                    committer = OffsetCommitter(home.partition, args.group)
+                    stack.callback(committer.close)
+                    log.refresh()
+                new = offset_of(log, args.reset_to, "read_uncommitted")
+                if not args.dry_run:
+                    committer.floor = new
+                    commits.append((committer, committer.commit_of(position_in(log.snapshot, new), "")))
+                    positions[home] = committer.committed
             except OffsetOutOfRangeError as e:
                 e.add_note(f"in {home.partition}; no position was changed")
                 raise
             rows.append(_row(args.group, home.tp, positions[home], log) | {"new_position": new})
-        commit_all(cursors, durable=True)
+        commit_all(commits, durable=True)
     _show(args, ("new_position",), rows)
 
 

@@ -46,7 +46,7 @@ def retain(args: argparse.Namespace) -> int:
         )
     if args.dry_run:  # writes nothing, takes no lock
         with open_dry(args) as log:
-            decisions = decide_for(log, config, time.time_ns() // 1_000_000)
+            decisions = decide_for(log.snapshot, config, time.time_ns() // 1_000_000)
             refusal = what_was_not_said(log.path, config, decisions)
             if refusal is not None:
                 raise refusal

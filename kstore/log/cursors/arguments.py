@@ -1,0 +1,89 @@
+"""The arguments of cursors, checked."""
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+
+from kstore.arguments import boolean, integer, moment, number
+from kstore.errors import OffsetOutOfRangeError
+from kstore.log.cursors.offset_commits import MAX_METADATA_BYTES
+from kstore.log.view.log_view import LogView
+
+_GROUP = re.compile(r"[a-zA-Z0-9._-]{1,200}")
+_NAMES = ("earliest", "latest")
+
+
+def is_group(name: str) -> bool:
+    """Whether a group can have this name, which is part of the name of a file."""
+    return _GROUP.fullmatch(name) is not None
+
+
+def checked_group(group: object) -> str:
+    """The name of a group. TypeError, ValueError."""
+    if not isinstance(group, str):
+        raise TypeError(f"group must be a str, not {group!r}")
+    if not is_group(group):
+        raise ValueError(
+            f"group is the name of a file: up to 200 of the characters a-z A-Z 0-9 . _ -, not {group!r}"
+        )
+    return group
+
+
+def checked_groups(name: str, groups: object) -> list[str]:
+    """Names of groups. TypeError, ValueError."""
+    if isinstance(groups, str) or not isinstance(groups, Iterable):
+        raise TypeError(f"{name} must be a list of names of groups, not {groups!r}")
+    return [checked_group(group) for group in groups]
+
+
+def checked_place(name: str, value: object) -> str | int | datetime:
+    """Where to begin: "earliest", "latest", an offset or a datetime. TypeError, ValueError."""
+    if isinstance(value, str):
+        if value not in _NAMES:
+            raise ValueError(f"{name} is 'earliest', 'latest', an offset or a datetime, not {value!r}")
+        return value
+    if isinstance(value, datetime):
+        moment(name, value)
+        return value
+    return integer(name, value)
+
+
+def checked_timeout(timeout: object, follow: bool) -> float | None:
+    """For how long who follows waits for a record, in seconds; None: for ever. TypeError, ValueError."""
+    if timeout is None:
+        return None
+    timeout = number("timeout", timeout, 0)
+    if timeout > 0 and not follow:
+        raise ValueError(
+            f"timeout={timeout:g} needs follow=True: without it a cursor ends where the log ends, and does not wait"
+        )
+    return timeout
+
+
+def check_commit(durable: object, metadata: object) -> None:
+    """TypeError, ValueError for arguments that no commit has."""
+    boolean("durable", durable)
+    if not isinstance(metadata, str):
+        raise TypeError(f"metadata must be a str, not {metadata!r}")
+    try:
+        size = len(metadata.encode())
+    except UnicodeEncodeError:
+        raise ValueError(f"metadata has no UTF-8: {metadata!r:.80}") from None
+    if size > MAX_METADATA_BYTES:
+        raise ValueError(f"metadata has more than {MAX_METADATA_BYTES} bytes")
+
+
+def offset_of(view: LogView, place: str | int | datetime, isolation: str) -> int:
+    """Which offset a place is. OffsetOutOfRangeError."""
+    first, end = view.log_start_offset, view.log_end_offset
+    if isinstance(place, datetime):
+        found = view.find_timestamp(moment("start", place))
+        return end if found is None else max(int(found.offset), first)
+    if place == "earliest":
+        return first
+    if place == "latest":  # open transactions may be committed yet
+        return end if isolation == "read_uncommitted" else max(min(view.last_stable_offset(), end), first)
+    assert isinstance(place, int)
+    if not first <= place <= end:
+        raise OffsetOutOfRangeError(place, first, end)
+    return place

@@ -1,0 +1,196 @@
+"""Reading on from a position of a log: the loop that followers, cursors and readers of topics share."""
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from kstore.engine.scan.batch_reader import BatchReader, RecordReader, Skipped
+from kstore.engine.scan.cursor_batches import CursorBatches
+from kstore.errors import LogClosedError, OffsetOutOfRangeError
+from kstore.log.follow.position import Position, diverged_at, position_in
+from kstore.log.follow.sources import Source
+from kstore.log.read.left_out import LeftOut
+from kstore.log.view.log_view import LogView
+from kstore.log.view.run import reader_of
+
+# What reads a part of a view once. `change` says that it ended early: a file is no longer what the view shows.
+Run: TypeAlias = RecordReader | BatchReader | CursorBatches
+Read: TypeAlias = Callable[[LogView, int, int], Run]  # makes the run of a range of a view
+
+
+def read_by(kind: type[RecordReader] | type[BatchReader], isolation: str, on_error: str) -> Read:
+    """Reads the records, or the batches, of a view."""
+    return lambda view, start, stop: reader_of(
+        kind, view, start, stop, isolation, on_error, ends_at_change=True
+    )
+
+
+def _hint(offset: int | str) -> str:
+    return f"Another reader goes on at {offset} with what is there"
+
+
+class Feed:
+    """Reads on from a position of a log, view after view.
+
+    A view never changes; when it is read to its end, or a file of it is gone, the next one is taken from the
+    source. Before that is read, it is compared with the position: see `diverged_at`. `hint(offset)` says in a
+    note of an error how to go on at an offset, or at "earliest". For one thread at a time; `close` may be
+    called from any.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        position: Position,
+        isolation: str,
+        left_out: LeftOut | None = None,
+        hint: Callable[[int | str], str] = _hint,
+    ) -> None:
+        self.source = source
+        self.view = source.known
+        self.isolation = isolation
+        self.is_closed = False
+        self._left_out = left_out or LeftOut()
+        self._hint = hint
+        self._position = position
+        self._given = position.offset
+        self._told: int | None = None  # the generation of the log when an error told of it
+        self._run: Run | None = None
+
+    # ---- where it is ---------------------------------------------------------------------------------------
+
+    @property
+    def offset(self) -> int:
+        """The offset of the next record."""
+        run = self._run
+        return run.next_offset if run is not None and run.next_offset >= 0 else self._position.offset
+
+    @property
+    def position(self) -> Position:
+        """The position of the next record."""
+        offset = self.offset
+        if offset == self._position.offset:
+            return self._position
+        return position_in(self.view.snapshot, offset)
+
+    @property
+    def given(self) -> int:
+        """The offset behind the last record that was given; markers of transactions may follow."""
+        run = self._run
+        return run.next_offset if run is not None and run.next_offset >= 0 else self._given
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """The damage that on_error="skip" has passed over so far."""
+        if self._run is not None:
+            self._left_out.note(self._run.skipped)
+        return self._left_out.listed()
+
+    def position_of(self, offset: int) -> Position:
+        """The position at an offset that was read. OffsetOutOfRangeError behind the end of the log: it names
+        the record before."""
+        view = self.view
+        if offset > view.log_end_offset:
+            view = self.source.view()
+            if offset > view.log_end_offset:
+                raise OffsetOutOfRangeError(offset - 1, view.log_start_offset, view.log_end_offset)
+        return self.position if offset == self.offset else position_in(view.snapshot, offset)
+
+    def go_to(self, position: Position) -> None:
+        """Continues at another position."""
+        self.stop()
+        self._position, self._given = position, position.offset
+
+    def seek(self, view: LogView, offset: int, *, is_number: bool) -> None:
+        """Continues at an offset of a view. `is_number`: the offset is that of an error, perhaps, and the log
+        may have been truncated again since that."""
+        position = position_in(view.snapshot, offset)
+        if is_number and self._told is not None:
+            position = position._replace(generation=self._told)
+        self.stop()
+        self.view = view
+        self._told = None
+        self._position, self._given = position, offset
+
+    def stop(self) -> None:
+        """Ends the run of this moment. The position stays."""
+        run = self._run
+        if run is not None:
+            run.stop()
+            position, given = self.position, self.given
+            self._left_out.note(run.skipped)
+            self._position, self._given, self._run = position, given, None
+
+    def close(self) -> None:
+        """Ends the reading; from any thread."""
+        self.is_closed = True
+        run = self._run
+        if run is not None:
+            run.stop()
+
+    # ---- reading -------------------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """LogClosedError if it was closed."""
+        if self.is_closed:
+            raise LogClosedError(f"the reader of {self.source.path} is closed")
+
+    def refresh(self) -> bool:
+        """Takes the log as it is now. Whether it has changed. OffsetOutOfRangeError if the position was
+        deleted, or records before it were truncated; LogNotFoundError, OSError."""
+        view, position = self.source.view(), self.position
+        self._check(position, view)
+        if view is self.view:
+            return False
+        self.stop()
+        self.view = view
+        self._position = position._replace(generation=view.snapshot.truncations.number)
+        return True
+
+    def _check(self, position: Position, view: LogView) -> None:
+        now = view.snapshot
+        first, end = now.log_start_offset, now.log_end_offset
+        cut = diverged_at(now, position, self.isolation)
+        if cut >= 0:
+            cut = max(cut, first)
+            error = OffsetOutOfRangeError(position.offset, first, cut)
+            error.add_note(
+                f"the log was truncated: records from offset {cut} on were removed after they had been read, and "
+                f"others may have their offsets now. {self._hint(cut)}"
+            )
+        elif position.offset < first:
+            error = OffsetOutOfRangeError(position.offset, first, end)
+            error.add_note(f"records were deleted before they were read. {self._hint('earliest')}")
+        else:
+            return
+        self._told = now.truncations.number
+        raise error
+
+    def runs(self, read: Read) -> Iterator[Run]:
+        """Runs up to the end of the log as it is now."""
+        self.refresh()
+        return self.rest(read)
+
+    def rest(self, read: Read) -> Iterator[Run]:
+        """Runs up to the end of the view. One that was stopped, by `seek` or another iteration, is followed by
+        one that goes on at the position of that moment."""
+        self.stop()
+        while not self.is_closed and (start := self.offset) < (stop := self._end()):
+            run = self._run = read(self.view, start, stop)
+            yield run
+            if run is not self._run or run.is_stopped:
+                self.stop()
+                continue
+            change = run.change
+            self.stop()
+            if change is not None:
+                if not self.refresh():
+                    raise change
+            else:
+                if self.offset < stop:  # only markers of transactions, or what compaction has left
+                    self._position = position_in(self.view.snapshot, stop)
+                return
+
+    def _end(self) -> int:
+        """Where the view ends for this isolation."""
+        end = self.view.log_end_offset
+        return min(self.view.last_stable_offset(), end) if self.isolation == "read_committed" else end

@@ -1,0 +1,43 @@
+"""The position of a reader in a log, and the rule that detects a truncation behind it."""
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from kstore.log.recovery.loader import Loaded
+
+
+class Position(NamedTuple):
+    """Where a reader continues: the offset of the next record, the leader epoch of the record before it (-1 if
+    it is not known), and the generation of the log from which it read up to there.
+
+    A truncation by kstore begins a generation, one by a broker a leader epoch.
+    """
+
+    offset: int
+    leader_epoch: int
+    generation: int
+
+
+def position_in(now: Loaded, offset: int) -> Position:
+    """The position at an offset of a log as a snapshot shows it."""
+    return Position(offset, epoch_before(now, offset), now.truncations.number)
+
+
+def epoch_before(now: Loaded, offset: int) -> int:
+    """The leader epoch of the record before an offset; -1 if it is not known."""
+    epochs = now.leader_epochs.entries
+    if offset > now.log_end_offset:
+        return -1
+    at = bisect_right(epochs, offset - 1, key=lambda entry: entry[1])
+    return epochs[at - 1][0] if at else -1
+
+
+def diverged_at(now: Loaded, position: Position, isolation: str) -> int:
+    """From which offset on, below a position, the log has other records than were read, or none; -1 if it has
+    the same (KIP-320)."""
+    found = (
+        now.truncations.since(position.generation, isolation),
+        now.leader_epochs.end_offset_for(position.leader_epoch, now.log_end_offset)[1],
+        now.log_end_offset,
+    )
+    return min((offset for offset in found if 0 <= offset < position.offset), default=-1)

@@ -1,0 +1,158 @@
+"""Where a reader that goes on takes views of a log from: a writer of this process, or a directory that any
+process may write."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from kstore.engine.io.notification import MODIFY, EventFd, Inotify
+from kstore.errors import LogNotFoundError
+from kstore.log.files import layout
+from kstore.log.files.log_dir_state import directory_of
+from kstore.log.recovery.refresh import with_tail
+from kstore.log.view.log_view import LogView
+
+_CHECKPOINTS = (layout.LOG_STARTS, layout.RECOVERY_POINTS)
+_OWN_FILES = (layout.TRUNCATIONS, layout.LEADER_EPOCHS)
+
+
+class WriterSource:
+    """A log that this process writes: every change sets the event that was armed. `view(known)` gives the log
+    as it is now, which is `known` if nothing has changed."""
+
+    watch: Inotify | None = None
+    is_told = True  # of every change
+
+    def __init__(
+        self,
+        path: str,
+        view: Callable[[LogView | None], LogView],
+        notify: Callable[[EventFd], None],
+        has_ended: Callable[[], bool],
+    ) -> None:
+        self.path = path
+        self.known = view(None)
+        self._view = view
+        self._notify = notify
+        self._has_ended = has_ended
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self._has_ended()
+
+    def begin(self) -> None:
+        """Has changes told from here on."""
+
+    def arm(self, event: EventFd) -> None:
+        """Has the event set at the next change."""
+        self._notify(event)
+
+    def doubt(self) -> None:
+        """Something may have changed unnoticed."""
+
+    def view(self) -> LogView:
+        """The log as it is now; the view before, if nothing has changed."""
+        self.known = self._view(self.known)
+        return self.known
+
+
+class DirectorySource:
+    """A directory that any process may write. Once it was asked to `begin`, inotify says what has changed, if
+    the system has an instance left; else each view is a look at the directory.
+
+    If only the last segment has grown, the new bytes alone are looked at."""
+
+    ended = False
+
+    def __init__(self, view: LogView) -> None:
+        self.path = view.path
+        self.known = view
+        self.watch: Inotify | None = None
+        self._directory = _directory_at(self.path)
+        self._partition = -1  # its number in the watch
+        self._is_stale = self._has_grown = True
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the watch tells of every change."""
+        return self.watch is not None
+
+    def begin(self) -> None:
+        """Has changes told from here on."""
+        if self.watch is not None:
+            return
+        try:
+            watch = Inotify()
+            self._partition = watch.add(self.path)
+            home = str(directory_of(Path(self.path)))  # the log start offset is kept there
+            if home != self.path:
+                watch.add(home)
+        except FileNotFoundError:
+            raise LogNotFoundError(f"no partition directory at {self.path}") from None
+        except OSError:
+            return  # none is left
+        self.watch = watch
+        self._is_stale = True  # what happened before
+
+    def arm(self, event: EventFd) -> None:
+        """The watch tells of changes."""
+
+    def doubt(self) -> None:
+        """Something may have changed unnoticed."""
+        self._is_stale = True
+
+    def view(self) -> LogView:
+        """The log as it is now; the view before, if nothing has changed. LogNotFoundError if the partition was
+        deleted, or deleted and made again; CorruptFileError, OSError."""
+        self._hear()
+        known = self.known
+        if self._has_grown and not self._is_stale:
+            tail = with_tail(known.snapshot)
+            if tail is not None:
+                self._has_grown = False
+                if tail is not known.snapshot:
+                    self.known = known.view(tail)
+                return self.known
+        if self._is_stale or self._has_grown or self.watch is None:
+            fresh = known.view()
+            has_changed = fresh.refresh()
+            if _directory_at(self.path) != self._directory:  # its offsets are others
+                raise LogNotFoundError(f"{self.path} was deleted, or made anew, since it was opened")
+            if has_changed:
+                self.known = fresh
+            self._is_stale = self._has_grown = False  # last: whoever is interrupted looks again
+        return self.known
+
+    def _hear(self) -> None:
+        """Takes in what the watch tells."""
+        if self.watch is None:
+            return
+        last = self.known.snapshot.segments[-1].path if self.known.snapshot.segments else ""
+        try:
+            for directory, bits, name in self.watch.read_events():
+                if directory != self._partition:
+                    self._is_stale = self._is_stale or directory < 0 or name in _CHECKPOINTS
+                elif name.endswith(".log"):
+                    if bits == MODIFY and last.endswith(f"/{name}"):
+                        self._has_grown = True
+                    else:
+                        self._is_stale = True
+                elif not name or name in _OWN_FILES or name in _CHECKPOINTS:
+                    self._is_stale = True
+        except BaseException:  # an interrupt: the rest is not told once more
+            self._is_stale = True
+            raise
+
+
+Source: TypeAlias = WriterSource | DirectorySource
+
+
+def _directory_at(path: str) -> tuple[int, int]:
+    """Which directory a name stands for now. LogNotFoundError, OSError."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - the path is a str
+    except FileNotFoundError:
+        raise LogNotFoundError(f"no partition directory at {path}") from None
+    return found.st_dev, found.st_ino

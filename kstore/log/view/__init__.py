@@ -1,0 +1,1 @@
+"""What a partition holds at one moment, and readers of it."""
