@@ -162,8 +162,8 @@ class LogConfig:
         _Synonym("log.retention.minutes", int32(), _MINUTE_MS),
         _Synonym("log.retention.hours", int32(), _HOUR_MS),
         text="retain() deletes the oldest segments whose newest record is older than this, the active one "
-        "too. -1: the age does not matter. Set segment_ms too: segments go whole, so a record stays for up to "
-        "retention_ms and segment_ms together; "
+        "too. -1: the age does not matter. Set segment_ms too: segments go whole, so a record stays for up "
+        "to retention_ms and segment_ms together; "
         'longer with cleanup_policy="compact,delete", since a compaction makes few segments of many.',
     )
     max_message_bytes: int = _key(

@@ -34,8 +34,8 @@ def library(name: str) -> Any:
 
 
 def _imported(name: str) -> ModuleType:
-    """A module, imported if it is not yet. What the import raises; LibraryError if this thread is importing it
-    just now, further up."""
+    """A module, imported if it is not yet. What the import raises; LibraryError if this thread is importing
+    it just now, further up."""
     known = sys.modules.get(name)
     if known is not None and not _is_half_done(known):
         return known

@@ -836,7 +836,8 @@ class PartitionLog(LogView):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"an open log cannot be pickled: give the other process its path, {self.path!r}, and open it there"
+            f"an open log cannot be pickled: give the other process its path, {self.path!r}, and open "
+            "it there"
         )
 
     def __enter__(self) -> Self:
@@ -866,15 +867,16 @@ class _OfWriters:
     def __get__(self, log: PartitionLog | None, kind: type) -> NoReturn:
         place = kind.__name__ if log is None else log.path
         raise AttributeError(
-            f"{place} is open for reading, so it has no {self._name}(): kstore.open(path, 'a') opens it for writing",
+            f"{place} is open for reading, so it has no {self._name}(): kstore.open(path, 'a') opens it "
+            "for writing",
             name=self._name,
             obj=log,
         )
 
 
 _WRITING = (  # LogWriter has its own
-    "append append_async append_batches appender compact delete_records erase extend extend_async flush make_key_files retain "
-    "roll truncate_to"
+    "append append_async append_batches appender compact delete_records erase extend extend_async flush "
+    "make_key_files retain roll truncate_to"
 )
 for _name in _WRITING.split():
     setattr(PartitionLog, _name, _OfWriters(_name))

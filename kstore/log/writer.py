@@ -186,7 +186,8 @@ class LogWriter(RecordAppender, PartitionLog):
     _lacks_key_files = True  # perhaps, since they were last made
     _stops_compacting = False
     _async: "AsyncAppender | None" = None
-    _appenders: "set[Appender] | tuple[()]" = ()  # kept, so that what they gathered is appended though nobody has them
+    # kept, so that what they gathered is appended though nobody has them
+    _appenders: "set[Appender] | tuple[()]" = ()
 
     def __init__(
         self,
@@ -395,7 +396,8 @@ class LogWriter(RecordAppender, PartitionLog):
             checkpoints.write_topic_id(Path(self._directory, layout.METADATA), topic_id)
         elif known != topic_id:
             raise ValueError(
-                f"topic_id={topic_id} does not match: {self.path} has the topic id {known} in its partition.metadata"
+                f"topic_id={topic_id} does not match: {self.path} has the topic id {known} in its "
+                "partition.metadata"
             )
 
     # ---- what there is -------------------------------------------------------------------------------------
@@ -467,8 +469,10 @@ class LogWriter(RecordAppender, PartitionLog):
         """
         self._change_config(lambda config: changed(config, changes))
         if not self._keeps_config:
-            text = f"{self.path}: a store keeps the options of this topic: these count until the log is closed; alter_topic() keeps them"
-            warn(text)
+            warn(
+                f"{self.path}: a store keeps the options of this topic: these count until the log is closed; "
+                "alter_topic() keeps them"
+            )
 
     def _use(self, config: LogConfig) -> None:
         """Goes on with another configuration, and keeps what was given of it. OSError: with the one until
@@ -677,7 +681,8 @@ class LogWriter(RecordAppender, PartitionLog):
             self._producer_states.enter(batches, active.append_aborted, self._end_offset)
         except OSError as e:  # its batches came to lie in a segment that was begun for them
             raise LogFailedError(
-                f"{self.path}: batches were appended, but not all transactions that they abort are in the index: open it again"
+                f"{self.path}: batches were appended, but not all transactions that they abort are in the "
+                "index: open it again"
             ) from e
         if active.transaction_file is not None:
             self._owe_sync([active.transaction_file], True)
@@ -1274,7 +1279,8 @@ class LogWriter(RecordAppender, PartitionLog):
         before_offset = integer("before_offset", before_offset, -MAX_OFFSET)
         wanted = self._end_offset if before_offset == -1 else before_offset
         if self.durable_offset < wanted <= self._end_offset:
-            self.flush()  # so a log start beyond the end is never that of a log whose records a power cut took
+            # so a log start beyond the end is never that of a log whose records a power cut took
+            self.flush()
         with self._held():
             self._check_place()
             end = self._end_offset
@@ -1284,7 +1290,8 @@ class LogWriter(RecordAppender, PartitionLog):
                 )
             if self._log_dir.name.topic == layout.CLUSTER_METADATA:
                 raise PolicyViolationError(
-                    f"records of {layout.CLUSTER_METADATA} cannot be deleted by offset: a broker takes its start from snapshots"
+                    f"records of {layout.CLUSTER_METADATA} cannot be deleted by offset: a broker takes its "
+                    "start from snapshots"
                 )
             offset = min(wanted, end) if before_offset == -1 else before_offset
             if not 0 <= offset <= end:
@@ -1336,7 +1343,7 @@ class LogWriter(RecordAppender, PartitionLog):
             return True
 
     def _complete_truncation(self) -> None:
-        """Carries out a truncation that a process which died has left, or ends one that recovery has begun."""
+        """Carries out a truncation that a process which died has left; ends one that recovery has begun."""
         known = self._truncations
         if known.pending == "all":
             self.truncate_fully_and_start_at(known.offset)
@@ -1345,7 +1352,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._keep_truncations()
 
     def _expect_truncation(self, offset: int, pending: str = "records") -> None:
-        """Before anything is removed: whatever becomes of this process, the next one to write completes it."""
+        """Before anything is removed: whatever becomes of this process, the next writer completes it."""
         expected = self._truncations.without_pending().expecting(offset, pending)
         write_truncations(self._directory, expected)
         self._truncations = expected
@@ -1596,7 +1603,8 @@ class LogWriter(RecordAppender, PartitionLog):
         if forgotten:  # last, because a filter may make it an exception
             lost = f", and {gathered} records that its appenders had gathered are lost" if gathered else ""
             warnings.warn(
-                f"{visible(self.path)} was open for writing and never closed: the next opening must recover{lost}",
+                f"{visible(self.path)} was open for writing and never closed: the next opening must "
+                f"recover{lost}",
                 ResourceWarning,
                 source=self,
                 stacklevel=2,

@@ -62,7 +62,8 @@ def make_key_files(log: Keyed) -> list[KeyFileReport]:
 
 def make_missing(log: Keyed, check: Callable[[], None]) -> None:
     """Like `make_key_files`, for repeated maintenance: a file that fits counts without being read as a whole,
-    and segments that could not get one are skipped. `check` is called now and then, and raises what ends it."""
+    and segments that could not get one are skipped. `check` is called now and then, and raises what ends
+    it."""
     check()
     for segment in _ready(log):
         index = index_of(segment)

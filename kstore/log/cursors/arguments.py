@@ -55,7 +55,8 @@ def checked_timeout(timeout: object, follow: bool) -> float | None:
     timeout = number("timeout", timeout, 0)
     if timeout > 0 and not follow:
         raise ValueError(
-            f"timeout={timeout:g} needs follow=True: without it a cursor ends where the log ends, and does not wait"
+            f"timeout={timeout:g} needs follow=True: without it a cursor ends where the log ends, and "
+            "does not wait"
         )
     return timeout
 

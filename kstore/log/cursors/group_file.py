@@ -162,7 +162,8 @@ class _Content:
         """Says what lies behind the hole."""
         commits = "a commit" if self.behind == 1 else f"{self.behind} commits"
         return (
-            f"{self.path}: a power cut has left a hole at byte {self.end}, and {commits} behind it, which nothing says were "
+            f"{self.path}: a power cut has left a hole at byte {self.end}, and {commits} behind "
+            "it, which nothing says were "
             f"on the disk: the positions before it count"
         )
 

@@ -44,7 +44,8 @@ def explain_refusal(error: OSError) -> None:
     """Says in a note who needed the file that may not be written, as the user may have meant only to read."""
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         error.add_note(
-            "a cursor keeps the position of its group beside the partition, and an id in it: it needs the right to write there"
+            "a cursor keeps the position of its group beside the partition, and an id in it: it needs the "
+            "right to write there"
         )
 
 
@@ -119,8 +120,8 @@ class LockFile:
         """How often somebody has taken a lock in it: the same number as before means that nobody has since;
         -1 if the path does not lead to this file any more."""
         try:
-            mine = os.fstat(self.fd)
-            return mine.st_size if os.path.samestat(os.stat(self.path), mine) else -1  # noqa: PTH116 - commits ask
+            mine, there = os.fstat(self.fd), os.stat(self.path)  # noqa: PTH116 - commits ask
+            return mine.st_size if os.path.samestat(there, mine) else -1
         except OSError:
             return -1
 

@@ -55,8 +55,9 @@ def encode_key(group: str, tp: TopicPartition) -> bytes:
 
 
 def encode_value(commit: Commit) -> bytes:
-    """An OffsetCommitValue of version 4. The id of the partition is where Kafka has that of the topic (tag 0),
-    or missing if it is empty; the generation is a field of kstore's (tag 1). ValueError for what is too long.
+    """An OffsetCommitValue of version 4. The id of the partition is where Kafka has that of the topic (tag
+    0), or missing if it is empty; the generation is a field of kstore's (tag 1). ValueError for what is too
+    long.
     """
     (offset, epoch, text, timestamp), partition_id, generation = commit
     metadata = text.encode()

@@ -21,8 +21,8 @@ def lock_for(home: Home, group: str) -> MemberLock:
 
 class OffsetCommitter:
     """The right of a group to commit for a partition, which one cursor has at a time, and what was committed
-    last. CursorLockedError if another cursor has it after `wait` seconds; LogNotFoundError, CorruptRecordError,
-    OSError."""
+    last. CursorLockedError if another cursor has it after `wait` seconds; LogNotFoundError,
+    CorruptRecordError, OSError."""
 
     def __init__(self, path: str, group: str, wait: float = 0) -> None:
         self.group = group
@@ -67,7 +67,8 @@ class OffsetCommitter:
         if id_file != self._id_file:
             if self.home.known_id() != self._id:
                 raise LogNotFoundError(
-                    f"{self.home.partition} was deleted, or made anew, since this cursor of group {self.group!r} was opened"
+                    f"{self.home.partition} was deleted, or made anew, since this cursor of group "
+                    f"{self.group!r} was opened"
                 )
             self._id_file = id_file
         now = entries.get(self.home.tp)
@@ -81,7 +82,8 @@ class OffsetCommitter:
                 "" if self.committed is None or self.floor == self.committed.offset else ", where seek() led"
             )
             raise ValueError(
-                f"offset {offset} would move the position of group {self.group!r} backwards from {self.floor}{came}: seek() first"
+                f"offset {offset} would move the position of group {self.group!r} backwards from "
+                f"{self.floor}{came}: seek() first"
             )
 
     def commit_of(self, position: Position, metadata: str) -> Commit:

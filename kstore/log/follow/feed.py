@@ -12,7 +12,7 @@ from kstore.log.read.left_out import LeftOut
 from kstore.log.view.log_view import LogView
 from kstore.log.view.run import reader_of
 
-# What reads a part of a view once. `change` says that it ended early: a file is no longer what the view shows.
+# Reads a part of a view once. `change` says that it ended early: a file is no longer what the view shows.
 Run: TypeAlias = RecordReader | BatchReader | CursorBatches
 Read: TypeAlias = Callable[[LogView, int, int], Run]  # makes the run of a range of a view
 
@@ -154,8 +154,8 @@ class Feed:
             cut = max(cut, first)
             error = OffsetOutOfRangeError(position.offset, first, cut)
             error.add_note(
-                f"the log was truncated: records from offset {cut} on were removed after they had been read, and "
-                f"others may have their offsets now. {self._hint(cut)}"
+                f"the log was truncated: records from offset {cut} on were removed after they had been read, "
+                f"and others may have their offsets now. {self._hint(cut)}"
             )
         elif position.offset < first:
             error = OffsetOutOfRangeError(position.offset, first, end)
@@ -171,7 +171,7 @@ class Feed:
         return self.rest(read)
 
     def rest(self, read: Read) -> Iterator[Run]:
-        """Runs up to the end of the view. One that was stopped, by `seek` or another iteration, is followed by
+        """Runs up to the end of the view. After one that was stopped, by `seek` or another iteration, comes
         one that goes on at the position of that moment."""
         self.stop()
         while not self.is_closed and (start := self.offset) < (stop := self._end()):

@@ -7,8 +7,8 @@ from kstore.log.recovery.loader import Loaded
 
 
 class Position(NamedTuple):
-    """Where a reader continues: the offset of the next record, the leader epoch of the record before it (-1 if
-    it is not known), and the generation of the log from which it read up to there.
+    """Where a reader continues: the offset of the next record, the leader epoch of the record before it (-1
+    if it is not known), and the generation of the log from which it read up to there.
 
     A truncation by kstore begins a generation, one by a broker a leader epoch.
     """

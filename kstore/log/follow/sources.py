@@ -104,8 +104,8 @@ class DirectorySource:
         self._is_stale = True
 
     def view(self) -> LogView:
-        """The log as it is now; the view before, if nothing has changed. LogNotFoundError if the partition was
-        deleted, or deleted and made again; CorruptFileError, OSError."""
+        """The log as it is now; the view before, if nothing has changed. LogNotFoundError if the partition
+        was deleted, or deleted and made again; CorruptFileError, OSError."""
         self._hear()
         known = self.known
         if self._has_grown and not self._is_stale:

@@ -17,8 +17,8 @@ class Transactions:
         self._stop_at(loaded.log_start_offset, loaded.log_end_offset)
 
     def advanced(self, before: Loaded, now: Loaded) -> "Transactions | None":
-        """Those of a later moment, if only the last segment has grown since `before`, of which these are; None
-        otherwise. It reads what was appended. CorruptRecordError."""
+        """Those of a later moment, if only the last segment has grown since `before`, of which these are;
+        None otherwise. It reads what was appended. CorruptRecordError."""
         if (
             not (before.segments and now.segments)
             or before.segments[:-1] != now.segments[:-1]

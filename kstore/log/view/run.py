@@ -23,7 +23,8 @@ class Range(NamedTuple):
 
 
 def range_of(view: LogView, start: int | None, stop: int | None, isolation: str) -> Range:
-    """The offsets from `start` to `stop` (exclusive) as far as a view holds them; None: from or to its end."""
+    """The offsets from `start` to `stop` (exclusive) as far as a view holds them; None: from or to its
+    end."""
     now = view.for_reading()
     committed = choice("isolation", isolation, ISOLATION) == "read_committed"
     start = now.log_start_offset if start is None else max(integer("start", start), now.log_start_offset)

@@ -22,7 +22,8 @@ def what_was_not_said(
     if by_time is not None and "retention_ms" not in given:
         return InvalidConfigError(
             f"{path} was opened without retention_ms, and by Kafka's default of 7 days the segment at offset "
-            f"{by_time.base_offset} would be deleted: {by_time.reason}. Give open(), or the topic of a store, the "
+            f"{by_time.base_offset} would be deleted: {by_time.reason}. Give open(), or the topic of a "
+            "store, the "
             "retention that is meant, such as retention_ms=-1, or retention_ms=604_800_000 for the default"
         )
     by_policy = next((d for d in decisions if d.rule in ("time", "size")), None)
@@ -38,6 +39,8 @@ def what_was_not_said(
         remedy = f", or remove {e.file}" if is_kept else f", or put back a sound copy of {e.file}"
     return InvalidConfigError(
         f"{known} was opened without cleanup_policy: by Kafka's default, delete, the segment "
-        f"at offset {by_policy.base_offset} would be deleted, and the last record of many a key with it: {by_policy.reason}. "
-        f'Give open(), the topic of a store, or --config the policy that is meant: cleanup_policy="compact" or "delete"{remedy}'
+        f"at offset {by_policy.base_offset} would be deleted, and the last record of many a key with it: "
+        f"{by_policy.reason}. "
+        f'Give open(), the topic of a store, or --config the policy that is meant: cleanup_policy="compact" '
+        f'or "delete"{remedy}'
     )

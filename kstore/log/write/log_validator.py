@@ -67,7 +67,8 @@ def _refuse_unreadable(batches: list[RecordBatch], target: str, most: int) -> No
     size = sum(len(batch.data) - header for batch in batches if batch.codec == "none")
     if target != "none" and size > most:
         raise RecordTooLargeError(
-            f"{size} bytes of records, to be compressed with {target}, are larger than max_decompressed_bytes",
+            f"{size} bytes of records, to be compressed with {target}, are larger than "
+            "max_decompressed_bytes",
             size=size,
             limit=most,
         )
