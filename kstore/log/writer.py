@@ -1353,8 +1353,16 @@ class LogWriter(RecordAppender, PartitionLog):
 
     def _expect_truncation(self, offset: int, pending: str = "records") -> None:
         """Before anything is removed: whatever becomes of this process, the next writer completes it."""
-        expected = self._truncations.without_pending().expecting(offset, pending)
-        write_truncations(self._directory, expected)
+        known = self._truncations
+        expected = known.without_pending().expecting(offset, pending)
+        try:
+            write_truncations(self._directory, expected)
+        except OSError as e:
+            try:
+                write_truncations(self._directory, known)  # or the next writer would remove what comes now
+            except OSError:
+                raise LogFailedError(f"{self.path}: a truncation could not be noted, nor withdrawn") from e
+            raise
         self._truncations = expected
 
     def _note_truncation(self) -> None:

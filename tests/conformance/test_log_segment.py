@@ -437,8 +437,7 @@ def test_truncate_transaction_index(tmp_path: Path) -> None:
     for offset, count in ((6, 2), (5, 1), (3, 1), (2, 0)):
         log.truncate_to(offset)
         assert len(log.segments[0].transaction_index) == count
-        index = file(tmp_path, ".txnindex")
-        assert (index.stat().st_size if index.exists() else 0) == 34 * count
+        assert file(tmp_path, ".txnindex").stat().st_size == 34 * count
 
 
 # ---- closing and reopening -----------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """A segment that ends at an offset, made of one that goes on (spec 8.9)."""
 
+import os
 from collections.abc import Callable
 
-from kstore.engine.io.file import new_draft, rename, sync_directory, unlink, write_whole
+from kstore.engine.io.file import new_draft, rename, sync_directory, write_whole
 from kstore.engine.record.batch import RecordBatch
 from kstore.engine.record.batch_builder import encode_batch
 from kstore.engine.segment.index import TransactionIndex
@@ -83,7 +84,5 @@ def _replace_transactions(rest: Segment) -> None:
     """Puts the entries of a segment in the place of its .txnindex: else records that are appended at these
     offsets would be called aborted. OSError."""
     path = rest.path_of(".txnindex")
-    if rest.transaction_index.is_empty:
-        unlink(path, missing_ok=True)
-    else:
+    if os.path.exists(path):  # noqa: PTH110 - the path is a str
         write_whole(path, rest.transaction_index.to_bytes())
