@@ -174,7 +174,7 @@ def _follow(library: str, life: Life, chance: random.Random, kind: str, isolatio
 
     def between(call: str, _: str) -> None:
         nonlocal compactions
-        if call == "open" and compactions < 60 and chance.random() < 0.2:
+        if call == "open" and compactions < 30 and chance.random() < 0.2:
             compactions += 1
             life.fill()
             life.log.compact()
@@ -189,7 +189,7 @@ def _follow(library: str, life: Life, chance: random.Random, kind: str, isolatio
             if kind == "follower"
             else log.cursor("g", follow=True, timeout=0, isolation=isolation)
         )
-        while compactions < 60:
+        while compactions < 30:
             life.fill()
             with moments:
                 for record in reader:

@@ -28,13 +28,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         *["readers"] * times(2),
         "own_readers",
-        pytest.param(
-            "followers",
-            marks=pytest.mark.xfail(
-                strict=False,
-                reason="issue 41: a follower learns of new files too late; a race, so it may pass",
-            ),
-        ),
+        "followers",
     ],
 )
 def test_readers(library: Path, ram: Path, name: str, request: pytest.FixtureRequest) -> None:

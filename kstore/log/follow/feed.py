@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from kstore.engine.scan.batch_reader import BatchReader, RecordReader, Skipped
 from kstore.engine.scan.cursor_batches import CursorBatches
-from kstore.errors import LogClosedError, OffsetOutOfRangeError
+from kstore.errors import LogChangedError, LogClosedError, OffsetOutOfRangeError
 from kstore.log.follow.position import Position, diverged_at, position_in
 from kstore.log.follow.sources import Source
 from kstore.log.read.left_out import LeftOut
@@ -174,8 +174,16 @@ class Feed:
         """Runs up to the end of the view. After one that was stopped, by `seek` or another iteration, comes
         one that goes on at the position of that moment."""
         self.stop()
-        while not self.is_closed and (start := self.offset) < (stop := self._end()):
-            run = self._run = read(self.view, start, stop)
+        while not self.is_closed:
+            try:
+                stop = self._end()
+                if self.offset >= stop:
+                    return
+                run = self._run = read(self.view, self.offset, stop)
+            except LogChangedError:
+                if not self.refresh():
+                    raise
+                continue
             yield run
             if run is not self._run or run.is_stopped:
                 self.stop()
