@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import kstore
+from kstore.log.files.checked_json import encode
 from tests.helpers import reader_kinds
 from tests.helpers.effort import times
 from tests.helpers.injector import Injector, raiser
@@ -269,3 +270,13 @@ def test_a_log_that_a_broker_has_made_shorter(ram: Path, kind: str, untold: None
             log.truncate_to(4)
             append(log, 3, b"new")
             assert cut_at(reader) == cut_at(reader) == 7
+
+
+def test_a_pending_note_of_an_older_version_removes_nothing(tmp_path: Path) -> None:
+    """It may be of a truncation that was refused, and records followed."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        append(log, 10)
+    content = {"version": 1, "truncations": [(1, 5, 5)], "end": 5, "pending": True}
+    (tmp_path / "t-0" / NAME).write_bytes(encode(content))
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        assert log.log_end_offset == 10

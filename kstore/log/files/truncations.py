@@ -125,7 +125,9 @@ def read_truncations(path: Path) -> Truncations:
             return Truncations()
         if entries and entries[-1][0] > _LATEST:  # a later one could not be larger
             return Truncations()
-        pending = content["pending"]
+        # Before the key "end" went, a note could stay though its truncation was refused, and records followed:
+        # it counts as carried out, which removes nothing.
+        pending = "" if "end" in content else content["pending"]
         kind = "all" if pending == "all" else "records" if pending else ""
         return Truncations(entries, kind if entries else "")
     except OSError as e:
