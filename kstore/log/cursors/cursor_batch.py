@@ -62,8 +62,10 @@ class BatchSlot:
         commit that failed may be on the disk."""
         block, last = self._block, self._committer.last
         if block is not None:
-            is_behind = last is not None and self._committer.floor > block.start.offset
-            self._feed.go_to(last.reading_position() if is_behind and last is not None else block.start)
+            start = block.start
+            if last is not None and self._committer.floor > start.offset:
+                start = last.reading_position()
+            self._feed.go_to(start)
             self._block = None
 
 
