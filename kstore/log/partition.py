@@ -331,8 +331,7 @@ class PartitionLog(LogView):
                     size = max(0, min(size, end_position - located.position))
                     if whole_batches:
                         until = located.position + size
-                        end, _ = segment.whole_until(located.position, until)
-                        size = end - located.position
+                        size = segment.whole_until(located.position, until) - located.position
                         if 0 < size < located.size or (
                             size == 0 and located.position + located.size <= until
                         ):

@@ -238,8 +238,6 @@ cdef class MapBuilder(SegmentWalk):
     cdef readonly bint is_full   # the map has room for no more: it reaches to its latest_offset
     cdef readonly bint is_far    # a record of a map of places lies where none can tell of it: that map is of no use
     cdef readonly int64_t records_read
-    cdef readonly int64_t last_position  # of the batch taken in last
-    cdef readonly uint32_t last_crc      # of it, as it is stored
 
     def __init__(self, OffsetMap map not None, transactions not None, int64_t start_offset):
         self.map = map
@@ -265,8 +263,6 @@ cdef class MapBuilder(SegmentWalk):
     cdef void pass_batch(self, const ks_batch *b) noexcept nogil:
         if b.last_offset >= self.start_offset:
             self.map.latest_offset = b.last_offset
-        self.last_position = self.position
-        self.last_crc = b.crc
         SegmentWalk.pass_batch(self, b)
 
     cdef int take_plain(self, const uint8_t *p, const ks_batch *b, ks_fault *fault) noexcept nogil:

@@ -194,9 +194,9 @@ class Segment:
         before: who reads it is told. OSError."""
     def peek(self, position: int) -> bytes:
         """61 bytes of the file, from a byte on, as they are now; fewer at its end."""
-    def whole_until(self, start: int, end: int) -> tuple[int, int]:
-        """(the last byte up to `end` where a batch ends, where that batch begins), from the batch that begins
-        at `start` on; headers only. Twice `start` where it ends behind `end`."""
+    def whole_until(self, start: int, end: int) -> int:
+        """The last byte up to `end` where a batch ends, from the batch that begins at `start` on; headers only.
+        `start` where it ends behind `end`."""
     def recovery_walk(self, *, verify: bool = True) -> RecoveryWalk:
         """Walks all batches as recovery would, and returns a RecoveryWalk. verify=False leaves checksums
         unread."""

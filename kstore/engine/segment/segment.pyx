@@ -975,16 +975,16 @@ cdef class Segment:
         return found[:done]
 
     def whole_until(self, start, end):
-        """(the last byte up to `end` where a batch ends, where that batch begins), from the batch that begins
-        at `start` on; headers only. Twice `start` where it ends behind `end`."""
+        """The last byte up to `end` where a batch ends, from the batch that begins at `start` on; headers only.
+        `start` where it ends behind `end`."""
         cdef ReadWindow w
         cdef ks_batch b
         cdef ks_fault fault
         cdef OffsetIndex index
         cdef int64_t first = int64_of("start", start), most = int64_of("end", end)
-        cdef int64_t position = first, last = first, size, low, high, middle
+        cdef int64_t position = first, size, low, high, middle
         if most <= first:
-            return first, first
+            return first
         index = self.offsets()
         w = self.borrow()
         low, high = 0, index.count
@@ -1004,15 +1004,9 @@ cdef class Segment:
                 w.raise_failure(-1)
             if size < 0 or position + size > most:
                 break
-            last = position
             position += size
-        if last == first and position > first:  # it ends where the entry's batch begins
-            if low > 1 and index.position_at(low - 2) > first:
-                last = index.position_at(low - 2)
-            while (size := step(w, last, 4096, &b, &fault)) > 0 and last + size < position:
-                last += size
         self.give_back(w)
-        return position, last
+        return position
 
     # ---- walks ---------------------------------------------------------------------------------------------
 
