@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from kstore.log.compact.key_files import KeyFileReport, job_for, make_key_files
     from kstore.log.compact.report import Compaction, Erasure
     from kstore.log.cursors.arguments import checked_groups
-    from kstore.log.follow.position import diverged_at
+    from kstore.log.cursors.offset_commits import Commit
     from kstore.log.follow.sources import Source, WriterSource
     from kstore.log.producers.transactions import Transactions
     from kstore.log.read.progress import ProgressCallback, check_progress
@@ -109,7 +109,7 @@ else:
             "kstore.log.compact.key_files": "KeyFileReport job_for make_key_files",
             "kstore.log.compact.report": "Compaction Erasure",
             "kstore.log.cursors.arguments": "checked_groups",
-            "kstore.log.follow.position": "diverged_at",
+            "kstore.log.cursors.offset_commits": "Commit",
             "kstore.log.follow.sources": "Source WriterSource",
             "kstore.log.producers.transactions": "Transactions",
             "kstore.log.read.progress": "ProgressCallback check_progress",
@@ -900,14 +900,15 @@ class LogWriter(RecordAppender, PartitionLog):
         renamed or removed: older segments are deleted then, that one and newer ones are not.
         """
         boolean("dry_run", dry_run)
-        return self._retain(self._kept_for(checked_groups("keep_for", keep_for)), dry_run)
+        groups = checked_groups("keep_for", keep_for)
+        return self._retain({group: Home.of(self.path).durable_commit(group) for group in groups}, dry_run)
 
-    def _retain(self, kept: dict[str, int], dry_run: bool) -> list[Decision]:
-        """retain(), when it is known from which offset on groups of cursors need the log."""
+    def _retain(self, commits: Mapping[str, Commit | None], dry_run: bool) -> list[Decision]:
+        """retain(), given what groups of cursors have committed, also after a power cut."""
         with self._held():
             self._check_place()
             now_ms = self.clock_ms()
-            decisions = decide_for(self._now(), self._retention(), now_ms, kept)
+            decisions = decide_for(self._now(), self._retention(), now_ms, commits)
             refusal = what_was_not_said(self.path, self._config, decisions)
             if not dry_run:
                 gone = sum(d.delete and (refusal is None or d.rule == "start_offset") for d in decisions)
@@ -921,20 +922,6 @@ class LogWriter(RecordAppender, PartitionLog):
         if refusal is not None:
             raise refusal
         return decisions
-
-    def _kept_for(self, groups: Sequence[str]) -> dict[str, int]:
-        """From which offset on groups of cursors need the log, also after a power cut."""
-        if not groups:
-            return {}
-        home, now = Home.of(self.path), self._now()
-        kept = {}
-        for group in groups:
-            commit = home.durable_commit(group)
-            kept[group] = 0 if commit is None else commit.position.offset
-            cut = -1 if commit is None else diverged_at(now, commit.reading_position(), "read_committed")
-            if cut >= 0:
-                kept[group] = cut
-        return kept
 
     def _keep_up(self, now_ms: int) -> None:
         """Removes files, and forgets producers, whose time has come. OSError."""

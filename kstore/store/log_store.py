@@ -846,13 +846,13 @@ class LogStore:
         boolean("dry_run", dry_run)
         groups = [*self._maintained.keep_for, *checked_groups("keep_for", keep_for)]
         self._check_writing()
-        kept = self._maintained.kept_for(groups)
+        commits = self._maintained.commits_of(groups)
         decisions = {}
         for tp in self.partitions:
             if tp.topic == layout.CLUSTER_METADATA:
                 continue
             try:
-                decisions[tp] = self._open_logs.get(tp)._retain(kept(tp), dry_run)
+                decisions[tp] = self._open_logs.get(tp)._retain(commits(tp), dry_run)
             except (OSError, KstoreError) as e:
                 self._open_logs.failures[tp] = f"{type(e).__name__}: {e}"
             else:

@@ -28,6 +28,7 @@ from kstore.log.compact.key_files import make_missing
 from kstore.log.cursors.expiry import expire
 from kstore.log.cursors.group_file import groups_in, read_durable_positions
 from kstore.log.cursors.home import Home
+from kstore.log.cursors.offset_commits import Commit
 from kstore.log.files import layout
 from kstore.log.files.checkpoints import look_into
 from kstore.log.files.layout import TopicPartition
@@ -86,28 +87,29 @@ class Maintained:
         """Whether it was set how long records of a topic are kept."""
         return "retention_ms" in self.catalog.config_of(topic).given_options()
 
-    def kept_for(self, groups: Sequence[str]) -> Callable[[TopicPartition], dict[str, int]]:
-        """From which offset on groups of cursors need a partition, also after a power cut. Each of their
-        files is read once. OSError, CorruptRecordError."""
-        committed: dict[str, dict[TopicPartition, int]] = {}
+    def commits_of(self, groups: Sequence[str]) -> Callable[[TopicPartition], dict[str, Commit | None]]:
+        """What groups of cursors have committed for a partition, also after a power cut. A group that
+        has committed only for other topics is left out. Each file is read once. OSError,
+        CorruptRecordError."""
+        committed: dict[str, dict[TopicPartition, Commit]] = {}
         for group in groups:
             found = committed[group] = {}
             for directory in self.catalog.live():
                 entries = read_durable_positions(os.path.realpath(directory.path), group)
                 for tp in entries:
                     if self.catalog.places.get(tp) is directory:
-                        position = Home.of(str(directory.path_of(tp))).position_in(entries)
-                        if position is not None:
-                            found[tp] = position.offset
+                        commit = Home.of(str(directory.path_of(tp))).commit_in(entries)
+                        if commit is not None:
+                            found[tp] = commit
 
-        def kept(tp: TopicPartition) -> dict[str, int]:
+        def commits(tp: TopicPartition) -> dict[str, Commit | None]:
             return {
-                group: found.get(tp, 0)
+                group: found.get(tp)
                 for group, found in committed.items()
                 if not found or any(tp.topic == other.topic for other in found)
             }
 
-        return kept
+        return commits
 
 
 Task = Callable[[Maintained, int], None]  # at a time
@@ -341,10 +343,10 @@ class Upkeep:
     def retain(self, store: Maintained, now: int) -> None:
         """Deletes old segments, as LogStore.retain does."""
         with self._attempt(store, "retention", "the store"):
-            kept = store.kept_for(store.keep_for)
+            commits = store.commits_of(store.keep_for)
 
             def retain(log: LogWriter, tp: TopicPartition) -> None:
-                log._retain(kept(tp), False)
+                log._retain(commits(tp), False)
 
             self._visit("retention", store, now, _retention_due, retain)
 

@@ -74,6 +74,25 @@ def test_in_the_background(tmp_path: Path) -> None:
         assert store.health().ok
 
 
+@pytest.mark.parametrize("of", ["a log", "a store"])
+def test_a_group_needs_what_came_after_a_truncation(tmp_path: Path, of: str) -> None:
+    with make(tmp_path) as store:
+        commit(tmp_path, "one", ["a"], 8)
+        log = store.log("a")
+        assert isinstance(log, LogWriter)
+        log.truncate_to(3)
+        for _ in range(10):
+            log.append(b"w" * 20, timestamp=T)
+        if of == "a log":
+            log.retain(keep_for=["one"])
+        else:
+            store.retain(keep_for=["one"])
+        assert log.log_start_offset == 3
+        with log.cursor("one") as cursor, pytest.raises(kstore.OffsetOutOfRangeError) as found:
+            next(iter(cursor))
+        assert found.value.end == 3
+
+
 def test_several_directories_and_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "one")
     (tmp_path / "one").mkdir()

@@ -7,6 +7,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from kstore.config import LogConfig
 from kstore.engine.segment.segment import Segment
+from kstore.log.cursors.offset_commits import Commit
+from kstore.log.follow.position import diverged_at
 from kstore.log.recovery.loader import Loaded
 
 
@@ -141,11 +143,15 @@ def decide(
 
 
 def decide_for(
-    log: Loaded, config: LogConfig, now_ms: int, kept_for: Mapping[str, int] = MappingProxyType({})
+    log: Loaded,
+    config: LogConfig,
+    now_ms: int,
+    commits: Mapping[str, Commit | None] = MappingProxyType({}),
 ) -> list[Decision]:
     """The decisions for all segments of a log. It has no replicas, so the high watermark is its end. OSError.
 
-    `kept_for` are offsets from which on groups of cursors need it.
+    `commits` are those of groups of cursors. A group needs what it has not committed, and what it has to read
+    again after a truncation; one without a commit needs all records.
     """
     facts = facts_of(log.segments, log.log_end_offset)
     decisions = decide(
@@ -156,14 +162,24 @@ def decide_for(
         high_watermark=log.log_end_offset,
         now_ms=now_ms,
     )
-    if not kept_for:
+    if not commits:
         return decisions
+    kept_for = {group: _needed_from(log, commit) for group, commit in commits.items()}
     group = min(kept_for, key=lambda name: kept_for[name])
     reason = f"group {group!r} of cursors is at offset {kept_for[group]}"
     return [
         Decision(d.base_offset, False, None, reason) if d.delete and f.next_offset > kept_for[group] else d
         for d, f in zip(decisions, facts, strict=True)
     ]
+
+
+def _needed_from(log: Loaded, commit: Commit | None) -> int:
+    """The first offset that a group may still read."""
+    if commit is None:
+        return 0
+    position = commit.reading_position()
+    diverged = diverged_at(log, position, "read_committed")
+    return position.offset if diverged < 0 else diverged
 
 
 class _Verdict(NamedTuple):
