@@ -23,6 +23,7 @@ MAX_OFFSET = MAX64
 MAX_EPOCH = MAX32
 DURABILITY = ("none", "group", "each")
 ISOLATION = ("read_uncommitted", "read_committed")
+ON_ERROR = ("raise", "skip")
 # What holds if nothing else is given.
 INDEX_INTERVAL_BYTES = 4096  # Kafka's index.interval.bytes
 MAX_DECOMPRESSED_BYTES = 256 << 20  # that one batch may unpack to

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Self, TypeAlias
 
 from kstore.arguments import (
     ISOLATION,
+    ON_ERROR,
     any_integer,
     boolean,
     choice,
@@ -94,7 +95,6 @@ _OnError: TypeAlias = Literal["raise", "skip"]
 _Cache: TypeAlias = Literal["keep", "drop"]
 _TimeName: TypeAlias = Literal["earliest", "latest", "max", "max_timestamp", "earliest_local"]
 
-_ON_ERROR = ("raise", "skip")
 _MAX_COUNT = 2**31 - 1
 _FAR = 2**127  # bounds of time are compared only, and may lie beyond all timestamps
 
@@ -223,14 +223,14 @@ class PartitionLog(LogView):
         OffsetOutOfRangeError if `offset` is below the log start offset or above the end; CorruptRecordError
         for a damaged header. These are the rules of a broker's fetch (section 7.1 of docs/spec.md).
         """
-        choice("on_error", on_error, _ON_ERROR)
+        choice("on_error", on_error, ON_ERROR)
         boolean("min_one_message", min_one_message)
         boolean("whole_batches", whole_batches)
         bound = self._bound(offset, max_bytes, isolation)
         try:
             return self._slice(bound, offset, max_bytes, min_one_message, whole_batches, on_error)
         except CorruptFileError as e:
-            raise_told(bound.now, e, offset)
+            raise_told(bound.now.segments, e, offset)
 
     def span(
         self,
@@ -257,7 +257,7 @@ class PartitionLog(LogView):
             try:
                 found = self._slice(bound, offset, max_bytes, min_one_message, whole_batches, "raise")
             except CorruptFileError as e:
-                raise_told(bound.now, e, offset)
+                raise_told(bound.now.segments, e, offset)
             segment = found.segment
             if segment is None or found.size == 0:
                 break
@@ -432,7 +432,7 @@ class PartitionLog(LogView):
                     at += 1
                 check_complete(now)
             except CorruptFileError as e:
-                raise_told(now, e, offset)
+                raise_told(now.segments, e, offset)
         raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
 
     def last(
@@ -473,7 +473,7 @@ class PartitionLog(LogView):
             if record is None:
                 record, offset = last_record(now, key, end, aborted, partial(self._by_scans, progress))
         except CorruptFileError as e:
-            raise_told(now, e)
+            raise_told(now.segments, e)
         if record is None or isinstance(record, int):
             return None if offset < 0 else record_at(self.view(now), offset, key)
         if self.traffic is not None:
@@ -535,7 +535,7 @@ class PartitionLog(LogView):
             for offset in offsets:
                 yield record_at(log, offset, key)
         except CorruptFileError as e:
-            raise_told(now, e)
+            raise_told(now.segments, e)
 
     def records(
         self,
@@ -628,7 +628,7 @@ class PartitionLog(LogView):
         batch_rows = integer("batch_rows", batch_rows, 1, _MAX_COUNT)
         batch_bytes = integer("batch_bytes", batch_bytes, 1)
         threads = integer("threads", threads, 1, 64)
-        choice("on_error", on_error, _ON_ERROR)
+        choice("on_error", on_error, ON_ERROR)
         since = None if since is None else moment("since", since, -_FAR, _FAR)
         until = None if until is None else moment("until", until, -_FAR, _FAR)
         wanted = Wanted(
@@ -753,7 +753,7 @@ class PartitionLog(LogView):
         see Follower. LogNotFoundError if the partition was deleted, or deleted and made again.
         """
         is_committed = self._is_committed(isolation)
-        choice("on_error", on_error, _ON_ERROR)
+        choice("on_error", on_error, ON_ERROR)
         boolean("records", records)
         if timeout is not None:
             timeout = number("timeout", timeout, 0)

@@ -26,7 +26,8 @@ from kstore.log.partition import PartitionLog
 from kstore.log.threads.async_call import in_thread
 from kstore.log.threads.one_thread import OneThread
 from kstore.store.membership import Membership
-from kstore.store.topic_reader import LOOK, TURN, Place, TopicReader, TopicRecord, Topics
+from kstore.store.topic_catalog import Topics
+from kstore.store.topic_reader import LOOK, TURN, Place, TopicReader, TopicRecord
 from kstore.typed import Column
 
 

@@ -2,10 +2,8 @@
 is in memory; values stay in the logs."""
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
-from pathlib import Path
 from typing import Protocol, TypeVar
 
-from kstore.engine.io.file import Traffic
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.batch import Record
 from kstore.engine.record.partitions import murmur2
@@ -14,26 +12,18 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.position import Position, diverged_at, position_in
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import index_of
-from kstore.store.store_directory import StoreDirectory
 from kstore.store.topic import Topic
-from kstore.store.topic_catalog import Current, TopicCatalog
+from kstore.store.topic_catalog import Current, Topics
 
 T = TypeVar("T")
 _TURNS = 5  # a log that is changed under every one of these is no longer waited for
 
 
-class Logs(Protocol):
+class Logs(Topics, Protocol):
     """What a table asks of a store."""
-
-    _is_writing: bool
-    _catalog: TopicCatalog
-    _directories: list[StoreDirectory]
 
     @property
     def is_closed(self) -> bool: ...
-    @property
-    def paths(self) -> tuple[Path, ...]: ...
-    def _traffic_of(self, topic: str) -> Traffic: ...
     def log(self, topic: str, partition: int = 0) -> PartitionLog: ...
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from kstore.arguments import warn
 from kstore.config import LogConfig
+from kstore.engine.io.file import Traffic
 from kstore.errors import CorruptCheckpointError, KstoreError, LogFailedError, LogNotFoundError
 from kstore.kinds import as_text
 from kstore.log.files import layout
@@ -436,8 +437,8 @@ def _common_end(a: str, b: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-class Listed(Protocol):
-    """What is asked of a store."""
+class Topics(Protocol):
+    """What readers of topics ask of a store."""
 
     _is_writing: bool
     _catalog: TopicCatalog
@@ -445,13 +446,14 @@ class Listed(Protocol):
 
     @property
     def paths(self) -> tuple[Path, ...]: ...
+    def _traffic_of(self, topic: str) -> Traffic: ...
 
 
 class Current:
     """The topics and partitions that there are now. The store of the program stays as it is: its `refresh` is
     for the program."""
 
-    def __init__(self, store: Listed) -> None:
+    def __init__(self, store: Topics) -> None:
         self._store = store
         self._listed_at = [directory.listed_at for directory in store._directories]
 

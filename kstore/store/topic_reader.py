@@ -6,12 +6,10 @@ from contextlib import closing
 from datetime import datetime
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from kstore.arguments import boolean, choice, integer
-from kstore.engine.io.file import Traffic
+from kstore.arguments import ISOLATION, ON_ERROR, boolean, choice, integer
 from kstore.engine.io.notification import EventFd, Inotify
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader, Skipped, TopicRecords
@@ -27,8 +25,7 @@ from kstore.log.read.left_out import LeftOut
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import Iterated, OneThread
 from kstore.log.threads.resumed import Resumed
-from kstore.store.store_directory import StoreDirectory
-from kstore.store.topic_catalog import Current, TopicCatalog
+from kstore.store.topic_catalog import Current, Topics
 
 LOOK = 0.4  # s: how often to look which partitions there are
 _POLL = 0.05  # s: how often to ask where nothing tells of changes
@@ -74,18 +71,6 @@ class TopicRecord(NamedTuple):
     def headers(self) -> Any:
         """The headers."""
         return self.record.headers
-
-
-class Topics(Protocol):
-    """What a cursor asks of a store."""
-
-    _is_writing: bool
-    _catalog: TopicCatalog
-    _directories: list[StoreDirectory]
-
-    @property
-    def paths(self) -> tuple[Path, ...]: ...
-    def _traffic_of(self, topic: str) -> Traffic: ...
 
 
 class Place:
@@ -140,8 +125,8 @@ class TopicReader(Closing, Iterated):
         boolean("follow", follow)
         self._follow = follow
         self._timeout = checked_timeout(timeout, follow)
-        self._isolation = choice("isolation", isolation, ("read_uncommitted", "read_committed"))
-        self._on_error = choice("on_error", on_error, ("raise", "skip"))
+        self._isolation = choice("isolation", isolation, ISOLATION)
+        self._on_error = choice("on_error", on_error, ON_ERROR)
         self._read = read_by(RecordReader, isolation, on_error)
         self._left_out = LeftOut()
         self._store = store

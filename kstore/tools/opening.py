@@ -5,7 +5,7 @@ import re
 import warnings
 
 import kstore
-from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
+from kstore.arguments import INDEX_INTERVAL_BYTES, ISOLATION, MAX_DECOMPRESSED_BYTES
 from kstore.errors import visible
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.report import DataLossWarning
@@ -50,7 +50,7 @@ def add_isolation_argument(parser: argparse.ArgumentParser, committed: str) -> N
     """Which transactions count; `committed` says what read_committed does."""
     parser.add_argument(
         "--isolation",
-        choices=("read_uncommitted", "read_committed"),
+        choices=ISOLATION,
         default="read_uncommitted",
         help=f"read_committed: {committed} (default read_uncommitted)",
     )

@@ -107,7 +107,7 @@ def compact(log: Compacted, *, dry_run: bool, progress: ProgressCallback | None 
         try:
             end = one.run()
         except CorruptFileError as e:
-            raise_told(state, e)
+            raise_told(state.segments, e)
         except OverflowedError as e:
             state = _split(log, state, e, dry_run)  # Kafka's cleaner, too, begins anew then
             found = _look(state)._replace(first_uncleanable=found.first_uncleanable)

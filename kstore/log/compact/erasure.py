@@ -102,7 +102,7 @@ def erase(
         meter.expect(sum((2 if dry_run else 3) * segment.size for segment, _ in work))
         done = [erasing.rewritten(*each, blanks, dry_run) for each in work]
     except CorruptFileError as e:
-        raise_told(state, e)
+        raise_told(state.segments, e)
     if not dry_run:
         for path in cut:
             unlink(path)

@@ -7,7 +7,7 @@ from itertools import chain
 from types import TracebackType
 from typing import NoReturn
 
-from kstore.arguments import ISOLATION, boolean, choice, integer, number
+from kstore.arguments import ISOLATION, ON_ERROR, boolean, choice, integer, number
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader, Skipped
 from kstore.log.cursors.arguments import (
@@ -90,7 +90,7 @@ class Cursor(Closing, Iterated):
         self._follow = boolean("follow", follow)
         self._timeout = checked_timeout(timeout, follow)
         choice("isolation", isolation, ISOLATION)
-        self._on_error = choice("on_error", on_error, ("raise", "skip"))
+        self._on_error = choice("on_error", on_error, ON_ERROR)
         wait = number("wait", wait, 0)
         known = source()
         self._committer = OffsetCommitter(known.path, group, wait)

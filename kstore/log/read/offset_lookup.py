@@ -1,7 +1,7 @@
 """Where a time lies in a log: Kafka's answers (spec 7.4 to 7.6)."""
 
 from collections.abc import Sequence
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from kstore.engine.scan.batch_reader import change_of
 from kstore.engine.segment.segment import OffsetAndTimestamp, Segment, floor_of
@@ -59,19 +59,10 @@ def find_special(now: Loaded, timestamp: int) -> OffsetAndTimestamp | None:
     return OffsetAndTimestamp(-1, -1, -1)  # there is no tier
 
 
-class Seen(Protocol):
-    """A log at one moment."""
-
-    @property
-    def segments(self) -> Sequence[Segment]: ...
-    @property
-    def log_end_offset(self) -> int: ...
-
-
-def raise_told(now: Seen, error: CorruptFileError, offset: int = -1) -> NoReturn:
-    """Raises an error that a lookup from an offset on met in a view; LogChangedError where the log has
-    changed since."""
-    for segment in now.segments:
+def raise_told(segments: Sequence[Segment], error: CorruptFileError, offset: int = -1) -> NoReturn:
+    """Raises an error that a lookup from an offset on met in one of these segments; LogChangedError if its file
+    has changed since."""
+    for segment in segments:
         if error.file.startswith(f"{segment.directory}/{segment.stem}."):
             change = change_of(segment, offset)
             if change is not None:

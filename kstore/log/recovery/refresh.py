@@ -108,11 +108,13 @@ def _traces(path: Path) -> list[tuple[str, int, int, int]]:
 
 
 def _ends_as_it_did(last: Segment, before: Loaded) -> bool:
-    """Whether the last segment still has the batch with which the log ended: it may have been truncated, and
-    have grown beyond that point since."""
+    """Whether the last segment is a whole file that still has the batch with which the log ended: it may have
+    been truncated, and have grown beyond that point since."""
     try:
         return (
-            last.has_its_last_batch()
+            not last.origin
+            and last.file().size() >= last.size
+            and last.has_its_last_batch()
             and max(last.read_next_offset(), before.log_start_offset) == before.log_end_offset
         )
     except (CorruptFileError, FileNotFoundError):
@@ -128,7 +130,7 @@ def refreshed(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     try:
         if read_truncations(path) == before.truncations:
             loaded = _grown_from(path, before, options)
-            if read_truncations(path) == before.truncations:
+            if loaded is not None and read_truncations(path) == before.truncations:
                 return loaded
     except LogNotFoundError:
         raise
@@ -142,21 +144,28 @@ def with_tail(before: Loaded) -> Loaded | None:
     `refreshed` tells. It looks at no other file. OSError."""
     last = before.segments[-1] if before.segments else None
     try:
-        if last is None or last.origin or last.file().size() < last.size or not _ends_as_it_did(last, before):
+        if last is None or not _ends_as_it_did(last, before):
             return None
-        active = grown(last, MAX64)
+        active = _grown(last, MAX64)
     except (FileNotFoundError, CorruptFileError):
         return None
     if active is last:
         return before
-    if last._keys is not None:
-        last._keys.go_on_with(active)
     end = max(active.read_next_offset(), before.log_start_offset)
     segments = (*before.segments[:-1], active)
     return before.replace(segments=segments, log_end_offset=end, recovered_producers=True)
 
 
-def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
+def _grown(last: Segment, end_offset: int) -> Segment:
+    """The last segment with what was appended to it; the same object if nothing was."""
+    active = grown(last, end_offset)
+    if active is not last and last._keys is not None:
+        last._keys.go_on_with(active)
+    return active
+
+
+def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded | None:
+    """The log with what was appended to it; None if more than that has changed."""
     last = before.segments[-1] if before.segments else None
     try:
         bases, *_ = read_directory(str(path), (".log",))
@@ -173,23 +182,19 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
         # not listed: a directory is not listed at one moment, and a file that is renamed meanwhile may be
         # missed
         or any(segment.is_there() for segment in before.segments[: -len(left)])
-        or last.origin
         or any(base not in known for base in bases if base < last.base_offset)
-        or last.file().size() < last.size
         or not last.is_file_of_its_name()
         or not _ends_as_it_did(last, before)
     ):
-        return look(path, options)
+        return None
     log_start_offset = options.log_start_offset
     if log_start_offset is None:
         log_start_offset = read_log_start(path)
     log_start_offset = max(log_start_offset, min(known))
     later = [base for base in bases if base > last.base_offset]
-    active = grown(last, later[0] if later else MAX64)
+    active = _grown(last, later[0] if later else MAX64)
     if later and active.size < last.file().size() - last.origin:
-        return look(path, options)  # recovery would end the log here
-    if active is not last and last._keys is not None:
-        last._keys.go_on_with(active)
+        return None  # recovery would end the log here
     epochs = before.leader_epochs
     with contextlib.suppress(OSError, CorruptFileError):
         epochs = LeaderEpochs(e for e in checkpoints.read_epochs(path / layout.LEADER_EPOCHS) if min(e) >= 0)
@@ -201,11 +206,11 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     make = SegmentFactory(str(path), options.index_interval_bytes, options.max_decompressed_bytes)
     for at, base in enumerate(later):
         if segments[-1].read_next_offset() != base:
-            return look(path, options)  # one was missed, or recovery would end the log here
+            return None  # one was missed, or recovery would end the log here
         segment = make(layout.segment_stem(base), base, None, later[at + 1] if at + 1 < len(later) else MAX64)
         found = segment.recovery_walk()
         if found.valid_bytes < segment.size and at + 1 < len(later):
-            return look(path, options)
+            return None
         segment.limit_to(found.valid_bytes)
         segment.use_indexes(found.offset_index, found.time_index)
         segments.append(segment)

@@ -125,7 +125,7 @@ class LogView:
                 found = None if self._earlier is None else self._earlier[1].advanced(self._earlier[0], loaded)
                 self._transactions = found or Transactions(self.path, loaded)
             except CorruptFileError as e:
-                raise_told(loaded, e)
+                raise_told(loaded.segments, e)
             self._earlier = None
         return self._transactions
 
@@ -196,4 +196,4 @@ class LogView:
                 reached = self._max_timestamps = reached.moved_to(now.segments)
             return find_time(now, reached, timestamp)
         except CorruptFileError as e:
-            raise_told(now, e)
+            raise_told(now.segments, e)

@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from kstore.arguments import ON_ERROR
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.errors import CorruptRecordError, RecordTooLargeError
 from kstore.log.follow.follower import Follower
@@ -39,7 +40,7 @@ def add_follow_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--on-error",
-        choices=("raise", "skip"),
+        choices=ON_ERROR,
         default="raise",
         help="raise: stop at damage (default). skip: go on after it, and say on stderr what was left out",
     )

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from kstore.arguments import warn_of_seconds
+from kstore.arguments import ON_ERROR, warn_of_seconds
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import Skipped
 from kstore.errors import LibraryError
@@ -67,7 +67,7 @@ def add_records_arguments(parser: argparse.ArgumentParser) -> None:
     add_isolation_argument(parser, "leave out records of aborted and of open transactions")
     parser.add_argument(
         "--on-error",
-        choices=("raise", "skip"),
+        choices=ON_ERROR,
         default="raise",
         help="raise: stop at damage (default). skip: go on at the next undamaged batch, and say on stderr "
         "what was left out",
