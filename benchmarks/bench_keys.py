@@ -124,9 +124,8 @@ def bench_make_key_files(race: Race, data: Data, pytestconfig: pytest.Config) ->
 
     def prepare(*args: int) -> kstore.LogWriter:
         log = _linked(data, mib)[1]
-        time.sleep(
-            0.03
-        )  # the links have changed the times of the files: making would wait for these to be over
+        # the links have changed the times of the files: making would wait for these to be over
+        time.sleep(0.03)
         return log
 
     def make(log: kstore.LogWriter) -> tuple[int, int]:

@@ -72,9 +72,8 @@ def run(spark: Any, work: Path) -> dict[str, Any]:
         .selectExpr("key", "value", "timestamp", "'keyed' AS topic")
     )
     batches, last = 0, None
-    while (
-        last != batches
-    ):  # before Spark 4.2 the query is over after one batch of a limited stream: begun again, it goes on
+    # before Spark 4.2 the query is over after one batch of a limited stream: begun again, it goes on
+    while last != batches:
         query = (
             stream.writeStream.format("kstore")
             .options(path=results, numPartitions=3, checkpointLocation=work / "checkpoint")

@@ -23,9 +23,8 @@ def escaped(found: re.Match[str]) -> str:
 
 
 def _remake(kind: type["KstoreError"], args: tuple[object, ...], state: dict[str, object]) -> "KstoreError":
-    maker = (
-        OSError if issubclass(kind, OSError) else Exception
-    )  # of several builtin bases only this one's is safe
+    # of several builtin bases only this one's is safe
+    maker = OSError if issubclass(kind, OSError) else Exception
     error = maker.__new__(kind, *args)
     error.args = args
     error.__dict__.update(state)

@@ -575,9 +575,8 @@ class LogWriter(RecordAppender, PartitionLog):
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
         if epoch < 0:
-            if (
-                start_offset >= 0 and self._epoch_checkpoint.epochs.entries
-            ):  # messages of magic 0 and 1 know no epochs
+            # messages of magic 0 and 1 know no epochs
+            if start_offset >= 0 and self._epoch_checkpoint.epochs.entries:
                 self._epoch_checkpoint.clear()
             return
         self._epoch_checkpoint.assign(epoch, start_offset)

@@ -34,9 +34,8 @@ class StoreDirectory:
         self.partitions: list[TopicPartition] = []
         self.others: list[str] = []
         self.deleted: list[str] = []
-        self.listed_at = (
-            -1
-        )  # its time of change then; -1 if it had just changed, so that more may have come at that time
+        # its time of change then; -1 if it had just changed, so that more may have come at that time
+        self.listed_at = -1
         if not (writing or path.is_dir()):
             raise LogNotFoundError(f"no log directory at {path}")
         try:

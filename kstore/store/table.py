@@ -163,9 +163,8 @@ class Table(Mapping[bytes, bytes]):
                 record = self._record_of(found, number, key)
                 if record is not None and record.value is not None:
                     return record
-                if (
-                    record is not None and number == own
-                ):  # deleted; in another partition that says nothing of the rest
+                # deleted; in another partition that says nothing of the rest
+                if record is not None and number == own:
                     return None
         return None
 

@@ -211,12 +211,8 @@ class Upkeep:
         self._set_aside: set[TopicPartition] = set()
         self._cleaned: LogWriter | None = None
         self._left: dict[Path, str] = {}  # directories that could not be removed
-        self._known: tuple[object, int, bool, bool] = (
-            None,
-            0,
-            False,
-            False,
-        )  # a table of topics, and what _of_topics says of it
+        # a table of topics, and what _of_topics says of it
+        self._known: tuple[object, int, bool, bool] = (None, 0, False, False)
         self._main = Scheduler(
             store,
             MAINTENANCE,
@@ -399,9 +395,8 @@ class Upkeep:
                 with self._attempt(store, "removal", tp):
                     log._keep_up(now)
         for task, of in list(self._reasons):
-            if (
-                task == "removal" and isinstance(of, TopicPartition) and store.logs.peek(of) is None
-            ):  # closing it removed them
+            # closing a log removes what it had deleted
+            if task == "removal" and isinstance(of, TopicPartition) and store.logs.peek(of) is None:
                 self._reasons.pop((task, of), None)
 
     def checkpoint(self, store: Maintained, now: int) -> None:
@@ -414,9 +409,8 @@ class Upkeep:
         """Flushes logs for which flush_ms is over."""
         for tp in store.logs:
             log = store.logs.peek(tp)
-            if (
-                log is None or 0 <= now - self._flushed.get(tp, 0) < log.config.flush_ms
-            ):  # a clock may be put back
+            # a clock may be put back
+            if log is None or 0 <= now - self._flushed.get(tp, 0) < log.config.flush_ms:
                 continue
             with self._attempt(store, "flushing", tp):
                 if log.durable_offset < log.log_end_offset:
@@ -526,10 +520,8 @@ class Upkeep:
             names = set(list_directory(str(path)))
             bases = bases_of(path)
             made = all(layout.segment_stem(base) + layout.KEYS in names for base in bases[:-1])
-            if made or self._quiet.get(("key files", tp)) == (
-                MAX64,
-                bases[-1],
-            ):  # those that lack it cannot have it
+            # in the second case, those that lack it cannot have it
+            if made or self._quiet.get(("key files", tp)) == (MAX64, bases[-1]):
                 return self._stay_quiet("key files", tp, MAX64, _CLOSED, openings)
         self._cleaned = log = store.logs.get(tp)
         active = log.active.base_offset

@@ -15,9 +15,8 @@ def whole(what: str, least: int = 0, most: int = MAX_OFFSET) -> Callable[[str], 
     """A type for argparse: an int within limits, which errors call `what`."""
 
     def parse(text: str) -> int:
-        if not re.fullmatch(
-            "[+-]?[0-9]{1,99}", text
-        ):  # int() takes 1_000, spaces and digits of other scripts, too
+        # int() takes 1_000, spaces and digits of other scripts, too
+        if not re.fullmatch("[+-]?[0-9]{1,99}", text):
             raise ArgumentTypeError(f"{text!r} is not {what}")
         number = int(text)
         if not least <= number <= most:

@@ -90,8 +90,7 @@ def report_findings(log: PartitionLog, *, lists: bool = False) -> None:
             f"{first.position} of {first.file} on ({first.text}). To read them: kstore records --as-is "
             "--on-error skip (in Python recover=False)"
         )
-    elif (
-        found and not lists and not log.recovery.losses and not log.recovery.missing
-    ):  # of those a warning comes
+    # of those a warning comes
+    elif found and not lists and not log.recovery.losses and not log.recovery.missing:
         count = "one thing is" if len(found) == 1 else f"{len(found)} things are"
         note(f"{log.path}: {count} not as a clean shutdown leaves it; kstore stat {log.path} lists what")

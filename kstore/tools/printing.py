@@ -147,9 +147,8 @@ def as_row(record: Record, redact: bool, raw: bool = False) -> tuple[object, ...
     spreadsheet."""
     pairs = [(name, _text(value, redact)) for name, value in record.headers]
     named = dict(pairs)
-    headers = (
-        json.dumps(named if len(named) == len(pairs) else pairs) if pairs else ""
-    )  # a name may come twice
+    # a name may come twice
+    headers = json.dumps(named if len(named) == len(pairs) else pairs) if pairs else ""
     cells = [_text(record.key, redact), _text(record.value, redact), headers]
     if not raw:
         cells = [None if cell is None else guarded(for_terminal(cell)) for cell in cells]

@@ -22,9 +22,8 @@ def _build() -> Path:
     flags = "-C target-cpu=native"
     env = os.environ | {"CARGO_TARGET_DIR": str(TARGET)}
     version = re.search(r"(\d+)\.(\d+)", _run(["rustc", "--version"], env))
-    if (
-        version and (int(version[1]), int(version[2])) < WANTED
-    ):  # two features that it uses were not stable before
+    # two features that it uses were not stable before
+    if version and (int(version[1]), int(version[2])) < WANTED:
         env["RUSTC_BOOTSTRAP"] = "1"
         flags += " -Zcrate-attr=feature(proc_macro_hygiene,result_option_map_or_default)"
         command.append("--ignore-rust-version")

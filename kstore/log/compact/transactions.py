@@ -23,12 +23,10 @@ class CleanedTransactions:
         self._count = 0
         self._aborted: dict[int, AbortedTxn] = {}  # by producer id: those that have begun
         self._met: set[int] = set()  # of these, whether a batch was met
-        self._committed: set[int] = (
-            set()
-        )  # producer ids with a transaction that was not aborted, until one is committed
-        self._begun: set[int] = (
-            set()
-        )  # of these, those with a batch above the log start, and no marker behind it
+        # producer ids with a transaction that was not aborted, until one is committed
+        self._committed: set[int] = set()
+        # of these, those with a batch above the log start, and no marker behind it
+        self._begun: set[int] = set()
 
     def add(self, transactions: Iterable[AbortedTxn]) -> None:
         """Aborted transactions of batches that are still to come; one may be given several times."""

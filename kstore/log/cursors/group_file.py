@@ -33,10 +33,8 @@ _PREFIX, SUFFIX = "kstore-cursors-", ".positions"
 _OVERHEAD, _LEAST, _MAGIC = 12, 61, 16
 _SECTOR = 512  # bytes that a power cut keeps or loses as one
 _MOST_SEQUENCE = 2**31 - 1
-_LONG, _LONGEST = (
-    1 << 16,
-    1 << 20,
-)  # bytes from which on it is worth it to write it anew: if that is synced anyway, or not
+# bytes from which on the file is written anew: if that is synced anyway, and if not
+_LONG, _LONGEST = 1 << 16, 1 << 20
 _MOST = 1 << 28  # bytes that are read at once, as by read_whole
 _INT32 = struct.Struct(">i")
 
@@ -94,9 +92,8 @@ def read_durable_positions(directory: str, group: str) -> dict[TopicPartition, E
     bring back an older one. CorruptRecordError, OSError."""
     entries = read_positions(directory, group)
     if entries:
-        with suppress(
-            FileNotFoundError
-        ):  # another file has taken its place, or none: that is durable already
+        # another file has taken its place, or none: that is durable already
+        with suppress(FileNotFoundError):
             File(path_of(directory, group), "r+").sync()
             sync_directory(directory)
     return entries

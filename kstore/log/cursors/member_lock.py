@@ -141,9 +141,8 @@ class LockFile:
             try:
                 fcntl.lockf(self.fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, byte)
             except OSError as e:
-                if (
-                    wait and e.errno == errno.EDEADLK
-                ):  # between threads of two processes: neither holds on for long
+                # between threads of two processes: neither holds on for long
+                if wait and e.errno == errno.EDEADLK:
                     time.sleep(0.001)
                     continue
                 if e.errno in _TAKEN:

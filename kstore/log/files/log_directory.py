@@ -484,9 +484,8 @@ class PartitionLease(Lease):
             if self._reads_options:  # if they are damaged, nothing is changed
                 self.kept = kept_options(self.path)
             self.losses = directory.open_session(self.name if self._location.is_alone else None)
-            if not self._location.is_alone and is_there(
-                f"{self.path}/{layout.LOG_STARTS}"
-            ):  # `store` removes it
+            # `store` removes it
+            if not self._location.is_alone and is_there(f"{self.path}/{layout.LOG_STARTS}"):
                 self.losses += keep_damaged(self.path)
             state = directory.checkpoints.state_of(self.path, self.name)
             if state.by_itself:  # what it says of itself, its directory is to say before that is forgotten

@@ -14,12 +14,7 @@ from kstore.log.later import later
 if TYPE_CHECKING:
     from kstore.config import LogConfig
 else:
-    later(
-        globals(),
-        {
-            "kstore.config": "LogConfig",
-        },
-    )
+    later(globals(), {"kstore.config": "LogConfig"})
 
 NAME = layout.OPTIONS
 _VERSION = 1

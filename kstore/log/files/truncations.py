@@ -19,9 +19,8 @@ from kstore.log.files.checked_json import decode, encode
 _VERSION = 1
 _MOST = 64  # are told apart
 _LARGEST = 1 << 16  # bytes of the file
-NUMBERS_APART = (
-    2_000_000  # ns: the time of a commit of older versions, in ms, is before or after each of them
-)
+# ns: the time of a commit of older versions, in ms, is before or after each number
+NUMBERS_APART = 2_000_000
 _LATEST = 9 * 10**18  # ns since 1970, in the year 2255
 _NO_FILE = (
     errno.ENOENT,

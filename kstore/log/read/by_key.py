@@ -10,9 +10,8 @@ from kstore.log.read.key_index import ABSENT, UNKNOWN, index_of
 from kstore.log.read.scan import Scan
 from kstore.log.recovery.loader import Loaded
 
-Scanned = Callable[
-    [int, int], Scan
-]  # from one offset to another: the column of offsets of records with the key
+# from one offset to another: the column of offsets of records with the key
+Scanned = Callable[[int, int], Scan]
 
 
 class Readable(Protocol):

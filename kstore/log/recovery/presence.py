@@ -8,11 +8,8 @@ from kstore.log.files import layout, topic_file
 from kstore.log.files.listing import scan_directory
 
 _SIGNS = (layout.LEADER_EPOCHS, layout.METADATA)
-_WEAK_SIGNS = (
-    layout.RECOVERY_POINTS,
-    layout.LOG_STARTS,
-    layout.CLEAN_SHUTDOWN,
-)  # a log directory has them too
+# a log directory has them too
+_WEAK_SIGNS = (layout.RECOVERY_POINTS, layout.LOG_STARTS, layout.CLEAN_SHUTDOWN)
 _HARMLESS = (*_WEAK_SIGNS, layout.META_PROPERTIES, "lost+found")  # where there is no partition yet
 _MOST_NAMED = 5
 

@@ -31,12 +31,7 @@ from kstore.log.recovery.steps import SoundBatches
 if TYPE_CHECKING:
     from kstore.log.recovery.file_kind import kind_of
 else:
-    later(
-        globals(),
-        {
-            "kstore.log.recovery.file_kind": "kind_of",
-        },
-    )
+    later(globals(), {"kstore.log.recovery.file_kind": "kind_of"})
 
 KINDS = (*layout.SEGMENT_KINDS, layout.KEYS, ".snapshot")
 BITS = {kind: 1 << i for i, kind in enumerate(KINDS)}

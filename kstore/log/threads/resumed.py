@@ -27,9 +27,8 @@ class Resumed(Generic[T]):
         except StopAsyncIteration:
             raise
         except BaseException:
-            if not getattr(
-                items, "ag_running", False
-            ):  # else another task is in it, which this one may not be
+            # else another task is in it, which this one may not be
+            if not getattr(items, "ag_running", False):
                 self._items = self._make()
             raise
 

@@ -89,9 +89,8 @@ class _FactsOf:
 def facts_of(segments: Sequence[Segment], log_end_offset: int) -> Sequence[Facts]:
     """What retention asks of the segments of a log."""
     ends = [*(segment.base_offset for segment in segments[1:]), log_end_offset]
-    return [
-        _FactsOf(segment, end) for segment, end in zip(segments, ends, strict=False)
-    ]  # of none: one end too many
+    # of none: one end too many
+    return [_FactsOf(segment, end) for segment, end in zip(segments, ends, strict=False)]
 
 
 def decide(

@@ -107,9 +107,8 @@ def _array(pa: Any, batch: ColumnBatch, field: Any) -> Any:
                 ],
                 fields=list(field.type.value_type),
             )
-            some = numpy.packbits(
-                numpy.diff(bounds) > 0, bitorder="little"
-            )  # none at all: null, as in Kafka's source
+            # none at all: null, as in Kafka's source
+            some = numpy.packbits(numpy.diff(bounds) > 0, bitorder="little")
             return pa.Array.from_buffers(
                 field.type, count, [pa.py_buffer(some), pa.py_buffer(bounds)], children=[pairs]
             )

@@ -24,9 +24,8 @@ try:
     from pyspark.sql.streaming.datasource import ReadMaxRows  # noqa: F401
 
     _ENDS_REPORTED = True
-except (
-    ImportError
-):  # before Spark 4.2, the latest offset is the end of the micro-batch, whatever a limit left
+# before Spark 4.2, the latest offset is the end of the micro-batch, whatever a limit left
+except ImportError:
     _ENDS_REPORTED = False
 
 LOGGER = logging.getLogger("kstore.spark.lag")

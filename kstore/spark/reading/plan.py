@@ -387,9 +387,8 @@ def _stretches(log: PartitionLog, start: int, stop: int) -> list[_Stretch]:
         begin, end = first.position, segment.size
         last = segment.translate(stop)
         if last is not None:
-            holds = (
-                segment.batch_at(last.position).base_offset < stop
-            )  # the batch has records before `stop` too
+            # the batch has records before `stop` too
+            holds = segment.batch_at(last.position).base_offset < stop
             end = last.position + last.size if holds else last.position
         if begin < end:
             found.append(_Stretch(segment, begin, end))

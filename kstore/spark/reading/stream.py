@@ -115,9 +115,8 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
             most = self.options.max_offsets_per_trigger
         else:
             most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        waits = limit is not None and not isinstance(
-            limit, ReadAllAvailable
-        )  # before Spark 4.2 there is no limit
+        # before Spark 4.2 there is no limit
+        waits = limit is not None and not isinstance(limit, ReadAllAvailable)
         if waits and start is not None and self._frozen is None:
             new = sum(end - begin.get(tp, 0) for tp, end in ends.items())
             if self._waits(new):

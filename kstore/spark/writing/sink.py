@@ -69,9 +69,8 @@ class Sink:
         self.config = config or LogConfig()
         parent, name = os.path.split(self.root)
         self.staging = f"{parent}/.{name}.kstore-spark"
-        if (
-            staging is not None
-        ):  # a directory for this log directory alone: what is in there, sweep() may remove
+        # a directory for this log directory alone: what is in there, sweep() may remove
+        if staging is not None:
             own = hashlib.blake2b(os.fsencode(self.root), digest_size=4).hexdigest()
             self.staging = f"{os.path.abspath(staging)}/.{name}-{own}.kstore-spark"  # noqa: PTH100
 

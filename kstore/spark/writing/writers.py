@@ -134,9 +134,8 @@ class _Target:
         jobs = {message.job for message in messages if message is not None}
         with Heartbeat(sink.job_directory(job) for job in jobs):
             sink.publish(transaction, staged, counts=counts, source=source)
-        with contextlib.suppress(
-            SparkSourceError
-        ):  # it is published: what stays in staging is swept another time
+        # it is published: what stays in staging is swept another time
+        with contextlib.suppress(SparkSourceError):
             for job in jobs:
                 sink.discard(transaction, job)
             sink.sweep()

@@ -288,9 +288,10 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
         try:
             kept_options(path)
         except (CorruptFileError, OSError) as e:
+            # not the table of a store
             if str(getattr(e, "filename" if isinstance(e, OSError) else "file")) == str(
                 path / layout.OPTIONS
-            ):  # not the table of a store
+            ):
                 wrong.append(str(e))
     return {
         "directory": log.path,
