@@ -80,7 +80,8 @@ class Worker:
                     self._heap.clear()
                 _at_work.pop(_thread.get_ident(), None)
                 self._owner.clear()
-            if self._is_ended or self._asked.empty():  # else somebody has asked who saw this thread at work
+            # Another thread may have asked for a job before _owner was cleared: it began no thread.
+            if self._is_ended or self._asked.empty():
                 return
 
     def _work(self) -> None:
@@ -144,7 +145,7 @@ class Worker:
             sleep(0.001)
 
     def end(self) -> None:
-        """Begins no more jobs, and waits for the one that runs, which is told to stop."""
+        """Begins no more jobs, stops the one that runs, and waits for its end."""
         self._is_ended = True
         self._asked.put((None, 0.0))
         job = self._running
@@ -181,7 +182,7 @@ CLEANING = Worker("kstore-cleaning")  # compacts, makes .keys files: as with Kaf
 
 
 def after_job(call: Callable[[], None]) -> bool:
-    """Within a job: makes a call once it has ended, when nobody waits for it any more. Else False."""
+    """Within a job: makes a call once the job has ended, so that no `wait_for` lasts longer. Else False."""
     worker = _at_work.get(_thread.get_ident())
     if worker is None or not worker.is_here():
         return False

@@ -186,7 +186,7 @@ class LogWriter(RecordAppender, PartitionLog):
     _lacks_key_files = True  # perhaps, since they were last made
     _stops_compacting = False
     _async: "AsyncAppender | None" = None
-    # kept, so that what they gathered is appended though nobody has them
+    # kept, so that their records are appended after the program has dropped them
     _appenders: "set[Appender] | tuple[()]" = ()
 
     def __init__(

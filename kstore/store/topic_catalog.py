@@ -472,7 +472,7 @@ class Current:
         return self._store._catalog
 
     def look_again(self) -> None:
-        """Lists the directories of a store that reads, whether or not they tell of a change. OSError,
+        """Lists the directories of a store that reads, whether or not their times have changed. OSError,
         KstoreError."""
         if not self._store._is_writing:
             store = type(self._store)(*self._store.paths)

@@ -24,14 +24,13 @@ from kstore.log.partition import PartitionLog
 from kstore.log.read.left_out import LeftOut
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import Iterated, OneThread
-from kstore.log.threads.resumed import Resumed
+from kstore.log.threads.resumed import TASK_TURN, Resumed
 from kstore.store.topic_catalog import Current, Topics
 
 LOOK = 0.4  # s: how often to look which partitions there are
 _POLL = 0.05  # s: how often to ask where nothing tells of changes
 TURN = 1 << 14  # records of a partition before the others have their turn,
 _LEAST_TURN = 20_000_000  # and so many ns: to go elsewhere takes as long as some thousand records
-_TASK_TURN = 32  # records that one asyncio task takes before the others have a turn
 _SWEEP = 20  # partitions
 _T = TypeVar("_T")
 
@@ -239,7 +238,7 @@ class TopicReader(Closing, Iterated):
                 if not isinstance(turn, float):
                     for count, record in enumerate(turn, 1):
                         yield record
-                        if count % _TASK_TURN == 0:
+                        if count % TASK_TURN == 0:
                             await asyncio.sleep(0)
                     continue
                 await wait_readable_async(self._sources(), turn)

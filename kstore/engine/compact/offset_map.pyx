@@ -236,7 +236,7 @@ cdef class MapBuilder(SegmentWalk):
 
     cdef int64_t start_offset
     cdef readonly bint is_full   # the map has room for no more: it reaches to its latest_offset
-    cdef readonly bint is_far    # a record of a map of places lies where none can tell of it: that map is of no use
+    cdef readonly bint is_far    # a map of places cannot hold the place of a record, and is of no use
     cdef readonly int64_t records_read
 
     def __init__(self, OffsetMap map not None, transactions not None, int64_t start_offset):

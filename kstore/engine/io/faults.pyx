@@ -22,7 +22,7 @@ cdef extern from "<pthread.h>" nogil:
 cdef extern from "<signal.h>" nogil:
     int SIGKILL
 
-# What a tracer is told of: the numbers in faults.pxd.
+# The kinds of calls that a tracer gets: the numbers in faults.pxd.
 TRACED = ("write", "truncate", "allocate", "map", "unmap", "syncs", "sync")
 
 cdef int64_t countdown = 0     # calls left until one fails; 0: none will

@@ -1,8 +1,6 @@
 from libc.stdint cimport int64_t, uint64_t, uint8_t
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
-from kstore.engine.io.faults cimport gate  # commit_appender takes it from here
-
 
 cdef enum:
     SMALL = 32 << 10   # With fewer bytes to copy, check or write the GIL is kept: to release it takes longer.

@@ -336,7 +336,7 @@ cdef class File:
         can, both files share them. OSError."""
         cdef int64_t done = 0
         cdef ssize_t n = 1
-        while n > 0 and done < size and not tracing:  # a tracer is told of bytes that are written
+        while n > 0 and done < size and not tracing:  # a tracer gets the bytes that are written
             with nogil:
                 n = -1 if gate(WRITES) else ks_copy(source.fd, self.fd, done, <size_t>min(size - done, <int64_t>MOST))
             done += max(n, <ssize_t>0)

@@ -19,7 +19,6 @@ cdef class ReadWindow:
     cdef int64_t spare_room
     cdef BufferPool pool              # where buffers go in the end, or None
     cdef int64_t drawn          # bytes of a buffer from there
-    cdef int64_t reads          # how often it was filled
 
     cdef void reset(self, File file, int64_t limit, int64_t origin) noexcept
 

@@ -90,7 +90,6 @@ cdef class ReadWindow:
         self.shift = at - grown
         self.start = position
         self.length = have
-        self.reads += 1
         n = self.file.pread(at + have, want - have, self.origin + position + have)
         if n < 0:
             return WINDOW_SYSTEM

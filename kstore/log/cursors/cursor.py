@@ -1,6 +1,6 @@
 """A cursor: the durable position of a reader in one partition."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -29,10 +29,8 @@ from kstore.log.read.left_out import LeftOut
 from kstore.log.threads.async_call import in_thread
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import Iterated, OneThread
-from kstore.log.threads.resumed import Resumed
+from kstore.log.threads.resumed import TASK_TURN, Resumed, in_turns
 from kstore.typed import Column
-
-_TURNS = 32  # records that one asyncio task takes before the others have a turn
 
 
 def begin(
@@ -160,15 +158,9 @@ class Cursor(Closing, Iterated):
 
     def __aiter__(self) -> AsyncIterator[Record]:
         self._check_open()
-        return self._following(self._timeout) if self._follow else Resumed(self._there_async)
-
-    async def _there_async(self) -> AsyncGenerator[Record, None]:
-        import asyncio
-
-        for count, record in enumerate(iter(self), 1):
-            yield record
-            if count % _TURNS == 0:
-                await asyncio.sleep(0)
+        if self._follow:
+            return self._following(self._timeout)
+        return Resumed(partial(in_turns, self.__iter__, TASK_TURN))
 
     def _following(self, timeout: float | None) -> Follower[Record]:
         """Gives what comes behind the position."""

@@ -1,6 +1,6 @@
 """The records of a cursor as columns."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -12,7 +12,7 @@ from kstore.log.follow.feed import Feed, Read
 from kstore.log.follow.follower import Follower
 from kstore.log.read import scan
 from kstore.log.threads.one_thread import Iterated, OneThread
-from kstore.log.threads.resumed import Resumed
+from kstore.log.threads.resumed import Resumed, in_turns
 from kstore.log.view.run import scan_of
 
 _OFFSET = "offset"
@@ -95,17 +95,10 @@ class CursorColumns:
 
     def __aiter__(self) -> AsyncIterator[ColumnBatch]:
         self._feed.check_open()
-        return self._following() if self._follow else Resumed(self._there_async)
+        return self._following() if self._follow else Resumed(partial(in_turns, self.__iter__, 1))
 
     def _following(self) -> Follower[ColumnBatch]:
         return Follower(self._feed, self._read, self._timeout)
-
-    async def _there_async(self) -> AsyncGenerator[ColumnBatch, None]:
-        import asyncio
-
-        for batch in iter(self):
-            yield batch
-            await asyncio.sleep(0)
 
     def __repr__(self) -> str:
         return f"<CursorColumns of {self._cursor!r}: {', '.join(self._wanted.columns)}>"

@@ -103,7 +103,7 @@ class Home(NamedTuple):
         return self.position_in(read_positions(self.directory, group))
 
     def durable_commit(self, group: str) -> Commit | None:
-        """The same as a Commit, when it is on the disk. CorruptRecordError, OSError."""
+        """What a group has committed, once that is on the disk. CorruptRecordError, OSError."""
         return self.commit_in(read_durable_positions(self.directory, group))
 
     def commit_in(self, entries: Mapping[TopicPartition, Entry]) -> Commit | None:

@@ -59,7 +59,7 @@ class OffsetCommitter:
         self._lock.check()
 
     def check(self, entries: Entries) -> None:
-        """CursorLockedError unless nobody else has committed, or may, since this one has the partition;
+        """CursorLockedError if another cursor has committed, or may, since this one has the partition;
         LogNotFoundError if the partition was deleted, or is another one of that name."""
         self.check_open()
         self._lock.check()

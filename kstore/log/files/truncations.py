@@ -20,7 +20,7 @@ _VERSION = 1
 _MOST = 64  # are told apart
 _LARGEST = 1 << 16  # bytes of the file
 # ns: the time of a commit of older versions, in ms, is before or after each number
-NUMBERS_APART = 2_000_000
+_NUMBERS_APART = 2_000_000
 _LATEST = 9 * 10**18  # ns since 1970, in the year 2255
 _NO_FILE = (
     errno.ENOENT,
@@ -44,18 +44,13 @@ class Truncations:
     the first record that was removed. The stable offset is lower if an open transaction begins there: readers
     of committed records may have passed it by as one that was aborted, if that was removed too. pending:
     "records" if the last one may not have been carried out, "all" if that one removes all records and goes on
-    at its offset, else "".
+    at its offset, else "". The next opening for writing carries it out.
     """
 
     def __init__(self, entries: tuple[tuple[int, int, int], ...] = (), pending: str = "") -> None:
         self._entries = entries
         self.pending: str = pending
         self.number = entries[-1][0] if entries else 0
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether the last one may not have been carried out: the next opening for writing does it then."""
-        return bool(self.pending)
 
     @property
     def offset(self) -> int:
@@ -68,7 +63,7 @@ class Truncations:
 
         One that is pending tells nothing: before it was carried out, nobody appends."""
         at = 2 if isolation == "read_committed" else 1
-        entries = self._entries[:-1] if self.is_pending else self._entries
+        entries = self._entries[:-1] if self.pending else self._entries
         return min((entry[at] for entry in entries if entry[0] > number), default=-1)
 
     def expecting(self, offset: int, pending: str) -> "Truncations":
@@ -84,7 +79,7 @@ class Truncations:
     def without_pending(self) -> "Truncations":
         """These, without one that may not have been carried out; but a later one gets a greater number than
         that."""
-        if not self.is_pending:
+        if not self.pending:
             return self
         settled = Truncations(self._entries[:-1])
         settled.number = self.number
@@ -97,7 +92,7 @@ class Truncations:
             # of the two oldest, who knows the first is told a little more than was cut off
             (_, first, first_stable), (number, *_) = kept[:2]
             kept = ((number, first, first_stable), *kept[2:])
-        last = max(self.number + NUMBERS_APART, time.time_ns()), offset, stable
+        last = max(self.number + _NUMBERS_APART, time.time_ns()), offset, stable
         return Truncations((*kept, last), pending)
 
     def __eq__(self, other: object) -> bool:

@@ -61,8 +61,7 @@ class Feed:
     @property
     def offset(self) -> int:
         """The offset of the next record."""
-        run = self._run
-        return run.next_offset if run is not None and run.next_offset >= 0 else self._position.offset
+        return self._behind_run(self._position.offset)
 
     @property
     def position(self) -> Position:
@@ -75,8 +74,12 @@ class Feed:
     @property
     def given(self) -> int:
         """The offset behind the last record that was given; markers of transactions may follow."""
+        return self._behind_run(self._given)
+
+    def _behind_run(self, before: int) -> int:
+        """The offset behind what the run has given; `before` if it has given nothing, or there is none."""
         run = self._run
-        return run.next_offset if run is not None and run.next_offset >= 0 else self._given
+        return run.next_offset if run is not None and run.next_offset >= 0 else before
 
     @property
     def skipped(self) -> list[Skipped]:

@@ -15,13 +15,13 @@ from kstore.log.follow.feed import Feed, Read
 from kstore.log.follow.readable import wait_readable, wait_readable_async
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import BUSY, Iterated, OneThread
+from kstore.log.threads.resumed import TASK_TURN
 
 Item = TypeVar("Item", bound=RecordBatch | Record | ColumnBatch)
 
 # s: for changes that inotify does not tell, such as those that another machine makes to a share
 _HEARTBEAT = 1.0
 _POLLS = (0.001, 0.05)  # s: how often to ask at first and at last, where nothing tells of changes
-_TURNS = 32  # items that one asyncio task takes before the others have a turn
 
 
 class Follower(Closing, Generic[Item]):
@@ -93,7 +93,7 @@ class Follower(Closing, Generic[Item]):
         import asyncio
 
         self._taken += 1
-        if self._taken % _TURNS == 0:
+        if self._taken % TASK_TURN == 0:
             await asyncio.sleep(0)
         self._enter()
         try:

@@ -76,7 +76,7 @@ class DirectorySource:
 
     @property
     def is_told(self) -> bool:
-        """Whether the watch tells of every change."""
+        """Whether the watch reports every change."""
         return self.watch is not None
 
     def begin(self) -> None:
@@ -97,7 +97,7 @@ class DirectorySource:
         self._is_stale = True  # what happened before
 
     def arm(self, event: EventFd) -> None:
-        """The watch tells of changes."""
+        """The watch reports changes."""
 
     def doubt(self) -> None:
         """Something may have changed unnoticed."""

@@ -331,7 +331,7 @@ class ProducerStates:
         self.end_offset = end_offset
 
     def copy(self) -> "ProducerStates":
-        """The same, which changes on its own from here on."""
+        """A copy of these states, which may change apart from them."""
         made = ProducerStates()
         made.restore(self.copied().values(), self.end_offset)
         return made

@@ -290,7 +290,7 @@ def survey(
             if not recover and end.sound is not None:  # shown as it is, the log goes on behind the damage
                 next_offset = max(next_offset, end.sound.last_offset + 1)
         if next_offset < state.log_start_offset:
-            continues = read_truncations(path).is_pending
+            continues = bool(read_truncations(path).pending)
             log_starts = f"{directory_of(path)}/{layout.LOG_STARTS}"
     epochs, error = _read_epochs(path)  # after the walks: a writer may have begun one meanwhile
     if error is not None:

@@ -1,9 +1,20 @@
-"""An iteration by a task of asyncio that goes on after the task was cancelled in it."""
+"""Iterations by tasks of asyncio."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Generic, Self, TypeVar
 
+TASK_TURN = 32  # records that one task takes before the others have a turn
 T = TypeVar("T")
+
+
+async def in_turns(iterate: Callable[[], Iterator[T]], turn: int) -> AsyncGenerator[T, None]:
+    """Gives the items of an iterator that does not wait. After each `turn` of them other tasks run."""
+    import asyncio
+
+    for count, item in enumerate(iterate(), 1):
+        yield item
+        if count % turn == 0:
+            await asyncio.sleep(0)
 
 
 class Resumed(Generic[T]):

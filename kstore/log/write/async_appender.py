@@ -122,7 +122,7 @@ class _Turn:
             finally:
                 log._gather_here(False)
         for loop in {call.loop for call in self._calls}:
-            with suppress(RuntimeError):  # in a loop that is closed nobody waits any more
+            with suppress(RuntimeError):  # a loop that is closed runs no task
                 loop.call_soon_threadsafe(_finish, [call for call in self._calls if call.loop is loop])
 
 

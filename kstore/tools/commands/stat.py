@@ -215,7 +215,7 @@ def gaps_between(segments: list[dict[str, Any]], log: PartitionLog) -> list[str]
 
     Compaction leaves gaps too, also within segments: nothing is reported of a log that is known to be
     compacted, or that has such and whose options do not exclude it. An empty segment before a gap says that
-    the log was truncated inside a batch.
+    an older version of kstore truncated the log inside a batch.
     """
     path = Path(log.path)
     if is_compacted(path) or (
