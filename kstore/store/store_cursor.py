@@ -16,7 +16,7 @@ from kstore.engine.scan.cursor_batches import CursorBatches
 from kstore.errors import CursorLockedError, KstoreError, LogClosedError, LogNotFoundError
 from kstore.log.cursors.arguments import check_commit, checked_group, checked_place, offset_of
 from kstore.log.cursors.cursor import begin
-from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, Wanted
+from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, ColumnOptions
 from kstore.log.cursors.group_file import GroupFile
 from kstore.log.cursors.offset_commits import Commit
 from kstore.log.cursors.offset_committer import OffsetCommitter, commit_all
@@ -192,9 +192,9 @@ class StoreCursor(TopicReader):
         columns, batch_rows, batch_bytes: as in PartitionLog.scan.
         """
         self._check_open()
-        wanted = Wanted(columns, batch_rows, batch_bytes)
-        ColumnBuilder(wanted.read, 1, 1, False)  # which checks the names
-        of = partial(self._columns_of, wanted)
+        options = ColumnOptions(columns, batch_rows, batch_bytes)
+        ColumnBuilder(options.read, 1, 1, False)  # which checks the names
+        of = partial(self._columns_of, options)
 
         def there() -> Iterator[TopicColumns]:
             self._check_open()
@@ -204,17 +204,19 @@ class StoreCursor(TopicReader):
             self._check_open()
             return self._asked_by_tasks(of)
 
-        return StoreColumns(f"{self!r}: {', '.join(wanted.columns)}", there, for_tasks)
+        return StoreColumns(f"{self!r}: {', '.join(options.columns)}", there, for_tasks)
 
-    def _columns_of(self, wanted: Wanted, tp: TopicPartition, place: Place) -> Iterator[TopicColumns]:
+    def _columns_of(self, options: ColumnOptions, tp: TopicPartition, place: Place) -> Iterator[TopicColumns]:
         """What a partition has, up to where the others have their turn."""
-        return chain.from_iterable(self._batches_of(wanted, tp, place))
+        return chain.from_iterable(self._batches_of(options, tp, place))
 
-    def _batches_of(self, wanted: Wanted, tp: TopicPartition, place: Place) -> Iterator[CursorBatches]:
+    def _batches_of(
+        self, options: ColumnOptions, tp: TopicPartition, place: Place
+    ) -> Iterator[CursorBatches]:
         failed = partial(self._failed, tp)
         make = partial(TopicColumns, *tp)
         try:
-            for run in place.runs(wanted.reader(self._isolation, self._on_error, make, failed, TURN)):
+            for run in place.runs(options.reader(self._isolation, self._on_error, make, failed, TURN)):
                 assert isinstance(run, CursorBatches)
                 yield run
                 if run.is_done:

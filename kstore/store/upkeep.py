@@ -48,9 +48,8 @@ _MOST_MS = 60_000  # of real waiting, because the store's clock may jump
 _NO_THREAD = "it could not begin: no memory, no more threads, or the call was interrupted"
 _CLOSED = -1  # for the base offset of an active segment
 _NOBODY_SAID = (
-    "nobody has said how long its records are kept, and Kafka's default of 7 days would delete some: give the "
-    "topic, or "
-    "the store, retention_ms"
+    "nobody has said how long its records are kept, and Kafka's default of 7 days would delete some: give "
+    "the topic, or the store, retention_ms"
 )
 _upkeeps: "weakref.WeakSet[Upkeep]" = weakref.WeakSet()
 

@@ -368,7 +368,7 @@ def test_what_is_taken_and_what_is_refused(log: kstore.LogWriter) -> None:
         for value in values:
             with pytest.raises(error, match=words):
                 CALLS[name](log, value)
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads  # a worker of earlier tests may have ended meanwhile
     assert log.log_end_offset == 10
 
 

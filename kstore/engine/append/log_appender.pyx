@@ -407,8 +407,7 @@ cdef class LogAppender:
         return 0
 
     def notify_at_change(self, event):
-        """Sets this event once, after the log has next been changed or closed, if somebody still has it
-        then."""
+        """Sets this event once, after the log has next been changed or closed, if it still exists then."""
         known = weakref.ref(instance("event", event, EventFd))
         waiting = self.waiting or ()
         if known not in waiting:

@@ -41,6 +41,7 @@ cdef class Predicate:
     cdef ks_filter filter
     cdef list owners
 
+    cdef int hold(self, bytes text, const uint8_t **data, int64_t *size) except -1
     cdef int want_header(self, object name, object value, bint any_value) except -1
 
 

@@ -270,15 +270,9 @@ cdef class Predicate:
             f.latest = INT64_MIN
         f.key_size = f.prefix_size = -1
         if key is not None:
-            key = exactly_bytes(key, "key")
-            f.key = <const uint8_t *>PyBytes_AS_STRING(key)
-            f.key_size = PyBytes_GET_SIZE(key)
-            self.owners.append(key)
+            self.hold(exactly_bytes(key, "key"), &f.key, &f.key_size)
         if key_prefix is not None:
-            key_prefix = exactly_bytes(key_prefix, "key_prefix")
-            f.prefix = <const uint8_t *>PyBytes_AS_STRING(key_prefix)
-            f.prefix_size = PyBytes_GET_SIZE(key_prefix)
-            self.owners.append(key_prefix)
+            self.hold(exactly_bytes(key_prefix, "key_prefix"), &f.prefix, &f.prefix_size)
         if header is None:
             pass
         elif isinstance(header, str):
@@ -297,6 +291,13 @@ cdef class Predicate:
     def __dealloc__(self):
         PyMem_RawFree(self.filter.wanted)
 
+    cdef int hold(self, bytes text, const uint8_t **data, int64_t *size) except -1:
+        """Has a text live as long as this object, and says where it is."""
+        self.owners.append(text)
+        data[0] = <const uint8_t *>PyBytes_AS_STRING(text)
+        size[0] = PyBytes_GET_SIZE(text)
+        return 0
+
     cdef int want_header(self, object name, object value, bint any_value) except -1:
         cdef ks_filter *f = &self.filter
         cdef ks_wanted *wanted
@@ -311,15 +312,10 @@ cdef class Predicate:
             raise MemoryError()
         f.wanted = wanted
         wanted = &f.wanted[f.wanted_count]
-        wanted.name = <const uint8_t *>PyBytes_AS_STRING(raw)
-        wanted.name_size = PyBytes_GET_SIZE(raw)
+        self.hold(raw, &wanted.name, &wanted.name_size)
         wanted.value_size = ANY_VALUE if any_value else -1
-        self.owners.append(raw)
         if value is not None:
-            raw = exactly_bytes(value, "the value of a header")
-            wanted.value = <const uint8_t *>PyBytes_AS_STRING(raw)
-            wanted.value_size = PyBytes_GET_SIZE(raw)
-            self.owners.append(raw)
+            self.hold(exactly_bytes(value, "the value of a header"), &wanted.value, &wanted.value_size)
         f.wanted_count += 1
         return 0
 

@@ -18,7 +18,7 @@ from kstore.log.cursors.arguments import (
     offset_of,
 )
 from kstore.log.cursors.cursor_batch import BatchSlot, CursorBatch
-from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, CursorColumns, Wanted
+from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, ColumnOptions, CursorColumns
 from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.cursors.offset_committer import OffsetCommitter, commit_all
 from kstore.log.follow.feed import Feed, read_by
@@ -185,8 +185,8 @@ class Cursor(Closing, Iterated):
         columns, batch_rows, batch_bytes: as in PartitionLog.scan.
         """
         self._check_open()
-        wanted = Wanted(columns, batch_rows, batch_bytes)
-        return CursorColumns(self, self._feed, wanted, self._on_error, self._follow, self._timeout)
+        options = ColumnOptions(columns, batch_rows, batch_bytes)
+        return CursorColumns(self, self._feed, options, self._on_error, self._follow, self._timeout)
 
     def batch(self, count: int, timeout: float = 0.0) -> CursorBatch:
         """Gives up to `count` records as a list, and commits the offset after them when the `with` block ends

@@ -19,7 +19,7 @@ _OFFSET = "offset"
 BATCH_ROWS, BATCH_BYTES = 1 << 14, 4 << 20
 
 
-class Wanted:
+class ColumnOptions:
     """Which columns, and how large the batches are. TypeError, ValueError."""
 
     def __init__(self, columns: Iterable[str] | None, batch_rows: int, batch_bytes: int) -> None:
@@ -43,19 +43,7 @@ class Wanted:
     ) -> Read:
         """Reads what `make` makes of the batches of a view; of `most` rows or a few more at a time. `failed`
         gets what fails."""
-        wanted = scan.Wanted(
-            self.read,
-            self._batch_rows,
-            self._batch_bytes,
-            views=False,
-            since=None,
-            until=None,
-            key=None,
-            key_prefix=None,
-            header=None,
-            in_order=False,
-            on_error=on_error,
-        )
+        wanted = scan.Wanted(self.read, self._batch_rows, self._batch_bytes, on_error=on_error)
 
         def read(view: Any, start: int, stop: int) -> CursorBatches:
             found = scan_of(view, wanted, start, stop, isolation, ends_at_change=True)
@@ -74,15 +62,15 @@ class CursorColumns:
         self,
         cursor: Iterated,
         feed: Feed,
-        wanted: Wanted,
+        options: ColumnOptions,
         on_error: str,
         follow: bool,
         timeout: float | None,
     ) -> None:
         self._cursor = cursor
         self._feed = feed
-        self._wanted = wanted
-        self._read = wanted.reader(feed.isolation, on_error)
+        self._columns = options.columns
+        self._read = options.reader(feed.isolation, on_error)
         self._read(feed.view, 0, 0)  # which checks the names
         self._follow = follow
         self._timeout = timeout
@@ -101,4 +89,4 @@ class CursorColumns:
         return Follower(self._feed, self._read, self._timeout)
 
     def __repr__(self) -> str:
-        return f"<CursorColumns of {self._cursor!r}: {', '.join(self._wanted.columns)}>"
+        return f"<CursorColumns of {self._cursor!r}: {', '.join(self._columns)}>"

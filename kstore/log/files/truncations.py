@@ -119,8 +119,8 @@ def read_truncations(path: Path) -> Truncations:
             return Truncations()
         if entries and entries[-1][0] > _LATEST:  # a later one could not be larger
             return Truncations()
-        # Before the key "end" went, a note could stay though its truncation was refused, and records followed:
-        # it counts as carried out, which removes nothing.
+        # A note of an older version, which has the key "end", could stay though its truncation was refused and
+        # records followed. It counts as carried out, which removes nothing.
         pending = "" if "end" in content else content["pending"]
         kind = "all" if pending == "all" else "records" if pending else ""
         return Truncations(entries, kind if entries else "")

@@ -60,8 +60,8 @@ def find_special(now: Loaded, timestamp: int) -> OffsetAndTimestamp | None:
 
 
 def raise_told(segments: Sequence[Segment], error: CorruptFileError, offset: int = -1) -> NoReturn:
-    """Raises an error that a lookup from an offset on met in one of these segments; LogChangedError if its file
-    has changed since."""
+    """Raises an error that a lookup from an offset on met in one of these segments; LogChangedError if its
+    file has changed since."""
     for segment in segments:
         if error.file.startswith(f"{segment.directory}/{segment.stem}."):
             change = change_of(segment, offset)

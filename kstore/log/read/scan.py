@@ -24,14 +24,14 @@ class Wanted(NamedTuple):
     columns: tuple[str, ...]
     batch_rows: int
     batch_bytes: int
-    views: bool
-    since: int | None
-    until: int | None
-    key: bytes | None
-    key_prefix: bytes | None
-    header: Header | None
-    in_order: bool
-    on_error: str
+    views: bool = False
+    since: int | None = None
+    until: int | None = None
+    key: bytes | None = None
+    key_prefix: bytes | None = None
+    header: Header | None = None
+    in_order: bool = False
+    on_error: str = "raise"
 
 
 class Scan:
