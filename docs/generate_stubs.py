@@ -17,6 +17,7 @@ ENGINE = REPOSITORY / "kstore/engine"
 STUBS = sorted((REPOSITORY / "kstore").rglob("*.pyi"))
 HIDDEN = (
     "append/batch_validation",
+    "append/log_end",
     "columns/binary_input",
     "columns/column_input",
     "compact/",

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kstore.config import LogConfig, changed
-    from kstore.log.writer import KeptConfig, LogWriter
+    from kstore.log.write.opening import KeptConfig
+    from kstore.log.writer import LogWriter
     from kstore.typed import ConfigOptions
 else:
     later(
         globals(),
         {
             "kstore.config": "LogConfig changed",
-            "kstore.log.writer": "KeptConfig LogWriter",
+            "kstore.log.write.opening": "KeptConfig",
+            "kstore.log.writer": "LogWriter",
             "kstore.typed": "ConfigOptions",
         },
     )

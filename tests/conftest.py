@@ -108,7 +108,7 @@ def tried(record_property: Callable[[str, object], None]) -> Callable[[int], Non
 @pytest.fixture
 def untold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Truncations are as those of a broker: no file of kstore's tells readers of them."""
-    monkeypatch.setattr("kstore.log.writer.write_truncations", lambda *_: None)
+    monkeypatch.setattr("kstore.log.files.truncations.write_truncations", lambda *_: None)
 
 
 @pytest.fixture

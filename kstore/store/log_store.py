@@ -8,7 +8,7 @@ import io
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -44,8 +44,9 @@ from kstore.log.read.progress import ProgressCallback
 from kstore.log.read.scan import Scan
 from kstore.log.recovery.report import DataLossWarning
 from kstore.log.recovery.work_left import work_left
+from kstore.log.write.opening import OwnWork
 from kstore.log.write.retention import Decision
-from kstore.log.writer import LogWriter, OwnWork
+from kstore.log.writer import LogWriter
 from kstore.store.consumer_offsets import (
     CursorTransfer,
     all_groups,
@@ -78,7 +79,7 @@ from kstore.typed import (
 )
 
 if TYPE_CHECKING:
-    from kstore.log.write.async_appender import AsyncAppender, Work
+    from kstore.log.write.async_appender import AsyncAppender, Touch, Work
 
 _stores: "weakref.WeakSet[LogStore]" = weakref.WeakSet()  # those that write
 
@@ -373,7 +374,7 @@ class LogStore:
         self._changed()
         partitions = {tp: text for tp, text in self._open_logs.failures.items() if tp in self._catalog.places}
         for tp, log in self._open_logs.open_now():
-            refusal = log._settled_refusal()
+            refusal = log.maintenance.log_end.settled_refusal
             if refusal is not None:
                 partitions[tp] = refusal
         directories = {d.path: d.failure for d in self._directories if d.failure}
@@ -484,22 +485,29 @@ class LogStore:
         in the arguments are found before anything is written; should the system fail half way, what was
         appended before that stays, as the log_end_offset of the partitions tells.
         """
-        return self._extend(lambda log: log, topic, values, keys, timestamps)
+        return self._extend(None, topic, values, keys, timestamps)
 
     def _extend(
         self,
-        to: Callable[[LogWriter], LogWriter],
+        touch: "Touch | None",
         topic: str,
         values: Any,
         keys: Any,
         timestamps: Any,
     ) -> dict[int, range]:
-        """extend(); `to` gets each log before it is appended to, and returns it."""
+        """extend(); `touch` gets the end of each log before it is appended to."""
+
+        def to(number: int) -> LogWriter:
+            log = self._open_logs.get(found.partition(number))
+            if touch is not None:
+                touch(log.maintenance.log_end, log)
+            return log
+
         self._check_writing()
         found = self._catalog.topic(topic)
         sticky = found.sticky()
         if keys is None:
-            return {sticky: to(self._open_logs.get(found.partition(sticky))).extend(values, None, timestamps)}
+            return {sticky: to(sticky).extend(values, None, timestamps)}
         if found.count > MOST_PARTITIONS:
             raise ValueError(f"topic {topic} has {found.count} partitions, more than columns can be split by")
         logs = self._open_logs
@@ -511,7 +519,7 @@ class LogStore:
             except (TypeError, ValueError):  # it counts the records of one partition, and the caller all
                 logs.get(found.partition(parts[0][0]))._check_extend(*whole)
                 raise
-        return {number: to(logs.get(found.partition(number))).extend(*columns) for number, *columns in parts}
+        return {number: to(number).extend(*columns) for number, *columns in parts}
 
     async def append_async(
         self,
@@ -532,10 +540,12 @@ class LogStore:
         self._check_writing()
         tp = self._catalog.topic(topic).partition_for(key, value)
         if (log := self._open_logs.peek(tp)) is not None:
-            log._refuse_reentrance()  # the other thread would wait for this one
+            log.maintenance.log_end.refuse_reentrance()  # the other thread would wait for this one
 
-        def place(to: Callable[[LogWriter], LogWriter]) -> tuple[int, int]:
-            return tp.partition, to(self._open_logs.get(tp)).append(value, key, timestamp, headers)
+        def place(touch: "Touch") -> tuple[int, int]:
+            log = self._open_logs.get(tp)
+            touch(log.maintenance.log_end, log)
+            return tp.partition, log.append(value, key, timestamp, headers)
 
         return cast(tuple[int, int], await self._later(topic, place))
 
@@ -553,10 +563,10 @@ class LogStore:
         self._check_writing()
         self._catalog.topic(topic)
         for log in self._open_logs.of_topic(topic):
-            log._refuse_reentrance()
+            log.maintenance.log_end.refuse_reentrance()
         return cast(
             dict[int, range],
-            await self._later(topic, lambda to: self._extend(to, topic, values, keys, timestamps)),
+            await self._later(topic, lambda touch: self._extend(touch, topic, values, keys, timestamps)),
         )
 
     async def _later(self, topic: str, work: "Work") -> Any:
@@ -852,7 +862,7 @@ class LogStore:
             if tp.topic == layout.CLUSTER_METADATA:
                 continue
             try:
-                decisions[tp] = self._open_logs.get(tp)._retain(commits(tp), dry_run)
+                decisions[tp] = self._open_logs.get(tp).maintenance.retain(commits(tp), dry_run=dry_run)
             except (OSError, KstoreError) as e:
                 self._open_logs.failures[tp] = f"{type(e).__name__}: {e}"
             else:
@@ -997,7 +1007,7 @@ class LogStore:
             if self._left:
                 return
             for _, log in self._open_logs.all_open():
-                log._refuse_inner_close()
+                log.maintenance.refuse_reentrance()
             for appender in list(self._async.values()):
                 appender.close()
             self._work.stop()

@@ -180,7 +180,7 @@ def _size_of(store: Any, tp: Any) -> tuple[int, int]:
     """The number of segments of a partition, and their bytes."""
     log: LogWriter | None = store._open_logs.peek(tp)
     if log is not None:
-        sealed, active = log._segments
+        sealed, active = log.maintenance.log_end.segments
         segments = sealed.first(len(sealed))
         return len(segments) + 1, sum(segment.size for segment in segments) + active.size
     sizes, openings = store._work.sizes, store._work._openings

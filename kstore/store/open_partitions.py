@@ -101,12 +101,18 @@ class OpenPartitions:
             found = self._logs[tp]
             try:
                 del self._logs[tp]  # from here on it is given out only with the guard held
-                is_needed = found.used or sys.getrefcount(found.log) > _MINE or found.log._refusal is not None
+                is_needed = (
+                    found.used
+                    or sys.getrefcount(found.log) > _MINE
+                    or found.log.maintenance.log_end.refusal is not None
+                )
                 if found.log.is_closed or not is_needed:
                     self._close(tp, found.log)
                 found.used = False
             finally:
-                if not found.log._left:  # if this is interrupted, who needs it next closes it, or the store
+                if (
+                    not found.log.maintenance.lease.has_left
+                ):  # if this is interrupted, who needs it next closes it, or the store
                     self._logs[tp] = found
 
     def _close(self, tp: TopicPartition, log: LogWriter) -> None:
@@ -141,7 +147,7 @@ class OpenPartitions:
         closed."""
         logs = [log for tp, log in self.all_open() if tp.topic == topic]
         for log in logs:
-            log._refuse_reentrance()
+            log.maintenance.log_end.refuse_reentrance()
         return logs
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:

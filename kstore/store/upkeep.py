@@ -24,7 +24,6 @@ from kstore.errors import (
     LogLockedError,
     PolicyViolationError,
 )
-from kstore.log.compact.key_files import make_missing
 from kstore.log.cursors.expiry import expire
 from kstore.log.cursors.group_file import groups_in, read_durable_positions
 from kstore.log.cursors.home import Home
@@ -33,9 +32,9 @@ from kstore.log.files import layout
 from kstore.log.files.checkpoints import look_into
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.listing import list_directory
+from kstore.log.segments.reports import Reports
 from kstore.log.worker import CLEANING, MAINTENANCE, Job, Worker
 from kstore.log.write.append_limits import limits_of
-from kstore.log.write.reports import Reports
 from kstore.log.writer import LogWriter
 from kstore.store.open_partitions import OpenPartitions
 from kstore.store.topic_catalog import TopicCatalog
@@ -260,7 +259,7 @@ class Upkeep:
             scheduler.stop(wait=False)
         log = self._cleaned
         if log is not None:
-            log._stops_compacting = True
+            log.maintenance.rewriter.is_stopped = True
         if wait:
             for scheduler in (self._main, self._cleaner):
                 scheduler.stop(wait=True)
@@ -341,7 +340,7 @@ class Upkeep:
             commits = store.commits_of(store.keep_for)
 
             def retain(log: LogWriter, tp: TopicPartition) -> None:
-                log._retain(commits(tp), False)
+                log.maintenance.retain(commits(tp))
 
             self._visit("retention", store, now, _retention_due, retain)
 
@@ -392,7 +391,7 @@ class Upkeep:
             log = store.logs.peek(tp)
             if log is not None:
                 with self._attempt(store, "removal", tp):
-                    log._keep_up(now)
+                    log.maintenance.remove_due(now)
         for task, of in list(self._reasons):
             # closing a log removes what it had deleted
             if task == "removal" and isinstance(of, TopicPartition) and store.logs.peek(of) is None:
@@ -509,7 +508,7 @@ class Upkeep:
             log: LogWriter | None = store.logs.peek(tp)
             if log is None and self._quiet.get(("key files", tp)) == (MAX64, _CLOSED):
                 continue
-            if log is None or log._lacks_key_files:
+            if log is None or log.maintenance.key_files.may_be_missing:
                 with self._attempt(store, "key files", tp):
                     self._index(store, tp, directory.path_of(tp))
 
@@ -524,19 +523,15 @@ class Upkeep:
                 return self._stay_quiet("key files", tp, MAX64, _CLOSED, openings)
         self._cleaned = log = store.logs.get(tp)
         active = log.active.base_offset
-        is_made = False
         try:
-            log._lacks_key_files = False
-            make_missing(log, partial(self._check, log))
+            log.maintenance.key_files.make(partial(self._check, log))
             self._quiet["key files", tp] = MAX64, active
-            is_made = True
         finally:
-            log._lacks_key_files |= not is_made
             self._cleaned = None
         return None
 
     def _check(self, log: LogWriter) -> None:
-        log._check_compacting()
+        log.maintenance.rewriter.check()
         if self._cleaner.is_stopped:
             raise LogClosedError("the store is closed")
 

@@ -16,7 +16,8 @@ from kstore.log.partition import PartitionLog
 from kstore.log.recovery.loader import load
 from kstore.log.recovery.presence import doubt_about, not_found, require_partition
 from kstore.log.recovery.report import Recovery
-from kstore.log.writer import KeptConfig, LogWriter
+from kstore.log.write.opening import KeptConfig
+from kstore.log.writer import LogWriter
 from kstore.tools.numbers import seconds
 from kstore.tools.terminal import note
 

@@ -86,8 +86,8 @@ cdef class Ticket:
         if self.batch.base_offset < 0:
             self.appender.wait_for(self.batch, timeout)
         offset = self.batch.base_offset + self.place
-        if self.appender.log.durability:
-            self.appender.log.wait_durable(offset + 1)
+        if self.appender.log._log_end.durability:
+            self.appender.log._log_end.wait_durable(offset + 1)
         return offset
 
     def __repr__(self):
@@ -117,7 +117,7 @@ cdef class RecordAccumulator:
     cdef bint closed
     cdef bint is_parents          # this is a child of fork
 
-    def __cinit__(self, RecordAppender log not None, batch_bytes=16384, **options):
+    def __cinit__(self, RecordAppender log not None, *args, batch_bytes=16384, **options):
         ks_owned_lock_init(&self.mutex)
         self.log = log
         self.batch_bytes = min(<int64_t>integer("batch_bytes", batch_bytes), log.segment_bytes, log.max_message_bytes)
@@ -133,7 +133,7 @@ cdef class RecordAccumulator:
             raise LogClosedError("the appender has no log")
         if ks_owned_lock_try(&self.mutex):
             return 0
-        self.log.refuse_reentrance()  # who has the mutex may wait for the log, which this thread is inside of
+        self.log._log_end.refuse_reentrance()  # who has the mutex may wait for the log, which this thread is inside of
         if not ks_owned_lock_acquire(&self.mutex):
             if ks_is_ending():
                 raise LogFailedError(_ENDING)
@@ -278,9 +278,9 @@ cdef class RecordAccumulator:
             self.write_rest()
         finally:
             self.release()
-        cdef int64_t end = self.log.end
-        if self.log.durability:
-            self.log.wait_durable(end)
+        cdef int64_t end = self.log._log_end.offset
+        if self.log._log_end.durability:
+            self.log._log_end.wait_durable(end)
         return end
 
     cdef int wait_for(self, PendingBatch batch, timeout) except -1:
@@ -320,7 +320,7 @@ cdef class RecordAccumulator:
         return 0
 
     @property
-    def _gathered_count(self):
+    def gathered_count(self):
         """How many records are not in the log yet. Takes no lock."""
         return self.builder.batch.records_count if self.gathering and self.builder is not None else 0
 
@@ -344,7 +344,7 @@ cdef class RecordAccumulator:
         """Flushes, and takes nothing more. ReentrantCallError from within this object: nothing is done."""
         try:
             if self.log is not None:
-                self.log.refuse_reentrance()  # or the worker would be waited for, which may wait for this one
+                self.log._log_end.refuse_reentrance()  # or the worker would be waited for, which may wait for this one
             self.acquire()
             try:
                 if self.closed:
@@ -353,8 +353,8 @@ cdef class RecordAccumulator:
                 self.closed = True  # with the mutex: nobody's record comes between
             finally:
                 self.release()
-            if self.log.durability:
-                self.log.wait_durable(self.log.end)
+            if self.log._log_end.durability:
+                self.log._log_end.wait_durable(self.log._log_end.offset)
         finally:
             if not ks_owned_lock_is_mine(&self.mutex):
                 self.closed = True

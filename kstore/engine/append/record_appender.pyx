@@ -153,7 +153,7 @@ cdef class RecordAppender(LogAppender):
         began = self.begun()
         self.acquire_to_append()
         try:
-            self.check_usable()
+            self._log_end.check_usable()
             now = self.now(timestamp is None or self.log_append_time)
             if timestamp is None:
                 at = now
@@ -162,9 +162,9 @@ cdef class RecordAppender(LogAppender):
             if self.keys_required and f.key_size < 0:
                 raise InvalidRecordError(NO_KEY)
             self.refuse_offsets(1)
-            offset = self.end
+            offset = self._log_end.offset
             builder.used = 0
-            status = builder.begin(offset, self.leader_epoch, KS_LOG_APPEND_TIME if self.log_append_time else 0)
+            status = builder.begin(offset, self._leader_epoch, KS_LOG_APPEND_TIME if self.log_append_time else 0)
             if status == 0:
                 status = builder.add(at, &f)
             if status < 0:
@@ -178,7 +178,7 @@ cdef class RecordAppender(LogAppender):
             self.write_out(builder.data, builder.used)
             self.settle()
         finally:
-            self.end_append()
+            self._log_end.end_append()
         del made
         self.keep_promise(offset + 1, began)
         return offset
@@ -187,24 +187,24 @@ cdef class RecordAppender(LogAppender):
         """Appends a batch that was finished elsewhere; its base offset. It is not waited for to be
         durable."""
         cdef int64_t now, began = self.begun()
-        self.acquire()
+        self._log_end.acquire()
         try:
-            self.check_usable()
+            self._log_end.check_usable()
             self.refuse_offsets(built.batch.records_count)
             now = self.now()
-            built.batch.base_offset = self.end
-            built.batch.last_offset = self.end + built.batch.last_offset_delta
-            built.batch.leader_epoch = self.leader_epoch
-            ks_put_offset(built.data, self.end, self.leader_epoch)
+            built.batch.base_offset = self._log_end.offset
+            built.batch.last_offset = self._log_end.offset + built.batch.last_offset_delta
+            built.batch.leader_epoch = self._leader_epoch
+            ks_put_offset(built.data, self._log_end.offset, self._leader_epoch)
             self.refuse_size(built.used)
             self.place(&built.batch, now)
             self.write_out(built.data, built.used)
             self.settle()
-            if self.traffic is not None and began:
-                took(&self.traffic.appends, began)
+            if self._log_end.traffic is not None and began:
+                took(&self._log_end.traffic.appends, began)
             return built.batch.base_offset
         finally:
-            self.end_append()
+            self._log_end.end_append()
 
     def extend(self, values, keys=None, timestamps=None, headers=None, *, batch_bytes=BATCH_BYTES):
         """Appends many records in batches of up to `batch_bytes`, and returns the range of their offsets.
@@ -235,17 +235,17 @@ cdef class RecordAppender(LogAppender):
         cdef int64_t began = self.begun()
         self.acquire_to_append()
         try:
-            self.check_usable()
+            self._log_end.check_usable()
             self.refuse_offsets(count)
             now = self.now()
             self.set_columns(&columns, value_cells, key_cells, times, timestamps is None, now)
             self.check_columns(&columns, header_lists, most, now)
             attributes = KS_LOG_APPEND_TIME if self.log_append_time else 0
-            first = start = self.end
+            first = start = self._log_end.offset
             builder.used = 0
             with nogil:
                 while i < count:
-                    filled = builder.begin(start, self.leader_epoch, attributes)
+                    filled = builder.begin(start, self._leader_epoch, attributes)
                     if filled == 0:
                         filled = builder.fill(&columns, header_lists, i, most)
                     if filled < 0:
@@ -257,13 +257,13 @@ cdef class RecordAppender(LogAppender):
                     if (
                         builder.batch.size > self.max_message_bytes
                         or builder.batch.size > self.segment_bytes
-                        or self.active.roll_reason(
+                        or self._log_end.active.roll_reason(
                             builder.batch.size, builder.batch.max_timestamp, builder.batch.last_offset, now,
                             self.segment_bytes, self.segment_ms,
                         ) != ROLL_NOT
-                        or self.active.time_map is None
-                        or builder.batch.leader_epoch != self.known_epoch
-                        or self.active.reserve(1) < 0
+                        or self._log_end.active.time_map is None
+                        or builder.batch.leader_epoch != self._log_end.known_epoch
+                        or self._log_end.active.reserve(1) < 0
                     ):
                         with gil:
                             self.refuse_size(builder.batch.size)
@@ -272,14 +272,14 @@ cdef class RecordAppender(LogAppender):
                             sent = builder.start
                             self.place(&builder.batch, now)
                     else:
-                        self.active.stage(&builder.batch)
+                        self._log_end.active.stage(&builder.batch)
                     if builder.used - sent >= JOINED or i == count:
                         with gil:
                             self.write_out(builder.data + sent, builder.used - sent)
                         builder.used = sent = 0
             self.settle()
         finally:
-            self.end_append()
+            self._log_end.end_append()
         self.keep_promise(first + count, began)
         return range(first, first + count)
 
@@ -293,15 +293,15 @@ cdef class RecordAppender(LogAppender):
         cdef TimestampInput times = TimestampInput.of(timestamps, count, 0)
         cdef ks_columns columns
         cdef int64_t now
-        self.acquire()
+        self._log_end.acquire()
         try:
-            self.check_usable()
+            self._log_end.check_usable()
             self.refuse_offsets(count)
             now = self.now()
             self.set_columns(&columns, value_cells, key_cells, times, timestamps is None, now)
             self.check_columns(&columns, no_headers, self.most_of(BATCH_BYTES), now)
         finally:
-            self.release()
+            self._log_end.release()
 
     cdef void set_columns(
         self, ks_columns *columns, BinaryInput values, BinaryInput keys, TimestampInput times, bint without_times,
@@ -388,7 +388,7 @@ cdef class RecordAppender(LogAppender):
                 continue
             if builder.codec:
                 builder.used = 0
-                status = builder.begin(0, self.leader_epoch, 0)
+                status = builder.begin(0, self._leader_epoch, 0)
                 if status == 0:
                     status = builder.fill(columns, headers, i, 0)
                 if status < 0:
@@ -489,9 +489,9 @@ cdef class RecordAppender(LogAppender):
         began = self.begun()
         self.acquire_to_append()
         try:
-            self.check_usable()
+            self._log_end.check_usable()
             now = self.now(not keep_offsets)  # a follower needs it for rolling only
-            epoch = self.leader_epoch if leader_epoch is None else leader_epoch
+            epoch = self._leader_epoch if leader_epoch is None else leader_epoch
             rules.newest_epoch = -1 if leader_epoch is None else epoch
             rules.max_message_bytes = self.max_message_bytes
             rules.unpacked_max = self.builder.unpacked_max
@@ -512,13 +512,13 @@ cdef class RecordAppender(LogAppender):
                         "nothing to append", file="the argument", position=0, expected="a whole batch",
                         found=f"{len(encoded)} bytes that hold none",
                     )
-                return Appended(self.end, self.end - 1, 0)
+                return Appended(self._log_end.offset, self._log_end.offset - 1, 0)
             if keep_offsets:
                 first = found.first_offset if found.first_offset >= 0 else found.first_last_offset
-                if first < self.end:
-                    raise UnexpectedAppendOffsetError(first, found.last.last_offset, self.end)
+                if first < self._log_end.offset:
+                    raise UnexpectedAppendOffsetError(first, found.last.last_offset, self._log_end.offset)
             else:
-                first = self.end
+                first = self._log_end.offset
                 self.number(first, epoch)
             if found.producers:
                 batches = self.parsed()
@@ -541,15 +541,15 @@ cdef class RecordAppender(LogAppender):
                 last = self.put_each(now)
             self.settle()
         except BaseException:
-            if self.active is not None:
-                self.active.unstage()
-            if self._refusal is None:  # else some of it is there, and not accounted for: readers stay where they are
+            if self._log_end.active is not None:
+                self._log_end.active.unstage()
+            if self._log_end.refusal is None:  # else some of it is there, not accounted for: readers stay where they are
                 self._forget_analysis()
             raise
         finally:
             if builder is not None and builder.room > MOST_KEPT:
                 self.builder = builder.emptied()
-            self.release()
+            self._log_end.release()
         self.keep_promise(last + 1, began)
         return appended(first, last, found.count)
 
@@ -592,7 +592,7 @@ cdef class RecordAppender(LogAppender):
         while at < self.given_size:
             header_at(self.given + at, self.given + self.given_size, &b)
             self.refuse_size(b.size)  # what was converted may have grown
-            self.refuse_offsets(offset - self.end + b.last_offset_delta + <int64_t>1)
+            self.refuse_offsets(offset - self._log_end.offset + b.last_offset_delta + <int64_t>1)
             ks_put_offset(self.given + at, offset, epoch)
             offset += b.last_offset_delta + <int64_t>1
             at += b.size
@@ -635,7 +635,7 @@ cdef class RecordAppender(LogAppender):
             b.max_timestamp = found.max_timestamp
         else:
             header_at(self.given, self.given + self.given_size, &b)
-        cdef int reason = self.active.roll_reason(
+        cdef int reason = self._log_end.active.roll_reason(
             b.size, b.max_timestamp, b.last_offset, now, self.segment_bytes, self.segment_ms
         )
         if reason != ROLL_NOT:
@@ -649,13 +649,13 @@ cdef class RecordAppender(LogAppender):
         the two would leave producers of which the log knows less than it holds, so nothing is written after
         it."""
         cdef int64_t last = -1
-        change = self._unfinished("an append of producers").__enter__()
+        change = self._log_end.unfinished("an append of producers").__enter__()
         try:  # no `with`: Cython's ends the process if there is no memory for a traceback
             try:
                 last = self.put_joined(found, now) if joined else self.put_each(now, batches)
             except BaseException:
-                if self.refusal is None:
-                    self.active.unstage()
+                if self._log_end.failure is None:
+                    self._log_end.active.unstage()
                     self.account(batches)
                     change.undone()
                 raise
@@ -669,13 +669,13 @@ cdef class RecordAppender(LogAppender):
     cdef int account(self, list batches) except -1:
         """Takes the producers of those batches into account that are in the log, and takes these from the
         list."""
-        written = [batch for batch in batches if batch.last_offset < self.end]
+        written = [batch for batch in batches if batch.last_offset < self._log_end.offset]
         del batches[:len(written)]
         try:
             self._account(written)
         except BaseException as e:
-            self.refusal = self.refusal or "an append of producers was not finished"
-            self.refusal = f"{self.refusal}: {type(e).__name__}: {e}"
+            self._log_end.failure = self._log_end.failure or "an append of producers was not finished"
+            self._log_end.failure = f"{self._log_end.failure}: {type(e).__name__}: {e}"
             raise
         return 0
 
@@ -687,7 +687,7 @@ cdef class RecordAppender(LogAppender):
         cdef int64_t at = 0, sent = 0
         while at < self.given_size:
             header_at(self.given + at, self.given + self.given_size, &b)
-            if at > sent and self.active.roll_reason(
+            if at > sent and self._log_end.active.roll_reason(
                 b.size, b.max_timestamp, b.last_offset, now, self.segment_bytes, self.segment_ms
             ) != ROLL_NOT:
                 self.write_out(self.given + sent, at - sent)
@@ -710,13 +710,13 @@ cdef class RecordAppender(LogAppender):
             )
         self.note_epochs(found)
         self.roll_first(found, True, now)
-        if last - self.active.base_offset > INT32_MAX:
+        if last - self._log_end.active.base_offset > INT32_MAX:
             raise OffsetsOutOfOrderError(
-                f"offset {last} is too far above {self.active.base_offset}, where its segment begins"
+                f"offset {last} is too far above {self._log_end.active.base_offset}, where its segment begins"
             )
-        self.active.prepare()
-        if self.active.reserve(found.count) < 0:
-            PyErr_SetFromErrnoWithFilenameObject(OSError, self.active.path)
+        self._log_end.active.prepare()
+        if self._log_end.active.reserve(found.count) < 0:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, self._log_end.active.path)
         self.stage_given(found)
         self.write_out(self.given, self.given_size)
         return last
@@ -736,10 +736,10 @@ cdef class RecordAppender(LogAppender):
         cdef ks_batch b
         cdef int64_t at = 0
         if found.count == 1:
-            self.active.stage(&found.last)
+            self._log_end.active.stage(&found.last)
             return 0
         while at < self.given_size:
             header_at(self.given + at, self.given + self.given_size, &b)
-            self.active.stage(&b)
+            self._log_end.active.stage(&b)
             at += b.size
         return 0

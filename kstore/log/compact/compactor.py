@@ -1,9 +1,8 @@
 """One compaction: passes over the log until all that may be compacted is, each in groups of segments (spec
 10.4 to 10.6)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
 
 from kstore.arguments import MAX32
 from kstore.config import LogConfig
@@ -14,42 +13,16 @@ from kstore.engine.segment.index import AbortedTxn, TransactionIndex
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, LogChangedError, OffsetOverflowError, PolicyViolationError
 from kstore.log.compact.cleanable import Cleanable, between, cleanable, groups, legacy_horizon
-from kstore.log.compact.cleaned import Cleaned, complete, give_up, new_log
 from kstore.log.compact.report import CompactedSegment, Compaction
+from kstore.log.compact.segment_rewriter import LogState, SegmentRewriter
 from kstore.log.compact.split import OverflowedError, copied, parts_of
 from kstore.log.compact.throttle import Throttle
 from kstore.log.compact.transactions import CleanedTransactions
-from kstore.log.producers.states import ProducerState
-from kstore.log.producers.transactions import Transactions
 from kstore.log.read.offset_lookup import raise_told
 from kstore.log.read.progress import Meter, ProgressCallback
+from kstore.log.segments.cleaned import Cleaned, complete, give_up, new_log
 
 SLOT_BYTES = 24  # of the map of offsets, for each key
-
-
-class LogState(NamedTuple):
-    """A log at one moment: its segments, the active one last, and what is known of its offsets and producers.
-
-    `producers`: producer id -> offset of its last record, or -2 - its epoch if it has none.
-    """
-
-    segments: tuple[Segment, ...]
-    log_start_offset: int
-    log_end_offset: int
-    last_stable_offset: int
-    transactions: Transactions
-    producers: dict[int, int]
-    checkpoint: int | None
-    config: LogConfig
-    now_ms: int
-
-
-def last_offsets(states: Mapping[int, ProducerState]) -> dict[int, int]:
-    """What LogState has of producers."""
-    return {
-        pid: state.batches[-1].last_offset if state.batches else -2 - state.producer_epoch
-        for pid, state in states.items()
-    }
 
 
 def _check_policy(config: LogConfig) -> None:
@@ -59,25 +32,6 @@ def _check_policy(config: LogConfig) -> None:
             f"cleanup_policy is {','.join(config.cleanup_policy) or 'empty'}: only with compact are records "
             "removed by key"
         )
-
-
-class Compacted(Protocol):
-    """What a compaction asks of its log."""
-
-    _directory: str
-
-    def _compaction_state(self) -> LogState:
-        """The log now. LogClosedError, LogFailedError."""
-
-    def _check_compacting(self) -> None:
-        """LogClosedError, LogFailedError if the log was closed, or can no longer be written."""
-
-    def _replace_segments(self, old: Sequence[Segment], new: Sequence[Cleaned]) -> None:
-        """Puts segments whose files are complete and on the disk in the place of others. LogChangedError if
-        they are not in the log any more."""
-
-    def _compacted_to(self, offset: int) -> None:
-        """Stores where the compacted part ends."""
 
 
 @contextmanager
@@ -91,10 +45,18 @@ def changes_met_by(call: str) -> Iterator[None]:
 
 
 @changes_met_by("compact()")
-def compact(log: Compacted, *, dry_run: bool, progress: ProgressCallback | None = None) -> Compaction:
-    """Compacts what may be compacted now. PolicyViolationError. CorruptFileError if a segment is damaged: it
-    is left as it is, and so are those behind it."""
-    state = log._compaction_state()
+def compact(
+    state_of: Callable[[], LogState],
+    check: Callable[[], None],
+    rewriter: SegmentRewriter | None,
+    progress: ProgressCallback | None = None,
+) -> Compaction:
+    """Compacts what may be compacted now; without a rewriter it finds out what that would do.
+
+    `check` is called now and then: an exception that it raises ends the compaction. PolicyViolationError.
+    CorruptFileError if a segment is damaged: it is left as it is, and so are those behind it.
+    """
+    state = state_of()
     _check_policy(state.config)
     found = _look(state)
     due, reason = found.reason(state.config)
@@ -103,20 +65,24 @@ def compact(log: Compacted, *, dry_run: bool, progress: ProgressCallback | None 
     meter = Meter(progress)
     report: list[CompactedSegment] = []
     while due:
-        one = _Pass(log, state, found, meter, dry_run)
+        one = _Pass(rewriter, check, state, found, meter)
         try:
             end = one.run()
         except CorruptFileError as e:
             raise_told(state.segments, e)
-        except OverflowedError as e:
-            state = _split(log, state, e, dry_run)  # Kafka's cleaner, too, begins anew then
+        except OverflowedError as e:  # Kafka's cleaner, too, begins anew then
+            if rewriter is None:
+                state = _with_parts(state, e)
+            else:
+                _split(rewriter, e)
+                state = state_of()
+                report += one.report
             found = _look(state)._replace(first_uncleanable=found.first_uncleanable)
-            report += [] if dry_run else one.report
             continue
         report += one.report
-        if dry_run or end <= found.first_dirty:
+        if rewriter is None or end <= found.first_dirty:
             break
-        state = log._compaction_state()  # if the keys did not fit: on with the rest, up to that bound
+        state = state_of()  # if the keys did not fit: on with the rest, up to that bound
         if not state.config.compacts:
             break  # it was configured otherwise meanwhile
         again = _look(state)
@@ -124,25 +90,32 @@ def compact(log: Compacted, *, dry_run: bool, progress: ProgressCallback | None 
         due = found.first_dirty < found.first_uncleanable
     meter.end()
     return Compaction(
-        first.first_dirty, first.first_uncleanable, end, first.ratio, tuple(report), reason, dry_run
+        first.first_dirty, first.first_uncleanable, end, first.ratio, tuple(report), reason, rewriter is None
     )
 
 
-def _split(log: Compacted, state: LogState, overflow: OverflowedError, dry_run: bool) -> LogState:
-    """The log with parts of a segment in its place. OffsetOverflowError if it cannot be split."""
-    segment = overflow.segment
-    parts = parts_of(segment)
+def _with_parts(state: LogState, overflow: OverflowedError) -> LogState:
+    """The log with parts of a segment in its place."""
+    at = state.segments.index(overflow.segment)
+    return state._replace(segments=(*state.segments[:at], *_parts(overflow), *state.segments[at + 1 :]))
+
+
+def _split(rewriter: SegmentRewriter, overflow: OverflowedError) -> None:
+    """Replaces a segment by parts of it."""
+    segment, parts = overflow.segment, _parts(overflow)
+    try:
+        rewriter.replace([segment], copied(parts, segment.mtime_ms()))
+    finally:
+        give_up(rewriter.directory, *(part.base_offset for part in parts))
+
+
+def _parts(overflow: OverflowedError) -> list[Segment]:
+    """OffsetOverflowError if the segment cannot be split."""
+    parts = parts_of(overflow.segment)
     if len(parts) == 1:
         assert overflow.__cause__ is not None
         raise overflow.__cause__
-    if dry_run:
-        at = state.segments.index(segment)
-        return state._replace(segments=(*state.segments[:at], *parts, *state.segments[at + 1 :]))
-    try:
-        log._replace_segments([segment], copied(parts, segment.mtime_ms()))
-    finally:
-        give_up(log._directory, *(part.base_offset for part in parts))
-    return log._compaction_state()
+    return parts
 
 
 def _look(state: LogState) -> Cleanable:
@@ -161,15 +134,19 @@ class _Pass:
     """Fills a map with keys, and goes through all segments that it reaches."""
 
     def __init__(
-        self, log: Compacted, state: LogState, found: Cleanable, meter: Meter, dry_run: bool
+        self,
+        rewriter: SegmentRewriter | None,
+        check: Callable[[], None],
+        state: LogState,
+        found: Cleanable,
+        meter: Meter,
     ) -> None:
-        self._log = log
+        self._rewriter = rewriter
         self._state = state
         self._found = found
         self._meter = meter
-        self._dry_run = dry_run
         self._config = state.config
-        self._throttle = Throttle(self._config.log_cleaner_io_max_bytes_per_second, log._check_compacting)
+        self._throttle = Throttle(self._config.log_cleaner_io_max_bytes_per_second, check)
         self.report: list[CompactedSegment] = []
 
     def run(self) -> int:
@@ -191,9 +168,9 @@ class _Pass:
             index_interval_bytes=config.index_interval_bytes,
             segment_index_bytes=config.segment_index_bytes,
         )
-        if state.checkpoint is None and not self._dry_run:
+        if state.checkpoint is None and self._rewriter is not None:
             # from here on an opening must not take gaps between segments for damage
-            self._log._compacted_to(found.first_dirty)
+            self._rewriter.store_cleaner_offset(found.first_dirty)
         reached = between(state.segments, 0, end)
         for group in groups(
             reached,
@@ -202,8 +179,8 @@ class _Pass:
             first_uncleanable=found.first_uncleanable,
         ):
             self._clean(group, horizon)
-        if not self._dry_run:
-            self._log._compacted_to(end)
+        if self._rewriter is not None:
+            self._rewriter.store_cleaner_offset(end)
         return end
 
     def _fill_map(self) -> OffsetMap:
@@ -247,19 +224,25 @@ class _Pass:
     # ---- a group -------------------------------------------------------------------------------------------
 
     def _clean(self, group: list[Segment], horizon: int) -> None:
-        base = group[0].base_offset
+        base, rewriter = group[0].base_offset, self._rewriter
+        self._transactions.index = TransactionIndex(base)
+        if rewriter is None:
+            self._cleaner.begin(None, base)
+            self.report += self._run_cleaner(group, horizon)
+            return
         try:
-            log = None if self._dry_run else new_log(self._log._directory, base, group[0].path)
+            log = new_log(rewriter.directory, base, group[0].path)
             self._cleaner.begin(log, base)
-            self._transactions.index = TransactionIndex(base)
-            done = [self._clean_segment(group, at, horizon) for at in range(len(group))]
-            self._cleaner.finish()
-            if log is not None:
-                self._log._replace_segments(group, [self._complete(log, group)])
+            done = self._run_cleaner(group, horizon)
+            rewriter.replace(group, [self._complete(rewriter.directory, log, group)])
         finally:
-            if not self._dry_run:
-                give_up(self._log._directory, base)
+            give_up(rewriter.directory, base)
         self.report += done
+
+    def _run_cleaner(self, group: list[Segment], horizon: int) -> list[CompactedSegment]:
+        done = [self._clean_segment(group, at, horizon) for at in range(len(group))]
+        self._cleaner.finish()
+        return done
 
     def _clean_segment(self, group: list[Segment], at: int, horizon: int) -> CompactedSegment:
         source = group[at]
@@ -281,12 +264,12 @@ class _Pass:
             *(counts[why] for why in ("superseded", "deleted", "keyless", "aborted", "markers")),
         )
 
-    def _complete(self, log: File, group: list[Segment]) -> Cleaned:
+    def _complete(self, directory: str, log: File, group: list[Segment]) -> Cleaned:
         """Brings all files to the disk under the names that they have now."""
         cleaner, transactions = self._cleaner, self._transactions.index
         assert transactions is not None
         indexes = cleaner.offset_index, cleaner.time_index, transactions
         base, mtime = group[0].base_offset, group[-1].mtime_ms()
-        made = complete(self._log._directory, base, log, mtime, indexes, cleaner.max_timestamp)
-        sync_directory(self._log._directory)
+        made = complete(directory, base, log, mtime, indexes, cleaner.max_timestamp)
+        sync_directory(directory)
         return made

@@ -3,7 +3,6 @@
 from array import array
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
 
 from kstore.arguments import choice, elements
 from kstore.engine.compact.cleaner import SegmentCleaner
@@ -13,33 +12,20 @@ from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError
-from kstore.log.compact.cleaned import CLEANED, complete, give_up, new_log, path_of
-from kstore.log.compact.compactor import Compacted, LogState, changes_met_by
+from kstore.log.compact.compactor import changes_met_by
 from kstore.log.compact.report import ErasedSegment, Erasure
+from kstore.log.compact.segment_rewriter import LogState, SegmentRewriter
 from kstore.log.compact.throttle import Throttle
 from kstore.log.compact.transactions import CleanedTransactions
 from kstore.log.files.log_dir_state import is_kept_checkpoint
 from kstore.log.read.offset_lookup import raise_told
 from kstore.log.read.page_cache import PageCache
 from kstore.log.read.progress import Meter, ProgressCallback
+from kstore.log.segments.cleaned import CLEANED, complete, give_up, new_log, path_of
 
 Match = Callable[[Record], object]
 _LOOK = 4096  # records between two looks whether it is to stop
 _MOST = 2**31 - 1  # entries take more room than the configuration has if records lie between them no more
-
-
-class Erased(Compacted, Protocol):
-    """What an erasure asks of its log."""
-
-    def _compaction_state(self, *, forgets: bool = True) -> LogState:
-        """The log now. Not `forgets`: producers whose time has come stay known, too."""
-
-    def roll(self) -> int:
-        """Begins a new segment."""
-
-    def _remove_old_files(self) -> None:
-        """Removes the files of segments that others have replaced, durably, and of deleted ones: they wait no
-        longer."""
 
 
 def matching(keys: Iterable[bytes] | None, where: Match | None, what: str, reason: str) -> Match:
@@ -71,54 +57,58 @@ def matching(keys: Iterable[bytes] | None, where: Match | None, what: str, reaso
 
 @changes_met_by("erase()")
 def erase(
-    log: Erased,
+    directory: str,
+    state_of: Callable[[], LogState],
+    check: Callable[[], None],
+    rewriter: SegmentRewriter | None,
     match: Match,
     reason: str,
     *,
     blanks: bool,
     cut_files: bool,
-    dry_run: bool,
     progress: ProgressCallback | None = None,
 ) -> Erasure:
-    """Erases the records that match. CorruptFileError if one of the segments is damaged: nothing is changed
-    then."""
+    """Erases the records that match; without a rewriter it finds out what that would do.
+
+    `check` is called now and then: an exception that it raises ends the erasure. CorruptFileError if one of
+    the segments is damaged: nothing is changed then.
+    """
     # No generators around what calls `match` or `progress`: they would make a RuntimeError of a
     # StopIteration.
     meter = Meter(progress)
-    state = log._compaction_state(forgets=False)
+    state = state_of()
     try:
-        erasing = _Erasing(log, state, meter)
+        erasing = _Erasing(state, check, meter)
         meter.expect(sum(segment.size for segment in state.segments))
-        if not dry_run and state.segments and erasing.found(state.segments[-1], match):
-            log.roll()
-            state = log._compaction_state(forgets=False)
-            erasing = _Erasing(log, state, meter)
+        if rewriter is not None and state.segments and erasing.found(state.segments[-1], match):
+            rewriter.roll()
+            state = state_of()
+            erasing = _Erasing(state, check, meter)
             meter.expect(sum(segment.size for segment in state.segments[:-1]))
-        look = state.segments if dry_run else state.segments[:-1]
+        look = state.segments if rewriter is None else state.segments[:-1]
         work = [(segment, offsets) for segment in look if (offsets := erasing.found(segment, match))]
-        kept = sorted(Path(log._directory).glob("*.cut"))
+        kept = sorted(Path(directory).glob("*.cut"))
         beside = tuple(str(path) for path in kept if not is_kept_checkpoint(path.name))
         cut, left = (beside, ()) if cut_files else ((), beside)
-        meter.expect(sum((2 if dry_run else 3) * segment.size for segment, _ in work))
-        done = [erasing.rewritten(*each, blanks, dry_run) for each in work]
+        meter.expect(sum((2 if rewriter is None else 3) * segment.size for segment, _ in work))
+        done = [erasing.rewritten(*each, blanks, rewriter) for each in work]
     except CorruptFileError as e:
         raise_told(state.segments, e)
-    if not dry_run:
+    if rewriter is not None:
         for path in cut:
             unlink(path)
-        log._remove_old_files()
+        rewriter.remove_old_files()
     meter.end()
-    return Erasure(tuple(done), cut, reason, state.now_ms, dry_run, left)
+    return Erasure(tuple(done), cut, reason, state.now_ms, rewriter is None, left)
 
 
 class _Erasing:
     """Goes through segments of a log as it is in `state`."""
 
-    def __init__(self, log: Erased, state: LogState, meter: Meter) -> None:
-        self._log = log
+    def __init__(self, state: LogState, check: Callable[[], None], meter: Meter) -> None:
         self._state = state
         self._meter = meter
-        self._throttle = Throttle(state.config.log_cleaner_io_max_bytes_per_second, log._check_compacting)
+        self._throttle = Throttle(state.config.log_cleaner_io_max_bytes_per_second, check)
 
     def _passed(self, read: int, written: int = 0) -> None:
         self._throttle.passed(read + written)
@@ -142,9 +132,11 @@ class _Erasing:
         self._passed(segment.size - told)
         return offsets.tobytes()
 
-    def rewritten(self, segment: Segment, offsets: bytes, blanks: bool, dry_run: bool) -> ErasedSegment:
+    def rewritten(
+        self, segment: Segment, offsets: bytes, blanks: bool, rewriter: SegmentRewriter | None
+    ) -> ErasedSegment:
         """Puts the segment without these records into its place; or only says what that would be."""
-        log, config = self._log, self._state.config
+        config = self._state.config
         cleaner = SegmentCleaner(
             OffsetMap(4),
             CleanedTransactions(),
@@ -156,23 +148,23 @@ class _Erasing:
             segment_index_bytes=_MOST,
         )
         cleaner.erase(offsets, blanks)
-        directory, base = log._directory, segment.base_offset
+        directory, base = segment.directory, segment.base_offset
         before, after = self._digest(segment.file()), ""
         try:
-            file = None if dry_run else new_log(directory, base, segment.path)
+            file = None if rewriter is None else new_log(directory, base, segment.path)
             cleaner.begin(file, base)
             cleaner.open(segment, True)
             while (done := cleaner.run(self._throttle.step))[0]:
                 self._passed(*done)
             cleaner.finish()
-            if file is not None:
+            if file is not None and rewriter is not None:
                 indexes = cleaner.offset_index, cleaner.time_index, segment.transaction_index
                 made = complete(directory, base, file, segment.mtime_ms(), indexes, cleaner.max_timestamp)
                 sync_directory(directory)
                 after = self._digest(File(f"{path_of(directory, base)}.log{CLEANED}"))
-                log._replace_segments([segment], [made])
+                rewriter.replace([segment], [made])
         finally:
-            if not dry_run:
+            if rewriter is not None:
                 give_up(directory, base)
         return ErasedSegment(
             segment.path,

@@ -4,19 +4,17 @@ is."""
 import contextlib
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from kstore.arguments import MAX32
-from kstore.config import LogConfig
 from kstore.engine.compact.key_file import KeyFile, packed
 from kstore.engine.compact.offset_map import MapBuilder, OffsetMap
 from kstore.engine.io.file import new_draft, rename, unlink
-from kstore.engine.io.mutex import Mutex
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogClosedError
+from kstore.log.compact.segment_rewriter import SegmentRewriter
 from kstore.log.compact.throttle import Throttle
 from kstore.log.files import layout
 from kstore.log.read.key_index import SLOT_BYTES, Everything, index_of, marks_of
@@ -40,27 +38,13 @@ class KeyFileReport(NamedTuple):
     reason: str
 
 
-class Keyed(Protocol):
-    """What the making asks of its log."""
-
-    _compacting: Mutex
-
-    @property
-    def config(self) -> LogConfig: ...
-    def _held(self) -> AbstractContextManager[object]: ...
-    def _check_compacting(self) -> None: ...
-    def _check_place(self) -> None: ...
-    def _sync_sealed(self) -> None: ...
-    def _sealed_segments(self) -> Sequence[Segment]: ...
-
-
-def make_key_files(log: Keyed) -> list[KeyFileReport]:
+def make_key_files(log: SegmentRewriter) -> list[KeyFileReport]:
     """Makes those that are missing. What is made of a segment must not outlive bytes that are not on the disk
     yet, so these are brought there first. OSError, LogClosedError."""
-    return list(filter(None, (_made(log, segment, log._check_compacting) for segment in _ready(log))))
+    return list(filter(None, (_made(log, segment, log.check) for segment in _ready(log))))
 
 
-def make_missing(log: Keyed, check: Callable[[], None]) -> None:
+def make_missing(log: SegmentRewriter, check: Callable[[], None]) -> None:
     """Like `make_key_files`, for repeated maintenance: a file that fits counts without being read as a whole,
     and segments that could not get one are skipped. `check` is called now and then, and raises what ends
     it."""
@@ -72,15 +56,15 @@ def make_missing(log: Keyed, check: Callable[[], None]) -> None:
             index.gets_none = done is not None and done.keys < 0
 
 
-def _ready(log: Keyed) -> list[Segment]:
-    log._check_compacting()
-    log._sync_sealed()
-    return list(log._sealed_segments())
+def _ready(log: SegmentRewriter) -> list[Segment]:
+    log.check()
+    log.log.log_end.sync_sealed()
+    return log.log.sealed()
 
 
-def _made(log: Keyed, segment: Segment, check: Callable[[], None]) -> KeyFileReport | None:
+def _made(log: SegmentRewriter, segment: Segment, check: Callable[[], None]) -> KeyFileReport | None:
     """None of a segment that was deleted meanwhile."""
-    with log._compacting:  # a compaction need not wait for more than one segment, nor who closes the log
+    with log.running:  # a compaction need not wait for more than one segment, nor who closes the log
         check()
         with contextlib.suppress(LogChangedError):
             return _Making(log, segment, check).run()
@@ -90,7 +74,7 @@ def _made(log: Keyed, segment: Segment, check: Callable[[], None]) -> KeyFileRep
 class _Making:
     """Of one file."""
 
-    def __init__(self, log: Keyed, segment: Segment, check: Callable[[], None]) -> None:
+    def __init__(self, log: SegmentRewriter, segment: Segment, check: Callable[[], None]) -> None:
         self._log = log
         self._check = check
         self._segment = segment
@@ -130,7 +114,7 @@ class _Making:
 
     def _read(self) -> OffsetMap | None:
         """The keys of the segment; None if they do not fit. CorruptFileError."""
-        config, segment = self._log.config, self._segment
+        config, segment = self._log.log.config, self._segment
         throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, self._check)
         keys = OffsetMap(
             min(config.log_cleaner_dedupe_buffer_size, MAX32) // SLOT_BYTES,
@@ -150,9 +134,9 @@ class _Making:
             file = new_draft(draft, self._segment.path)
             file.write(0, content)
             file.sync()
-            with self._log._held():
-                self._log._check_place()
-                sealed = any(segment is self._segment for segment in self._log._sealed_segments())
+            with self._log.log.log_end.held():
+                self._log.log.check_place()
+                sealed = any(segment is self._segment for segment in self._log.log.sealed())
                 if sealed and marks_of(self._segment) == self._marks:
                     rename(draft, self._path)
                     index_of(self._segment).use(KeyFile(self._path))
@@ -163,22 +147,46 @@ class _Making:
                 unlink(draft, missing_ok=True)
 
 
-def job_for(log: Keyed) -> Job:
-    """Makes those of this log that are missing, when it is asked. It does not keep the log alive."""
+class KeyFiles:
+    """Whether a log may lack .keys files, and the job that makes them. It does not keep the log alive."""
 
-    def run() -> None:
-        log = of()
-        # without them lookups are slower; a disk that fails tells so where something is lost by it
+    def __init__(self, log: SegmentRewriter, *, in_background: bool) -> None:
+        self.may_be_missing = True
+        self._log = weakref.ref(log)
+        self._job = Job(CLEANING, self._run) if in_background else None
+
+    def note_change(self) -> None:
+        """A segment was sealed or replaced, or the configuration was changed."""
+        self.may_be_missing = True
+        log = self._log()
+        if self._job is not None and log is not None and log.log.config.key_files:
+            with contextlib.suppress(RuntimeError, MemoryError):  # no more threads: the next time
+                self._job.ask()
+
+    def make(self, check: Callable[[], None]) -> None:
+        """Makes those that are missing. `check` is called now and then, and raises what ends it."""
+        log = self._log()
+        assert log is not None
+        self.may_be_missing = False
+        try:
+            make_missing(log, check)
+        except BaseException:
+            self.may_be_missing = True
+            raise
+
+    def stop(self, *, wait: bool = True) -> None:
+        """The job is not done any more when this returns."""
+        if self._job is not None:
+            self._job.stop(wait=wait)
+
+    def _run(self) -> None:
+        log = self._log()
+        # Without them lookups are slower. If a disk fails, an append that loses something by it raises.
         if log is not None:
             with contextlib.suppress(OSError, KstoreError, MemoryError):
-                make_missing(log, partial(_check, log, job))
+                make_missing(log, partial(self._check, log))
 
-    of = weakref.ref(log)
-    job = Job(CLEANING, run)
-    return job
-
-
-def _check(log: Keyed, job: Job) -> None:
-    log._check_compacting()
-    if job.is_stopped:
-        raise LogClosedError("the program ends")
+    def _check(self, log: SegmentRewriter) -> None:
+        log.check()
+        if self._job is not None and self._job.is_stopped:
+            raise LogClosedError("the program ends")

@@ -1,16 +1,15 @@
 """What a compaction would do to a log that is open for reading."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import time_ns
 
 from kstore.config import LogConfig
-from kstore.engine.segment.segment import Segment
 from kstore.errors import LogClosedError
-from kstore.log.compact.cleaned import Cleaned
-from kstore.log.compact.compactor import LogState, compact, last_offsets
+from kstore.log.compact.compactor import compact
 from kstore.log.compact.erasure import erase, matching
 from kstore.log.compact.report import Compaction, Erasure
+from kstore.log.compact.segment_rewriter import LogState, last_offsets
 from kstore.log.files.log_dir_state import read_cleaner_offset
 from kstore.log.partition import PartitionLog
 from kstore.log.read.progress import ProgressCallback
@@ -22,7 +21,7 @@ def preview(
     """What log.compact(dry_run=True) would say if the log were open for writing with this configuration.
 
     PolicyViolationError, CorruptFileError, OSError."""
-    return compact(_Preview(log, config, now_ms), dry_run=True, progress=progress)
+    return compact(_state_of(log, config, now_ms), _check_of(log), None, progress)
 
 
 def preview_erasure(
@@ -36,53 +35,40 @@ def preview_erasure(
 ) -> Erasure:
     """What log.erase(dry_run=True) would say. CorruptFileError, OSError."""
     match = matching(keys, None, what, reason)
-    view = _Preview(log, LogConfig(), time_ns() // 1_000_000)
     return erase(
-        view,
+        log.path,
+        _state_of(log, LogConfig(), time_ns() // 1_000_000),
+        _check_of(log),
+        None,
         match,
         reason,
         blanks=what == "values",
         cut_files=cut_files,
-        dry_run=True,
         progress=progress,
     )
 
 
-class _Preview:
-    """A log of which nothing is changed."""
-
-    def __init__(self, log: PartitionLog, config: LogConfig, now_ms: int) -> None:
-        self._directory = log.path
-        self._log = log
-        self._config = config
-        self._now_ms = now_ms
-
-    def _compaction_state(self, *, forgets: bool = True) -> LogState:
-        now = self._log.snapshot
+def _state_of(log: PartitionLog, config: LogConfig, now_ms: int) -> Callable[[], LogState]:
+    def state() -> LogState:
+        now = log.snapshot
         return LogState(
             now.segments,
             now.log_start_offset,
             now.log_end_offset,
-            self._log.last_stable_offset(),
-            self._log.transactions(),
-            last_offsets(self._log.producers()),
-            read_cleaner_offset(Path(self._log.path)),
-            self._config,
-            self._now_ms,
+            log.last_stable_offset(),
+            log.transactions(),
+            last_offsets(log.producers()),
+            read_cleaner_offset(Path(log.path)),
+            config,
+            now_ms,
         )
 
-    def _check_compacting(self) -> None:
-        if self._log.is_closed:
-            raise LogClosedError(f"{self._log.path} is closed")
+    return state
 
-    def _replace_segments(self, old: Sequence[Segment], new: Sequence[Cleaned]) -> None:
-        raise AssertionError("a dry run changes nothing")
 
-    def _compacted_to(self, offset: int) -> None:
-        raise AssertionError("a dry run changes nothing")
+def _check_of(log: PartitionLog) -> Callable[[], None]:
+    def check() -> None:
+        if log.is_closed:
+            raise LogClosedError(f"{log.path} is closed")
 
-    def roll(self) -> int:
-        raise AssertionError("a dry run changes nothing")
-
-    def _remove_old_files(self) -> None:
-        raise AssertionError("a dry run changes nothing")
+    return check

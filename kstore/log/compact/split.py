@@ -7,7 +7,7 @@ from kstore.arguments import MAX32
 from kstore.engine.io.file import sync_directory
 from kstore.engine.segment.index import AbortedTxn, TransactionIndex
 from kstore.engine.segment.segment import Segment
-from kstore.log.compact.cleaned import Cleaned, complete, new_log
+from kstore.log.segments.cleaned import Cleaned, complete, new_log
 
 CHUNK = 1 << 20  # bytes that are copied at once
 

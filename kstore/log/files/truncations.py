@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kstore.arguments import MAX64
 from kstore.engine.io.file import read_whole, write_whole
-from kstore.errors import CorruptCheckpointError
+from kstore.errors import CorruptCheckpointError, LogFailedError
 from kstore.log.files import layout
 from kstore.log.files.checked_json import decode, encode
 
@@ -105,6 +105,42 @@ class Truncations:
 
 
 NO_TRUNCATIONS = Truncations()
+
+
+class TruncationFile:
+    """The truncations of a log that is open for writing, and their file. Readers in this process see `known`
+    at once."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self.known = read_truncations(Path(directory))
+
+    def expect(self, offset: int, pending: str = "records") -> None:
+        """Notes a truncation before anything is removed: if this process dies, the next writer completes it.
+        OSError: nothing is noted. LogFailedError: that is not known."""
+        expected = self.known.without_pending().expecting(offset, pending)
+        try:
+            write_truncations(self._directory, expected)
+        except OSError as e:
+            try:
+                write_truncations(
+                    self._directory, self.known
+                )  # or the next writer would remove what comes now
+            except OSError:
+                raise LogFailedError(
+                    f"{self._directory}: a truncation could not be noted, nor withdrawn"
+                ) from e
+            raise
+        self.known = expected
+
+    def carry_out(self, last_stable_offset: int) -> None:
+        """The truncation was carried out, as readers in this process see at once. `store` brings it to the
+        disk before anything is appended: a reader in another process may have begun meanwhile."""
+        self.known = self.known.carried_out(last_stable_offset)
+
+    def store(self) -> None:
+        """Writes the file, durably. OSError."""
+        write_truncations(self._directory, self.known)
 
 
 def read_truncations(path: Path) -> Truncations:

@@ -1,9 +1,12 @@
 """The batch with which a segment ends, as its header tells it."""
 
+import contextlib
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kstore.engine.segment.segment import Segment
+from kstore.errors import CorruptFileError
 
 _V2 = struct.Struct(">q4xiBI2xi34x")  # base offset, leader epoch, magic, checksum, last offset delta
 
@@ -24,3 +27,14 @@ def last_batch_of(segment: Segment) -> LastBatch | None:
         return None
     base_offset, leader_epoch, magic, checksum, delta = _V2.unpack(header)
     return LastBatch(base_offset + delta, checksum, leader_epoch) if magic == 2 else None
+
+
+def last_epoch(segments: Sequence[Segment]) -> int:
+    """The leader epoch of the last batch of these segments; -1 if there is none, or it has none."""
+    for segment in reversed(segments):
+        with contextlib.suppress(CorruptFileError, OSError):  # reading records raises it
+            segment.read_next_offset()
+        if segment._last_header is not None:
+            last = last_batch_of(segment)
+            return -1 if last is None else last.leader_epoch
+    return -1

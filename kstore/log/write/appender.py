@@ -6,22 +6,16 @@ import os
 import weakref
 from functools import partial
 from types import TracebackType
-from typing import Any, NoReturn, Protocol, Self
+from typing import NoReturn, Self
 
 from kstore.arguments import number
 from kstore.engine.append.record_accumulator import RecordAccumulator
-from kstore.errors import LogClosedError, ReentrantCallError
+from kstore.engine.append.record_appender import RecordAppender
+from kstore.errors import ReentrantCallError
 from kstore.log.worker import APPENDS, Job
 
 MAX_LINGER_MS = 86_400_000  # a day
 _appenders: "weakref.WeakSet[Appender]" = weakref.WeakSet()
-
-
-class _Log(Protocol):
-    """What an appender asks of its log, beside taking batches."""
-
-    path: str
-    _appenders: "set[Appender] | None"
 
 
 class Appender(RecordAccumulator):
@@ -33,16 +27,24 @@ class Appender(RecordAccumulator):
     if the process dies.
     """
 
-    def __init__(self, log: Any, *, linger_ms: float = 5.0, batch_bytes: int = 16384) -> None:
+    def __init__(
+        self,
+        log: RecordAppender,
+        others: "set[Appender]",
+        path: str,
+        *,
+        linger_ms: float = 5.0,
+        batch_bytes: int = 16384,
+    ) -> None:
+        """others: the appenders of the log; closing takes this one out."""
         self._linger = number("linger_ms", linger_ms, 0, MAX_LINGER_MS) / 1000
-        if log._closed:
-            raise LogClosedError(f"{log.path} is closed")
         self._is_stopped = False
         # Holds this object from the first record of a batch until that is appended: whoever drops the
         # appender and its log loses no record. The job itself holds it weakly.
         self._held: list[Appender] = []
         self._job = Job(APPENDS, partial(_append_due, weakref.ref(self), self._held))
-        self._log: _Log = log
+        self._others = others
+        self._path = path
         _appenders.add(self)
 
     def _began(self) -> None:
@@ -67,8 +69,8 @@ class Appender(RecordAccumulator):
             if self._is_closed:
                 self._held.clear()
                 self._job.stop(wait=may_wait)
-                if may_wait and isinstance(self._log._appenders, set):
-                    self._log._appenders.discard(self)
+                if may_wait:
+                    self._others.discard(self)
                 self._is_stopped = may_wait  # last: if it is interrupted, another close() goes on
 
     def __enter__(self) -> Self:
@@ -81,7 +83,7 @@ class Appender(RecordAccumulator):
 
     def __repr__(self) -> str:
         state = "closed" if self._is_stopped else f"linger_ms={self._linger * 1000:g}"
-        return f"<Appender of {self._log.path}: {state}>"
+        return f"<Appender of {self._path}: {state}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

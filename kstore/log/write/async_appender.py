@@ -6,8 +6,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
+from kstore.engine.append.log_end import LogEnd
 from kstore.errors import KstoreError, LogClosedError, ReentrantCallError
 from kstore.log.worker import Job, Worker
 
@@ -15,18 +16,9 @@ _MOST_CALLS = 4096  # that one sync of a log serves
 _MOST_LOGS = 64  # that stay open for calls that are not yet told
 
 
-class Log(Protocol):
-    """What is asked of a log."""
-
-    _durability: str
-
-    @property
-    def _end_offset(self) -> int: ...
-    def _gather_here(self, begins: bool, /) -> None: ...
-    def wait_until_durable(self, offset: int, /) -> None: ...
-
-
-Work = Callable[[Callable[[Any], Any]], Any]  # appends, to logs that it hands to its argument before
+# A call is going to append at the end of a log, by this object, which the store does not close meanwhile.
+Touch = Callable[[LogEnd, object], None]
+Work = Callable[[Touch], Any]  # appends, to logs that it hands to its argument before
 
 
 class _Call:
@@ -40,7 +32,7 @@ class _Call:
         self._is_done = False
         self._future: asyncio.Future[None] | None = None
 
-    def run(self, appends_to: Callable[[Any], Any]) -> None:
+    def run(self, appends_to: Touch) -> None:
         try:
             self.result, self.error = self.work(appends_to), None
         except BaseException as e:  # noqa: BLE001 - the task meets it
@@ -92,7 +84,8 @@ class _Turn:
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
-        self._logs: dict[Log, list[_Call]] = {}
+        self._logs: dict[LogEnd, list[_Call]] = {}
+        self._held: list[object] = []
 
     def has_room(self) -> bool:
         return len(self._calls) < _MOST_CALLS and len(self._logs) < _MOST_LOGS
@@ -101,26 +94,26 @@ class _Turn:
         self._calls.append(call)
         call.run(self._appends_to)
 
-    def _appends_to(self, log: Log) -> Log:
+    def _appends_to(self, log: LogEnd, owner: object) -> None:
         """The last call appends to a log: it does not wait there until its records are durable."""
         calls = self._logs.setdefault(log, [])
         calls.append(self._calls[-1])
         if len(calls) == 1:
-            log._gather_here(True)
-        return log
+            self._held.append(owner)
+            log.gather_here(True)
 
     def finish(self) -> None:
         """What was appended is as durable as the logs say, or its calls fail. Wakes the tasks."""
         for log, calls in self._logs.items():
             try:
-                if log._durability != "none":
+                if log.durability:
                     with suppress(ValueError):  # it was truncated meanwhile
-                        log.wait_until_durable(log._end_offset)
+                        log.wait_until_durable(log.offset)
             except (OSError, KstoreError, MemoryError) as e:
                 for call in calls:
                     call.error = call.error or e
             finally:
-                log._gather_here(False)
+                log.gather_here(False)
         for loop in {call.loop for call in self._calls}:
             with suppress(RuntimeError):  # a loop that is closed runs no task
                 loop.call_soon_threadsafe(_finish, [call for call in self._calls if call.loop is loop])

@@ -3,89 +3,71 @@
 import contextlib
 import weakref
 from collections.abc import Iterator
-from functools import partial
-from typing import Protocol
 
 from kstore.arguments import MAX64
 from kstore.errors import KstoreError, LogClosedError, LogFailedError
+from kstore.log.segments.segment_set import SegmentSet
 from kstore.log.worker import MAINTENANCE, Job
-from kstore.log.write.reports import Reports
-
-
-class Flushed(Protocol):
-    """What the flusher asks of its log."""
-
-    _flusher: "Flusher | None"
-    _reports: Reports
-
-    @property
-    def _lost_index(self) -> str | None: ...
-    def flush(self) -> int: ...
-    def _sync_sealed(self) -> None: ...
-    def _store_recovery_point(self) -> None: ...
 
 
 class Flusher:
-    """The jobs that bring a log to the disk. A sync that fails stops the log: `failure`.
+    """The jobs that bring the segments of a log to the disk. A sync that fails stops the log: `failure`.
 
-    The jobs do not keep the log alive.
+    The jobs do not keep the segments alive.
     """
 
-    interval: float | None = None  # s
-
-    def __init__(self, log: Flushed) -> None:
+    def __init__(self, segments: SegmentSet) -> None:
         self.failure: Exception | None = None
-        self._flush_all = Job(MAINTENANCE, partial(_flush, weakref.ref(log)))
-        self._sync_sealed = Job(MAINTENANCE, partial(_sync, weakref.ref(log)))
+        self._interval: float | None = None  # s
+        self._segments = weakref.ref(segments)
+        self._all = Job(MAINTENANCE, self._flush_all)
+        self._sealed = Job(MAINTENANCE, self._flush_sealed)
 
     def flush_every(self, flush_ms: int) -> None:
         """Begins with it, or with another flush.ms. RuntimeError, MemoryError: there is no thread for it."""
-        self.interval = flush_ms / 1000 if flush_ms < MAX64 else None
-        if self.interval is not None:
-            self._flush_all.ask(self.interval)
+        self._interval = flush_ms / 1000 if flush_ms < MAX64 else None
+        if self._interval is not None:
+            self._all.ask(self._interval)
 
-    def sealed(self) -> None:
+    def flush_sealed(self) -> None:
         """A segment was sealed: bring it to the disk."""
         with contextlib.suppress(RuntimeError, MemoryError):  # the next time, or the next flush does it
-            self._sync_sealed.ask()
+            self._sealed.ask()
 
     def flush_now(self) -> None:
         """Bring everything to the disk."""
         with contextlib.suppress(RuntimeError, MemoryError):
-            self._flush_all.ask()
+            self._all.ask()
 
     def stop(self, *, wait: bool = True) -> None:
         """Ends the jobs, after what is done now."""
-        self._flush_all.stop(wait=wait)
-        self._sync_sealed.stop(wait=wait)
+        self._all.stop(wait=wait)
+        self._sealed.stop(wait=wait)
 
+    def _flush_all(self) -> float | None:
+        segments = self._segments()
+        if segments is None:
+            return None
+        with self._keeping_failures(segments):
+            segments.flush()
+        return self._interval
 
-def _flush(of: "weakref.ref[Flushed]") -> float | None:
-    log = of()
-    if log is None or log._flusher is None:
-        return None
-    with _noting(log):
-        log.flush()
-    return log._flusher.interval
+    def _flush_sealed(self) -> None:
+        segments = self._segments()
+        if segments is not None:
+            with self._keeping_failures(segments):
+                segments.log_end.sync_sealed()
+                segments.advance_recovery_point()
 
-
-def _sync(of: "weakref.ref[Flushed]") -> None:
-    log = of()
-    if log is not None:
-        with _noting(log):
-            log._sync_sealed()
-            log._store_recovery_point()
-
-
-@contextlib.contextmanager
-def _noting(log: Flushed) -> Iterator[None]:
-    """Keeps what closing the log tells. If the log refused to write before, the program knows why; only that
-    an index was lost may be met here first."""
-    try:
-        yield
-    except LogClosedError:
-        pass  # closing syncs everything itself
-    except (OSError, KstoreError, MemoryError) as e:
-        if log._flusher is not None and (not isinstance(e, LogFailedError) or log._lost_index is not None):
-            log._flusher.failure = e
-    log._reports.pass_on()
+    @contextlib.contextmanager
+    def _keeping_failures(self, segments: SegmentSet) -> Iterator[None]:
+        """Keeps the error that closing the log raises. If the log refused to write before, the program knows
+        why; only that an index was lost may be met here first."""
+        try:
+            yield
+        except LogClosedError:
+            pass  # closing syncs everything itself
+        except (OSError, KstoreError, MemoryError) as e:
+            if not isinstance(e, LogFailedError) or segments.log_end.lost_index is not None:
+                self.failure = e
+        segments.reports.pass_on()

@@ -1,5 +1,4 @@
-"""Nothing is deleted by a configuration that nobody has given: what retention would go by must have been
-said."""
+"""The retention of a configuration that was given: Kafka's defaults alone delete nothing."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,15 @@ from kstore.log.files.log_dir_state import is_known_compacted
 from kstore.log.write.retention import Decision
 
 
-def what_was_not_said(
+def retention_of(config: LogConfig) -> LogConfig:
+    """The configuration for retention: if only a size was given, age does not count."""
+    given = config.given_options()
+    if "retention_ms" not in given and given.get("retention_bytes", -1) >= 0:
+        return config.replace(retention_ms=-1)
+    return config
+
+
+def unsaid_retention(
     path: str, config: LogConfig, decisions: Sequence[Decision]
 ) -> InvalidConfigError | None:
     """An error if segments of a log would go by Kafka's default of 7 days, or would go by size or age because

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from kstore.config import LogConfig
 from kstore.engine.segment.segment import Segment
@@ -44,21 +44,6 @@ class Decision(NamedTuple):
     reason: str
 
 
-class Facts(Protocol):
-    """SegmentFacts, or what finds them out when they are asked for."""
-
-    @property
-    def base_offset(self) -> int: ...
-    @property
-    def next_offset(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def largest_timestamp(self) -> int: ...
-    @property
-    def timestamp_is_mtime(self) -> bool: ...
-
-
 class _FactsOf:
     """The facts of one segment. Of most segments only the offsets are asked for, and no file is looked at.
     OSError."""
@@ -84,6 +69,9 @@ class _FactsOf:
     @property
     def timestamp_is_mtime(self) -> bool:
         return self._segment.max_timestamp_so_far.timestamp < 0
+
+
+Facts = SegmentFacts | _FactsOf
 
 
 def facts_of(segments: Sequence[Segment], log_end_offset: int) -> Sequence[Facts]:

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from kstore.log.recovery.presence import require_partition
-from kstore.log.write.given_retention import what_was_not_said
+from kstore.log.write.given_retention import unsaid_retention
 from kstore.log.write.retention import Decision, decide_for
 from kstore.tools.terminal import say_each
 from kstore.tools.writing import add_write_arguments, config_of, open_dry, open_writer
@@ -47,7 +47,7 @@ def retain(args: argparse.Namespace) -> int:
     if args.dry_run:  # writes nothing, takes no lock
         with open_dry(args) as log:
             decisions = decide_for(log.snapshot, config, time.time_ns() // 1_000_000)
-            refusal = what_was_not_said(log.path, config, decisions)
+            refusal = unsaid_retention(log.path, config, decisions)
             if refusal is not None:
                 raise refusal
     else:

@@ -10,7 +10,7 @@ from kstore.errors import LogNotFoundError
 from kstore.kinds import as_text
 from kstore.log.files.log_dir_state import kept_options
 from kstore.log.partition import PartitionLog
-from kstore.log.writer import KeptConfig
+from kstore.log.write.opening import KeptConfig
 from kstore.opening import open_writer
 from kstore.store.descriptions import TopicDescription
 from kstore.store.topic import checked_name

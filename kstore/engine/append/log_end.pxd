@@ -1,0 +1,51 @@
+from libc.stdint cimport int32_t, int64_t
+
+from kstore.engine.io.file cimport Traffic
+from kstore.engine.io.owned_lock cimport ks_owned_lock
+from kstore.engine.segment.active_segment cimport ActiveSegment
+
+cdef extern from "gate.h" nogil:
+    ctypedef struct ks_gate:
+        int64_t reached
+        int leading
+        int failed
+    void ks_gate_init(ks_gate *g)
+    void ks_gate_destroy(ks_gate *g)
+    int ks_gate_enter(ks_gate *g, int64_t offset)
+    void ks_gate_leave(ks_gate *g, int64_t reached, int failed)
+
+
+cdef class LogEnd:
+    cdef ks_owned_lock mutex
+    cdef unsigned long leader      # the thread that syncs for all; 0 for none
+    cdef readonly ActiveSegment active  # None until the log is open
+    cdef readonly object sealed    # the segments before the active one
+    cdef readonly tuple segments   # (sealed, active), replaced as one: readers take no lock
+    cdef readonly int64_t offset   # the log end offset
+    cdef readonly int durability   # a place in DURABILITY: whether an append waits until it is durable
+    cdef int32_t known_epoch       # the leader epoch of the last batch; -1 if it is to be noted again
+    cdef str failure               # why nothing is written any more; None if there is no reason
+    cdef str change                # a change under way: where it is broken off, nothing more is written
+    cdef readonly bint is_closed
+    cdef ks_gate commit
+    cdef int64_t sync_ceiling      # what the sync under way can make durable at most: truncation lowers it
+    cdef list unsynced
+    cdef bint names_unsynced
+    cdef int64_t unsynced_from     # the first segment that has files among them
+    cdef int64_t syncing_from      # the same of the sync under way
+    cdef public Traffic traffic    # None: nothing is counted
+    cdef unsigned long gathering   # the thread that syncs for what it appends later, for all of it at once; 0 for none
+    cdef list waiting              # events to set at the next change; None for none
+
+    cdef int acquire(self) except -1
+    cdef void release(self) noexcept
+    cdef void end_append(self) noexcept
+    cdef int notify(self) except -1
+    cdef int enter_gate(self, int64_t offset) except -2
+    cdef int fail(self, str what) except -1
+    cdef int sync_closed(self) except -1
+    cdef int wait_durable(self, int64_t offset) except -1
+    cdef int lead(self, bint sealed) except -1
+    cdef int64_t sync_once(self, bint sealed) except -1
+    cpdef int check_usable(self) except -1
+    cpdef int refuse_reentrance(self) except -1

@@ -1,0 +1,408 @@
+# cython: binding=False, embedsignature=True
+"""The end of a log that is open for writing: which thread may change it, its segments, its log end offset,
+and how far it is durable.
+"""
+
+import os
+import weakref
+
+from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
+from cpython.pythread cimport PyThread_get_thread_ident
+from cython cimport final, no_gc_clear
+from libc.errno cimport errno
+from libc.stdint cimport INT64_MAX, int64_t
+
+from kstore.engine.io.file cimport File, monotonic_ns, took
+from kstore.engine.io.mutex cimport holds_inner
+from kstore.engine.io.owned_lock cimport (
+    ks_is_ending,
+    ks_owned_lock_acquire,
+    ks_owned_lock_destroy,
+    ks_owned_lock_init,
+    ks_owned_lock_is_mine,
+    ks_owned_lock_release,
+    ks_owned_lock_try,
+)
+from kstore.engine.segment.active_segment cimport ActiveSegment
+
+from kstore.arguments import instance, integer
+from kstore.engine.io.file import sync_directory, sync_file
+from kstore.engine.io.mutex import ENDING as _ENDING
+from kstore.engine.io.notification import EventFd
+from kstore.errors import LogClosedError, LogFailedError, ReentrantCallError
+
+
+cdef int sync_all(list files) except -1:
+    """Brings files to the disk: open ones, or paths, of which those that retention has removed need it no
+    longer."""
+    for file in files:
+        if isinstance(file, str):
+            sync_file(file)
+        else:
+            file.sync()
+    return 0
+
+
+@no_gc_clear
+cdef class Held:
+    """`with log_end.held():` for Python code that changes the log."""
+
+    cdef LogEnd log_end
+    cdef bint entered
+
+    def __enter__(self):
+        if self.log_end is None:
+            raise TypeError("only a log makes these")
+        self.log_end.acquire()
+        self.entered = True
+
+    def __exit__(self, kind, error, trace):  # not *error: there may be no memory for a tuple
+        if self.entered:  # what was not taken is not given back
+            self.entered = False
+            self.log_end.release()
+
+
+@no_gc_clear
+cdef class UnfinishedChange:
+    """`with log_end.unfinished("the roll") as change:` for a change in several steps; the mutex is held.
+
+    An exception of any kind that ends it in the middle leaves a log that refuses to write, unless
+    `change.undone()` was called: nothing else is known of the state then. The log says so from the first step
+    on, so it does not matter where an interrupt or a lack of memory strikes.
+    """
+
+    cdef LogEnd log_end
+    cdef str what
+    cdef str outer
+    cdef bint is_undone
+
+    def __enter__(self):
+        if self.log_end is None:
+            raise TypeError("only a log makes these")
+        self.outer = self.log_end.change
+        self.log_end.change = self.what
+        return self
+
+    def undone(self):
+        """Everything is again as it was before."""
+        self.is_undone = True
+
+    def __exit__(self, kind, error, trace):
+        if self.log_end is None:
+            return
+        if kind is None or self.is_undone:
+            self.log_end.change = self.outer
+        else:
+            self.log_end.refuse(f"{self.what} was not finished: {kind.__name__}: {error}")
+
+
+@final
+@no_gc_clear
+cdef class LogEnd:
+    """The state of a log's end, for the objects that append there and those that change its segments.
+
+    Only a thread that has entered `held()` changes it. `segments`, `offset`, `durable_offset` and `refusal`
+    can be read without it.
+    """
+
+    def __cinit__(self):
+        ks_gate_init(&self.commit)
+        ks_owned_lock_init(&self.mutex)
+        self.unsynced = []
+        self.unsynced_from = self.syncing_from = INT64_MAX
+        self.sealed = ()
+        self.is_closed = True
+        self.known_epoch = -1
+
+    def __dealloc__(self):
+        ks_gate_destroy(&self.commit)
+        ks_owned_lock_destroy(&self.mutex)
+
+    def open(self, sealed not None, ActiveSegment active not None, int64_t offset, int64_t durable_offset):
+        """Opens the log: batches are appended to `active` from `offset` on."""
+        self.publish(sealed, active)
+        self.offset = offset
+        self.commit.reached = durable_offset
+        self.is_closed = False
+
+    def close(self):
+        """Nothing is appended any more; the mutex is held, or nobody else has the log."""
+        self.is_closed = True
+
+    # ---- changes -------------------------------------------------------------------------------------------
+
+    def held(self):
+        """Holds the mutex in a `with` block. ReentrantCallError."""
+        cdef Held held = Held.__new__(Held)
+        held.log_end = self
+        return held
+
+    def unfinished(self, str what):
+        """A change in several steps; see UnfinishedChange."""
+        cdef UnfinishedChange change = UnfinishedChange.__new__(UnfinishedChange)
+        change.log_end = self
+        change.what = what
+        return change
+
+    def publish(self, sealed not None, ActiveSegment active not None):
+        """The segments are these from here on, for appends and readers; the mutex is held."""
+        self.segments = (sealed, active)
+        self.sealed = sealed
+        self.active = active
+
+    def move(self, int64_t offset, int64_t durable_offset):
+        """Another log end offset, and what is durable at most; the mutex is held."""
+        self.offset = offset
+        self.commit.reached = min(self.commit.reached, durable_offset)
+        self.sync_ceiling = min(self.sync_ceiling, durable_offset)
+        self.known_epoch = -1
+
+    def refuse(self, str why):
+        """From here on nothing is written any more."""
+        self.failure = self.failure or why
+
+    @property
+    def refusal(self):
+        """Why nothing is written any more, or None."""
+        if self.failure is not None:
+            return self.failure
+        if self.commit.failed:
+            return "a sync failed"
+        if self.change is not None:
+            return f"{self.change} was not finished"
+        return self.lost_index
+
+    @property
+    def settled_refusal(self):
+        """Why nothing is written any more, or None. A change that another thread is in the middle of does not
+        count."""
+        if self.refusal is None:
+            return None
+        try:
+            self.acquire()
+        except ReentrantCallError:  # it is this thread's
+            return None
+        try:
+            return self.refusal
+        finally:
+            self.release()
+
+    @property
+    def lost_index(self):
+        """Which index file another program has shortened, and that it has; None if none is known."""
+        return None if self.active is None else self.active.lost_index()
+
+    cpdef int check_usable(self) except -1:
+        """LogClosedError or LogFailedError, if nothing may be written; the mutex is held."""
+        if self.is_closed or self.active is None:  # None: it was never opened
+            raise LogClosedError("the log is closed" if self.active is None else f"{self.active.directory} is closed")
+        if self.active.is_lost():
+            self.refuse(self.active.lost_index())
+        if self.failure is not None or self.commit.failed or self.change is not None:
+            raise LogFailedError(f"nothing is written until the log is opened again: {self.refusal}")
+        return 0
+
+    cdef int fail(self, str what) except -1:
+        """Raises the system's error, and refuses everything from here on."""
+        self.failure = f"{what}: {os.strerror(errno)}"
+        PyErr_SetFromErrnoWithFilenameObject(OSError, self.active.path)
+
+    # ---- the mutex -----------------------------------------------------------------------------------------
+
+    cdef int acquire(self) except -1:
+        if not ks_owned_lock_try(&self.mutex):
+            if holds_inner() or not ks_owned_lock_acquire(&self.mutex):
+                self.refuse_reentrance()
+                raise LogFailedError(_ENDING)
+        return 0
+
+    cpdef int refuse_reentrance(self) except -1:
+        """ReentrantCallError if this thread would have to wait for itself: it has the mutex, or syncs for
+        all, or is inside a lock for which a thread that has the mutex may be waiting."""
+        if ks_owned_lock_is_mine(&self.mutex) or self.leader == PyThread_get_thread_ident() or holds_inner():
+            raise ReentrantCallError(
+                "the log was called from within itself: by a signal handler, a finalizer or its clock"
+            )
+        return 0
+
+    cdef void release(self) noexcept:
+        ks_owned_lock_release(&self.mutex)
+        if self.waiting is not None:
+            self.notify()
+
+    cdef void end_append(self) noexcept:
+        """Forgets what an append has staged and not written, and lets the mutex go."""
+        if self.active is not None and self.active.staged.size != self.active.published.size:
+            self.active.unstage()
+        self.release()
+
+    cdef int notify(self) except -1:
+        waiting, self.waiting = self.waiting, None
+        for known in waiting:
+            event = known()
+            if event is not None:
+                event.set()
+        return 0
+
+    def notify_at_change(self, event):
+        """Sets this event once, after the log has next been changed or closed, if it still exists then."""
+        known = weakref.ref(instance("event", event, EventFd))
+        waiting = self.waiting or ()
+        if known not in waiting:
+            self.waiting = [other for other in waiting if other() is not None] + [known]
+
+    def after_fork(self):
+        """In a child of fork, threads that it does not have may have held the locks. Nothing is written there
+        any more."""
+        ks_owned_lock_init(&self.mutex)
+        self.leader = 0
+        ks_gate_init(&self.commit)
+        self.commit.failed = 1
+        self.failure = "it was opened in another process"
+        if self.active is not None:
+            self.active.after_fork()
+
+    # ---- durability ----------------------------------------------------------------------------------------
+
+    @property
+    def durable_offset(self):
+        """Every record below this offset is on the disk."""
+        return self.commit.reached
+
+    @property
+    def recovery_point(self):
+        """Below this offset every file is on the disk, and its name: no opening needs to look there."""
+        return min(self.commit.reached, self.unsynced_from, self.syncing_from, self.offset)
+
+    def owe_sync(self, list files, bint names, int64_t base_offset=INT64_MAX):
+        """Files, open ones or paths, and perhaps names, that the next sync must bring to the disk first:
+        those of a segment that was sealed, where `base_offset` is given."""
+        self.unsynced_from = min(self.unsynced_from, base_offset)
+        self.unsynced = self.unsynced + [file for file in files if file not in self.unsynced]
+        self.names_unsynced = self.names_unsynced or names
+
+    @property
+    def owed_count(self):
+        """How many files the next sync must bring to the disk; each of them is open until then."""
+        return len(self.unsynced)
+
+    def sync_owed(self):
+        """Brings to the disk what the next sync would have to; the mutex is held. OSError, and nothing is
+        written any more: nobody knows what the system has dropped."""
+        try:
+            sync_all(self.unsynced)
+            if self.names_unsynced:
+                sync_directory(self.active.directory)
+        except OSError as e:
+            self.refuse(f"a sync failed: {e}")
+            raise
+        self.unsynced = []
+        self.names_unsynced = False
+        self.unsynced_from = INT64_MAX
+
+    def gather_here(self, bint begins):
+        """What this thread appends is not waited for: it calls wait_until_durable, for many at once."""
+        self.gathering = PyThread_get_thread_ident() if begins else 0
+
+    def wait_until_durable(self, int64_t offset):
+        """Returns when every record below `offset` is on the disk. ValueError above the log end offset."""
+        if offset > self.offset:
+            raise ValueError(f"offset {offset} is above the log end offset {self.offset}")
+        self.wait_durable(offset)
+
+    cdef int enter_gate(self, int64_t offset) except -2:
+        """What ks_gate_enter() tells, unless it would wait for ever: for this thread (ReentrantCallError), or
+        for one that leads and was stopped, because the interpreter ends (LogFailedError)."""
+        cdef int status
+        self.refuse_reentrance()  # another thread may lead, and wait for the mutex
+        if self.commit.leading and ks_is_ending():
+            raise LogFailedError(_ENDING)
+        with nogil:
+            status = ks_gate_enter(&self.commit, offset)
+        return status
+
+    cdef int wait_durable(self, int64_t offset) except -1:
+        """Returns when everything below `offset` is on the disk. One thread syncs for all that wait."""
+        cdef int status
+        if self.commit.reached >= offset:
+            return 0
+        status = self.enter_gate(offset)
+        if status == 0:
+            return 0
+        if status < 0:
+            self.check_usable()
+        self.lead(False)
+        return 0
+
+    def sync_sealed(self):
+        """Brings the sealed segments to the disk: all of their files, and names. That their records are
+        durable, as `durable_offset` tells, does not say so."""
+        if self.active is None:
+            raise LogClosedError("the log was not opened")
+        if self.enter_gate(INT64_MAX) < 0:
+            self.check_usable()
+        self.lead(True)
+
+    cdef int lead(self, bint sealed) except -1:
+        """Syncs for all that wait in the gate, which this thread has entered. `sealed`: the segments that
+        were sealed are enough."""
+        cdef int64_t reached = -1
+        self.leader = PyThread_get_thread_ident()
+        try:
+            reached = self.sync_once(sealed)
+        finally:
+            self.leader = 0
+            ks_gate_leave(&self.commit, reached, reached < 0 and self.failure is not None)
+        return 0
+
+    def drain(self):
+        """Waits until no sync is under way any more; the log was closed, so none will begin."""
+        if self.enter_gate(INT64_MAX) > 0:
+            ks_gate_leave(&self.commit, -1, 0)
+
+    cdef int64_t sync_once(self, bint sealed) except -1:
+        """Syncs what is written now, and returns the offset that is durable with it. Any failure is final:
+        nobody knows what the system has dropped."""
+        cdef File file
+        cdef int64_t reached, began = monotonic_ns()
+        cdef int status
+        self.acquire()
+        try:
+            self.check_usable()
+            reached = self.active.base_offset if sealed else self.offset
+            file = None if sealed else self.active.log
+            older, names = self.unsynced, self.names_unsynced
+            self.unsynced, self.names_unsynced = [], False
+            self.syncing_from, self.unsynced_from = self.unsynced_from, INT64_MAX
+            self.sync_ceiling = INT64_MAX
+        finally:
+            self.release()
+        try:
+            sync_all(older)
+            if names:
+                sync_directory(self.active.directory)
+            if file is not None:
+                with nogil:
+                    status = file.datasync()
+                if status < 0:
+                    file.raise_errno()
+        except BaseException as e:
+            self.failure = "a sync failed"
+            self.failure = f"a sync failed: {e}"
+            raise
+        self.syncing_from = INT64_MAX
+        if self.traffic is not None:
+            took(&self.traffic.syncs, began)
+        return min(reached, self.sync_ceiling)  # what was appended since a truncation is not in this sync
+
+    cdef int sync_closed(self) except -1:
+        """Brings what was appended before the log was closed to the disk, if closing has not. OSError."""
+        self.acquire()
+        try:
+            if self.refusal is not None:
+                raise LogFailedError(f"the log was closed, and what was appended may be lost: {self.refusal}")
+            self.owe_sync([*self.active.files()], True)
+            self.sync_owed()
+        finally:
+            self.release()
+        return 0

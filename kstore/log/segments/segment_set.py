@@ -1,0 +1,413 @@
+"""The segments of a log that is open for writing: rolling, deleting, taking over a file."""
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kstore.arguments import MAX64
+from kstore.config import LogConfig
+from kstore.engine.append.log_end import LogEnd
+from kstore.engine.io.file import File, is_crowded, open_files, sync_directory, unlink
+from kstore.engine.segment.active_segment import ActiveSegment
+from kstore.engine.segment.segment import Segment
+from kstore.errors import CorruptRecordError
+from kstore.log.files import layout
+from kstore.log.files.leader_epochs import LeaderEpochCheckpoint
+from kstore.log.files.listing import delete_file, list_directory
+from kstore.log.files.log_directory import PartitionLease
+from kstore.log.files.truncations import TruncationFile
+from kstore.log.later import later
+from kstore.log.producers.manager import ProducerStateManager
+from kstore.log.producers.transactions import Transactions
+from kstore.log.read.key_index import KeyIndex
+from kstore.log.recovery.loader import Loaded
+from kstore.log.recovery.segment_factory import SegmentFactory
+from kstore.log.segments.cleaned import SWAP
+from kstore.log.segments.deleted_segments import DeletedSegments
+from kstore.log.segments.rebase_segment import AdoptedFile
+from kstore.log.segments.reports import Reports
+from kstore.log.segments.sealed_segments import SealedSegments
+from kstore.log.segments.stored_offsets import StoredOffsets
+
+if TYPE_CHECKING:
+    from random import randrange
+else:
+    later(globals(), {"random": "randrange"})
+
+
+def _nothing() -> None:
+    pass
+
+
+class SegmentSet:
+    """The segments of a log, and what is kept beside them for each: indexes, producer snapshots, leader epochs.
+
+    Nothing else renames, shortens or removes files of the log. Each change is called with `log_end.held()`
+    and ends by publishing the segments that there are then. Whatever breaks a change off in its middle leaves
+    a log that refuses to write (`LogEnd.unfinished`).
+    """
+
+    def __init__(
+        self,
+        log_end: LogEnd,
+        lease: PartitionLease,
+        loaded: Loaded,
+        config: LogConfig,
+        *,
+        max_decompressed_bytes: int,
+        clock_ms: Callable[[], int],
+        producers: ProducerStateManager,
+        epochs: LeaderEpochCheckpoint,
+        truncations: TruncationFile,
+        reports: Reports,
+    ) -> None:
+        self.directory = str(lease.path)
+        self.log_end = log_end
+        self.lease = lease
+        self.config = config
+        self.max_decompressed_bytes = max_decompressed_bytes
+        self.clock_ms = clock_ms
+        self.producers = producers
+        self.epochs = epochs
+        self.truncations = truncations
+        self.reports = reports
+        self.recovery = loaded.recovery
+        self.deleted = DeletedSegments()
+        self.offsets = StoredOffsets(lease, log_end, loaded.log_start_offset, loaded.recovery.recovery_point)
+        self.on_roll: Callable[[], None] = _nothing  # after a segment was sealed
+        # Without segments: those that are deleted later must not stay open for being kept here.
+        self._loaded = loaded.replace(segments=())
+        self._shown: tuple[tuple[object, ...], Loaded] = ((), self._loaded)
+
+    def open(self, loaded: Loaded, now_ms: int, *, prepares_indexes: bool) -> None:
+        """Begins to append behind these segments. OSError."""
+        end, segments = loaded.log_end_offset, loaded.segments
+        if segments:
+            last = segments[-1]
+            active = self.make_active(last.stem, last.base_offset, now_ms, end, last)
+            if prepares_indexes:
+                active.prepare_indexes()
+            delete_file(last.path_of(layout.KEYS))  # it was sealed once
+        else:
+            active = self.make_active(layout.segment_stem(end), end, now_ms, end)
+        if loaded.recovery.clean:
+            durable = end
+            owed: list[File | str] = []
+        else:
+            # What lies behind the recovery point may be in the page cache only, whoever wrote it.
+            durable = min(loaded.recovery.recovery_point, end)
+            owed = [s.path for s in segments if s.end_offset > durable]
+        self.log_end.owe_sync([*owed, *self.producers.snapshots.unsynced], True)
+        self.log_end.open(SealedSegments(segments[:-1]), active, end, max(durable, 0))
+
+    # ---- what there is -------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Loaded:
+        """The log at this moment, or as it was when it was closed. Takes no lock."""
+        held = self.log_end.segments
+        view = held[1].view()
+        start, epochs, truncations = self.offsets.start, self.epochs.epochs, self.truncations.known
+        shown, loaded = self._shown  # taken and stored as one: other threads do the same meanwhile
+        if (
+            shown
+            and shown[0] is held
+            and shown[1] is view
+            and shown[2] == start
+            and (shown[3] is epochs or shown[3] == epochs)
+            and shown[4] is truncations
+        ):
+            return loaded
+        segment, end = view
+        loaded = self._loaded.replace(
+            segments=held[0].and_then(segment),
+            origin=held[0].origin,
+            log_start_offset=start,
+            log_end_offset=max(end, start),
+            leader_epochs=epochs,
+            truncations=truncations,
+        )
+        self._shown = ((held, view, start, epochs, truncations), loaded)
+        return loaded
+
+    def bounds(self) -> tuple[int, int]:
+        """Where the log starts and ends at this moment. Unlike `snapshot` this looks at no segment but the
+        active one."""
+        _, end = self.log_end.segments[1].view()
+        start = self.offsets.start
+        return start, max(end, start)
+
+    def sealed(self) -> list[Segment]:
+        """The segments before the active one."""
+        sealed: SealedSegments = self.log_end.sealed
+        return sealed.first(len(sealed))
+
+    def transactions(self) -> Transactions:
+        """The producers and the transactions of the log."""
+        return self.producers.transactions(*self.bounds())
+
+    def last_stable_offset(self) -> int:
+        """Where readers of committed records must stop."""
+        return self.producers.last_stable_offset(*self.bounds())
+
+    def check_place(self) -> None:
+        """LogFailedError if the directory is no longer where it was: another log may be there by now."""
+        if self.lease.is_moved:
+            self.log_end.refuse(self.lease.fate)
+        self.log_end.check_usable()
+
+    def lost_files(self) -> str:
+        """What other programs have removed under the open log, in words; "" for nothing."""
+        now = self.snapshot()
+        if self.lease.is_moved:
+            self.log_end.refuse(self.lease.fate)
+            offsets = f"{now.log_start_offset} to {now.log_end_offset} (exclusive)"
+            return f"{self.lease.fate} while it was open: offsets {offsets} are no longer at this path"
+        gone = [segment for segment in now.segments if not os.path.lexists(segment.path)]
+        if not gone or any(name.endswith(SWAP) for name in list_directory(self.directory)):
+            return ""  # of a compaction that broke off: the next opening finds all there
+        more = f", the first of {len(gone)} such files" if len(gone) > 1 else ""
+        end = min(gone[0].end_offset, now.log_end_offset)
+        offsets = f"{gone[0].base_offset} to {end} (exclusive)"
+        return f"{gone[0].path}, with offsets {offsets}, was removed while it was open{more}"
+
+    # ---- making segments -----------------------------------------------------------------------------------
+
+    def make_segment(self) -> SegmentFactory:
+        """Makes segments of this log as its configuration is now."""
+        return SegmentFactory(self.directory, self.config.index_interval_bytes, self.max_decompressed_bytes)
+
+    def make_active(
+        self, stem: str, base_offset: int, now_ms: int, next_offset: int, segment: Segment | None = None
+    ) -> ActiveSegment:
+        """A segment that is appended to from `next_offset` on: a new one, or one that is there. OSError."""
+        config = self.config
+        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        active = ActiveSegment(
+            self.directory,
+            stem,
+            base_offset,
+            segment=segment,
+            next_offset=next_offset,
+            created_ms=now_ms,
+            roll_jitter_ms=randrange(jitter) if jitter else 0,
+            index_interval_bytes=config.index_interval_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+            segment_bytes=config.effective_segment_bytes,
+            max_decompressed_bytes=self.max_decompressed_bytes,
+            preallocate=config.preallocate,
+        )
+        active._keys = KeyIndex()
+        return active
+
+    # ---- rolling -------------------------------------------------------------------------------------------
+
+    def roll(self, reason: str, first_offset: int) -> None:
+        """Seals the active segment and begins the next (spec 5.3), unless the active one is empty and begins
+        there. Where that fails, the active one stays what it was."""
+        end = self.log_end
+        base = max(first_offset, end.offset)
+        if self.lease.is_moved:  # that it is usable was looked at before; an append may be half done
+            self.check_place()
+        old, now_ms = end.active, self.clock_ms()
+        if base == old.base_offset:
+            if old.size == 0:
+                return
+            raise CorruptRecordError(
+                "offset at which the last segment ends",
+                file=old.path,
+                position=0,
+                expected=f"above {base}",
+                found=base,
+            )
+        if base < old.base_offset:
+            self._begin_lower(base, now_ms)
+            return
+        if end.owed_count >= max(8, min(64, open_files()[1] // 4)):
+            end.sync_owed()  # each of them is open: on a slow disk appending waits
+        self._begin(base, now_ms)
+        if is_crowded():  # with many writers, even a few open files each are too many
+            end.sync_owed()
+        self.reports.info("%s: a segment begins at offset %d (%s)", self.directory, base, reason)
+        self.on_roll()
+
+    def _begin(self, base: int, now_ms: int) -> None:
+        end, old = self.log_end, self.log_end.active
+        stem = layout.segment_stem(base)
+        with end.unfinished(f"the roll at offset {base}") as change:
+            try:
+                if self.offsets.is_below_recovery_point(base):
+                    # no opening would look at the old one, which is not on the disk
+                    self.offsets.lower_recovery_point(old.base_offset)
+                for kind in layout.SEGMENT_KINDS:
+                    unlink(f"{self.directory}/{stem}{kind}", missing_ok=True)
+                if old.size == 0:  # as in Kafka, a sealed segment has index files
+                    old.prepare_indexes()
+                old.seal()
+                active = self.make_active(stem, base, now_ms, end.offset)
+                self.producers.write_snapshot(base)
+                sealed = self.make_segment()(old.stem, old.base_offset, end_offset=base)
+                sealed._keys = old._keys
+                files: list[File | str] = [*old.files()]
+                if base in self.producers.snapshots:
+                    files.append(self.producers.snapshots.path_of(base))
+            except BaseException:
+                unlink(f"{self.directory}/{stem}.log", missing_ok=True)
+                old.unseal()
+                change.undone()
+                raise
+            end.owe_sync(files, True, old.base_offset)
+            end.publish(end.sealed.with_one_more(sealed), active)
+
+    def _begin_lower(self, base: int, now_ms: int) -> None:
+        """Begins the active segment, which is empty, at a lower offset: the append with a gap that it was
+        begun for has failed."""
+        end, old = self.log_end, self.log_end.active
+        with end.unfinished(f"the roll at offset {base}"):
+            active = self.make_active(layout.segment_stem(base), base, now_ms, end.offset)
+            end.publish(end.sealed, active)
+            for kind in layout.SEGMENT_KINDS:
+                unlink(old.path_of(kind), missing_ok=True)
+            end.owe_sync([], True)
+
+    def adopt(self, path: str, leader_epoch: int) -> range:
+        """Moves a .log file that another log has written to the end of this one; its new offsets. What is in
+        the active segment is durable before. ValueError, CorruptRecordError, InvalidRecordError, OSError."""
+        end = self.log_end
+        base, now_ms = end.offset, self.clock_ms()
+        adopted = AdoptedFile(path)
+        if end.durable_offset < base:
+            try:
+                end.active.sync(indexes=False)
+            except OSError as e:
+                end.refuse(f"a sync failed: {e}")
+                raise
+        self.roll("adopted", base)
+        self.epochs.assign(leader_epoch, base)
+        empty = end.active
+        with end.unfinished(f"taking over {path} as {empty.path}") as change:
+            try:
+                found = adopted.become(self.directory, base, leader_epoch, self.config.index_interval_bytes)
+            except BaseException:
+                if adopted.put_back():  # if that fails, the next opening goes on
+                    change.undone()
+                raise
+            segment = self.make_segment()(empty.stem, base)
+            segment.use_indexes(found.offset_index, found.time_index)
+            segment.set_max_timestamp(found.max_timestamp)
+            active = self.make_active(empty.stem, base, now_ms, found.next_offset, segment)
+            active.prepare_indexes()
+            self.producers.enter((), active.append_aborted, found.next_offset)
+            end.owe_sync([], True)
+            end.publish(end.sealed, active)
+            end.move(found.next_offset, base)
+        return range(base, found.next_offset)
+
+    # ---- deleting ------------------------------------------------------------------------------------------
+
+    def delete_oldest(self, count: int, now_ms: int) -> None:
+        """Deletes so many segments; the active one, if it is among them, once those before it have made
+        room. Files get the suffix .deleted, and go after file_delete_delay_ms. OSError: older segments are
+        deleted then, the one whose file cannot be renamed and newer ones are not."""
+        sealed = min(count, len(self.log_end.sealed))
+        if sealed:
+            self._delete_sealed(sealed, now_ms)
+        if count > sealed:
+            self.deleted.unlink(now_ms)
+            self.roll("retention", self.log_end.offset)  # a new one must be there first
+            self._delete_sealed(1, now_ms)
+
+    def _delete_sealed(self, count: int, now_ms: int) -> None:
+        end = self.log_end
+        failure: OSError | None = None
+        gone: list[Segment] = []
+        due = now_ms + self.config.file_delete_delay_ms
+        # a power cut must not leave a log that ends, or begins, before the active one
+        sync_directory(self.directory)
+        with end.unfinished("the deletion of segments"):
+            for segment in end.sealed.first(count):
+                try:
+                    self.deleted.set_aside(segment, due)
+                except OSError as e:
+                    failure = e
+                    break
+                gone.append(segment)
+            kept = end.sealed.without_first(len(gone))
+            # the start first: readers must not miss records that the log still seems to begin with
+            self.offsets.start = max(self.offsets.start, (kept[0] if kept else end.active).base_offset)
+            end.publish(kept, end.active)
+            end.owe_sync([], True)
+            if gone:
+                sync_directory(self.directory)  # without its other files no log must come back
+            for segment in gone:
+                self.set_rest_aside(segment, due)
+        if end.traffic is not None:
+            end.traffic.add(4, len(gone))
+        for segment in gone:
+            text = "%s: retention deleted the segment of offsets %d to %d (exclusive)"
+            self.reports.info(text, self.directory, segment.base_offset, segment.end_offset)
+        if failure is not None:
+            raise failure
+
+    def store_deletion(self) -> None:
+        """Brings to the disk what follows from a deletion, as far as there is room: an opening would find it
+        out."""
+        self.epochs.truncate_from_start(self.offsets.start)
+        with contextlib.suppress(OSError):
+            # before the log start may be forgotten, as the first segment tells it
+            sync_directory(self.directory)
+            self.offsets.store()
+
+    def set_rest_aside(self, segment: Segment, due_ms: int) -> None:
+        """Takes the other files of a segment whose .log was set aside out of the log, and its snapshot."""
+        snapshot = self.producers.snapshots.set_aside(segment.base_offset)
+        self.deleted.set_rest_aside(segment, snapshot, due_ms)
+
+    def delete_records(self, offset: int) -> None:
+        """Makes an offset within the log its start, durably. OSError."""
+        with self.log_end.unfinished(f"the deletion of records before {offset}") as change:
+            try:
+                self.offsets.write(self.log_end.recovery_point, offset)
+            except OSError:
+                change.undone()
+                raise
+            self.offsets.start = offset
+            self.epochs.truncate_from_start(offset)
+        self.reports.info("%s: deleted the records before offset %d", self.directory, offset)
+
+    # ---- bringing to the disk ------------------------------------------------------------------------------
+
+    def flush(self) -> int:
+        """Brings all that was appended to the disk, without `log_end.held()`; the offset up to which it is
+        there. OSError, LogFailedError."""
+        if self.lease.is_moved:  # no opening finds what is synced there
+            with self.log_end.held():
+                self.check_place()
+        self.log_end.wait_until_durable(self.log_end.offset)
+        self.advance_recovery_point()
+        return self.log_end.durable_offset
+
+    def advance_recovery_point(self) -> None:
+        """Stores the recovery point, if an opening would have to recover whole segments without."""
+        if not self.offsets.is_behind():
+            return
+        if self.log_end.recovery_point < self.log_end.active.base_offset:
+            self.log_end.sync_sealed()
+        with self.log_end.held():  # no other thread truncates or deletes records meanwhile
+            self.check_place()
+            self.offsets.store()
+
+    def close_cleanly(self) -> None:
+        """Leaves the files as a broker's clean shutdown does. OSError."""
+        end = self.log_end
+        end.active.prepare_indexes()
+        end.active.seal()
+        if end.offset > self.offsets.start:
+            self.producers.write_snapshot(end.offset, durable=True)
+        self.epochs.store()
+        end.owe_sync([*end.active.files()], True)
+        end.sync_owed()
+        self.deleted.unlink(MAX64)
+        sync_directory(self.directory)
+        self.offsets.store(end.offset)
+        self.lease.store_high_watermark(end.offset)

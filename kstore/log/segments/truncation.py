@@ -1,0 +1,116 @@
+"""Truncating a log that is open for writing (spec 8.9)."""
+
+from kstore.engine.io.file import sync_directory
+from kstore.log.files import layout
+from kstore.log.files.listing import delete_file
+from kstore.log.segments.sealed_segments import SealedSegments
+from kstore.log.segments.segment_set import SegmentSet
+from kstore.log.segments.segment_truncation import truncate_segment
+
+
+def truncate_to(log: SegmentSet, offset: int) -> bool:
+    """Removes the records from an offset to the end, durably; False if there are none. `log_end.held()`.
+
+    If the process dies meanwhile, the next opening for writing completes it. OSError: nothing is changed, or
+    the log refuses to write.
+    """
+    end, now_ms = log.log_end, log.clock_ms()
+    before = end.offset
+    if offset >= before:
+        log.epochs.truncate_from_end(before)
+        end.move(before, before)  # the next batch notes its epoch again
+        return False
+    if log.offsets.first_base > offset:
+        start_at(log, offset)
+        return True
+    with end.unfinished(f"the truncation to {offset}") as change:
+        try:
+            log.offsets.lower_recovery_point(offset)
+            log.lease.lower_cleaner_offset(offset)
+            log.truncations.expect(offset)
+        except OSError:
+            change.undone()
+            raise
+        _truncate(log, offset, now_ms)
+    log.reports.info("%s: truncated: removed offsets %d to %d (exclusive)", log.directory, offset, before)
+    return True
+
+
+def start_at(log: SegmentSet, offset: int, log_start_offset: int | None = None) -> None:
+    """Removes all records, durably. The next one gets `offset`. `log_end.held()`.
+
+    OSError: nothing is changed, or the log refuses to write.
+    """
+    end, offsets = log.log_end, log.offsets
+    now_ms = log.clock_ms()
+    with end.unfinished(f"starting again at offset {offset}") as change:
+        try:
+            # If a crash leaves no file, this is all that is known: it must not begin at 0, nor miss anything.
+            point = min(end.recovery_point, offset, offsets.first_base)
+            offsets.write(point, offsets.start)
+            log.lease.lower_cleaner_offset(offset)
+            log.truncations.expect(offset, "all")
+        except OSError:
+            change.undone()
+            raise
+        end.active.seal()
+        # Before the segments go: an opening begins there, whatever segments a crash has left, and gives out no
+        # offset below.
+        offsets.write(point, max(offset, offsets.start))
+        _remove_newest(log, len(end.sealed) + 1, now_ms)
+        active = log.make_active(layout.segment_stem(offset), offset, now_ms, offset)
+        end.publish(SealedSegments(), active)
+        end.move(offset, offset)
+        offsets.start = offset if log_start_offset is None else log_start_offset
+        log.epochs.clear()
+        log.producers.snapshots.clear()
+        log.producers.begin_anew(log.snapshot(), now_ms)
+        log.truncations.carry_out(log.last_stable_offset())
+        sync_directory(log.directory)
+        offsets.store_lowered_start()
+        log.truncations.store()
+    log.reports.info("%s: truncated: removed all records, and goes on at offset %d", log.directory, offset)
+
+
+def complete_truncation(log: SegmentSet) -> None:
+    """Carries out a truncation that a process which died has left; ends one that recovery has begun."""
+    known = log.truncations.known
+    if known.pending == "all":
+        start_at(log, known.offset)
+    elif known.pending and not truncate_to(log, known.offset):  # the log ends there, or before
+        log.truncations.carry_out(log.last_stable_offset())
+        log.truncations.store()
+
+
+def _truncate(log: SegmentSet, offset: int, now_ms: int) -> None:
+    end, offsets = log.log_end, log.offsets
+    segments = log.snapshot().segments
+    kept = [segment for segment in segments if segment.base_offset <= offset]
+    if len(kept) < len(segments):
+        end.active.seal()
+        # Before the last one is shortened: what a crash leaves at any moment has no gap.
+        _remove_newest(log, len(segments) - len(kept), now_ms)
+    delete_file(kept[-1].path_of(layout.KEYS))
+    rest = truncate_segment(kept[-1], offset, log.make_segment())
+    active = log.make_active(rest.stem, rest.base_offset, now_ms, offset, rest)
+    active.prepare_indexes()
+    end.publish(SealedSegments(kept[:-1]), active)
+    end.move(offset, offset)
+    is_lowered = offset < offsets.start
+    offsets.start = min(offsets.start, offset)
+    log.epochs.truncate_from_end(offset)
+    log.producers.begin_anew(log.snapshot(), now_ms)
+    log.truncations.carry_out(log.last_stable_offset())
+    if is_lowered:  # not before: what lies between was deleted, and is gone only now
+        offsets.store_lowered_start()
+    log.truncations.store()
+
+
+def _remove_newest(log: SegmentSet, count: int, now_ms: int) -> None:
+    """Takes segments out of the directory, the last one first, on the disk too: what is left at any moment is
+    a log."""
+    due = now_ms + log.config.file_delete_delay_ms
+    for segment in reversed(log.snapshot().segments[-count:]):
+        log.deleted.set_aside(segment, due)
+        log.set_rest_aside(segment, due)
+        sync_directory(log.directory)

@@ -1,0 +1,220 @@
+"""Opening a log for writing: the plan of recovery is carried out, and the segments are made ready."""
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kstore.arguments import integer, warn
+from kstore.config import LogConfig, changed, given_in_text
+from kstore.engine.append.log_end import LogEnd
+from kstore.engine.io.directory import make_directory
+from kstore.engine.io.file import Traffic, sync_directory, write_whole
+from kstore.log.files import checkpoints, layout
+from kstore.log.files.leader_epochs import LeaderEpochCheckpoint
+from kstore.log.files.log_dir_state import is_led
+from kstore.log.files.log_directory import PartitionLease
+from kstore.log.files.option_file import in_python, write_options
+from kstore.log.files.truncations import TruncationFile
+from kstore.log.producers.manager import ProducerStateManager
+from kstore.log.recovery.loader import Loaded, carried_out, load
+from kstore.log.recovery.presence import not_found
+from kstore.log.recovery.repairs import Repairs
+from kstore.log.recovery.report import DataLossWarning, in_short
+from kstore.log.segments.rebase_segment import finish_adoptions
+from kstore.log.segments.reports import Reports
+from kstore.log.segments.segment_set import SegmentSet
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+
+class OwnWork(NamedTuple):
+    """What a log that is open for writing does itself; a store does the rest for its logs. `flushes`: by
+    flush_ms. `prepares_indexes`: gives index files their room when it is opened, as Kafka does, not at the
+    first append. `traffic`: counts what the log reads and writes."""
+
+    flushes: bool = True
+    makes_key_files: bool = True
+    prepares_indexes: bool = True
+    traffic: Traffic | None = None
+
+
+ALL_WORK = OwnWork()
+
+
+class KeptConfig(NamedTuple):
+    """The configuration of a log is what is kept of it, with these changes, which are kept, too, if
+    `keeps`."""
+
+    changes: Mapping[str, Any]
+    keeps: bool
+
+    def changed(self, options: Mapping[str, str]) -> LogConfig:
+        """The configuration, where these options are kept, in Kafka's notation. InvalidConfigError."""
+        return changed(LogConfig(**in_python(options)), self.changes)
+
+
+def lease_of(directory: Path, given: Path, *, create: bool, reads_options: bool) -> PartitionLease:
+    """Locks a directory, which is made if it is not there. LogNotFoundError, LogLockedError, OSError."""
+    is_made = not directory.is_dir()
+    if is_made:
+        if not create:
+            raise not_found(given)
+        make_directory(str(directory))
+    try:
+        return PartitionLease(directory, reads_options=reads_options)
+    except BaseException:
+        if is_made:  # it was locked, say: an empty directory would be a partition that was never closed
+            with contextlib.suppress(OSError):
+                directory.rmdir()
+        raise
+
+
+def checked_clock(clock: Callable[[], int] | None) -> Callable[[], int]:
+    """What gives the time in ms."""
+    if clock is None:
+        return lambda: time.time_ns() // 1_000_000
+    return lambda: integer("the time that the log's clock gives, in ms,", clock())
+
+
+def open_segments(
+    lease: PartitionLease,
+    log_end: LogEnd,
+    config: LogConfig,
+    options: Mapping[str, Any],
+    *,
+    clock_ms: Callable[[], int],
+    prepares_indexes: bool,
+) -> SegmentSet:
+    """The segments of a directory that is leased, open at `log_end`.
+
+    options: those of "write" in kstore.log.options. Warns of what is lost. CorruptFileError, ValueError for
+    another topic id, OSError.
+    """
+    directory, now_ms, reports = str(lease.path), clock_ms(), Reports()
+    if not lease.state.clean:
+        _finish_adoptions(directory, reports)
+    truncations = TruncationFile(directory)
+    loaded = _recovered(lease, truncations, config, options)
+    epochs = LeaderEpochCheckpoint(directory, loaded.leader_epochs)
+    _identify(directory, options["topic_id"])
+    producers = ProducerStateManager(directory, options["producer_id_expiration_ms"])
+    for base, index in producers.open(loaded, now_ms).items():
+        path = f"{directory}/{layout.segment_stem(base)}.txnindex"
+        if not index.is_empty or os.path.exists(path):  # noqa: PTH110
+            write_whole(path, index.to_bytes())
+    segments = SegmentSet(
+        log_end,
+        lease,
+        loaded,
+        config,
+        max_decompressed_bytes=options["max_decompressed_bytes"],
+        clock_ms=clock_ms,
+        producers=producers,
+        epochs=epochs,
+        truncations=truncations,
+        reports=reports,
+    )
+    segments.open(loaded, now_ms, prepares_indexes=prepares_indexes)
+    # A broker's line below the first segment: the records between are in remote storage, of which kstore
+    # knows nothing.
+    stored_start = lease.state.log_start_offset
+    lease.keeps_log_start = 0 < stored_start < segments.offsets.first_base and is_led(lease.path)
+    lease.show_loaded()
+    return segments
+
+
+def keep_config(path: Path, config: LogConfig, before: Mapping[str, str]) -> None:
+    """Keeps the options that were given for the next opening. OSError; but on a full disk it warns: something
+    may have to be deleted there."""
+    given = given_in_text(config)
+    if given == before:
+        return
+    try:
+        write_options(path, given)
+    except OSError as e:
+        if e.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        warn(f"{path}: the options that were given count, but are not kept for the next opening: {e}")
+
+
+def report_recovery(segments: SegmentSet) -> None:
+    """Reports to logging what recovery has done."""
+    recovery, reports, path = segments.recovery, segments.reports, segments.directory
+    for loss in recovery.losses:
+        reports.warning("%s: recovery: %s", path, loss)
+    offsets = segments.offsets.start, segments.log_end.offset
+    if recovery.truncated_bytes:
+        text = "%s: recovery cut off %d bytes; the log holds offsets %d to %d (exclusive)"
+        reports.warning(text, path, recovery.truncated_bytes, *offsets)
+    elif recovery.recovered_segments:
+        text = "%s: recovered from offset %d on; the log holds offsets %d to %d (exclusive)"
+        reports.info(text, path, recovery.recovery_point, *offsets)
+    reports.pass_on()
+
+
+def _recovered(
+    lease: PartitionLease, truncations: TruncationFile, config: LogConfig, options: Mapping[str, Any]
+) -> Loaded:
+    directory = str(lease.path)
+    repairs = Repairs(directory, keep_cut=options["keep_cut"])
+    loaded = load(
+        lease.path,
+        clean=options["clean"],
+        recovery_point=options["recovery_point"],
+        log_start_offset=options["log_start_offset"],
+        index_interval_bytes=config.index_interval_bytes,
+        max_decompressed_bytes=options["max_decompressed_bytes"],
+        state=lease.state,
+        mode="write",
+    )
+    end, known = loaded.log_end_offset, truncations.known
+    # A crash may have taken records that others had read, and their offsets are given to new ones: so a
+    # generation begins where recovery ends the log.
+    if loaded.segments and not loaded.recovery.clean and known.pending != "all":
+        truncations.expect(min(end, known.offset) if known.pending else end)
+    loaded = carried_out(loaded, repairs)
+    recovery = loaded.recovery
+    if recovery.truncated_bytes:
+        sync_directory(directory)  # what was cut off must not come back behind what is appended now
+        lease.lower_cleaner_offset(loaded.log_end_offset)
+    losses = [*recovery.losses, *recovery.missing, *recovery.lost_starts, *lease.losses]
+    if losses:
+        kept = f"; kept in {_in_words(sorted(repairs.kept))}" if repairs.kept else ""
+        warn(f"{directory}: {in_short(losses)}{kept}", DataLossWarning)
+    return loaded
+
+
+def _in_words(cut_files: list[str]) -> str:
+    return cut_files[0] if len(cut_files) == 1 else f"{len(cut_files)} .cut files, {cut_files[0]} first"
+
+
+def _finish_adoptions(directory: str, reports: Reports) -> None:
+    for path, error in finish_adoptions(directory):
+        if error is None:
+            reports.info("%s: a file was taken over that was on its way here: %s", directory, path)
+        else:
+            warn(
+                f"{directory}: a file that was being taken over is not part of the log: {error}",
+                DataLossWarning,
+            )
+
+
+def _identify(directory: str, topic_id: "UUID | None") -> None:
+    """partition.metadata: the topic id that a broker gave the topic (spec 1.5)."""
+    if topic_id is None:
+        return
+    try:
+        known = checkpoints.read_topic_id(Path(directory, layout.METADATA))
+    except FileNotFoundError:
+        checkpoints.write_topic_id(Path(directory, layout.METADATA), topic_id)
+        return
+    if known != topic_id:
+        raise ValueError(
+            f"topic_id={topic_id} does not match: {directory} has the topic id {known} in its "
+            "partition.metadata"
+        )
