@@ -90,7 +90,7 @@ def test_what_follows_a_hole_is_kept_aside(ram: Path) -> None:
     whole = file.read_bytes()
     holed = whole[: ends[0]] + bytes(ends[1] - ends[0]) + whole[ends[1] :]
     file.write_bytes(holed)
-    with pytest.warns(kstore.DataLossWarning, match=f"hole at byte {ends[0]}, and 2 commits behind it"):
+    with pytest.warns(kstore.DataLossWarning, match=f"gap at byte {ends[0]}, and 2 commits behind it"):
         assert committed(path) == 1
     assert file.read_bytes() == holed
     kept = ram / f"{FILE}.{ends[0]}.cut"

@@ -37,7 +37,7 @@ def checked_groups(name: str, groups: object) -> list[str]:
 
 
 def checked_place(name: str, value: object) -> str | int | datetime:
-    """Where to begin: "earliest", "latest", an offset or a datetime. TypeError, ValueError."""
+    """A checked start: "earliest", "latest", an offset or a datetime. TypeError, ValueError."""
     if isinstance(value, str):
         if value not in _NAMES:
             raise ValueError(f"{name} is 'earliest', 'latest', an offset or a datetime, not {value!r}")
@@ -49,7 +49,7 @@ def checked_place(name: str, value: object) -> str | int | datetime:
 
 
 def checked_timeout(timeout: object, follow: bool) -> float | None:
-    """For how long who follows waits for a record, in seconds; None: for ever. TypeError, ValueError."""
+    """The longest wait for a record, in seconds; None waits for ever. TypeError, ValueError."""
     if timeout is None:
         return None
     timeout = number("timeout", timeout, 0)
@@ -62,7 +62,7 @@ def checked_timeout(timeout: object, follow: bool) -> float | None:
 
 
 def check_commit(durable: object, metadata: object) -> None:
-    """TypeError, ValueError for arguments that no commit has."""
+    """Check the arguments of a commit. TypeError, ValueError."""
     boolean("durable", durable)
     if not isinstance(metadata, str):
         raise TypeError(f"metadata must be a str, not {metadata!r}")
@@ -75,14 +75,14 @@ def check_commit(durable: object, metadata: object) -> None:
 
 
 def offset_of(view: LogView, place: str | int | datetime, isolation: str) -> int:
-    """Which offset a place is. OffsetOutOfRangeError."""
+    """The offset of a start, in a view. OffsetOutOfRangeError."""
     first, end = view.log_start_offset, view.log_end_offset
     if isinstance(place, datetime):
         found = view.find_timestamp(moment("start", place))
         return end if found is None else max(int(found.offset), first)
     if place == "earliest":
         return first
-    if place == "latest":  # open transactions may be committed yet
+    if place == "latest":  # an open transaction may still be committed
         return end if isolation == "read_uncommitted" else max(min(view.last_stable_offset(), end), first)
     assert isinstance(place, int)
     if not first <= place <= end:

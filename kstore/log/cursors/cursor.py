@@ -42,14 +42,14 @@ def begin(
     *,
     is_member: bool = False,
 ) -> Feed:
-    """The feed of a cursor from the committed position on; from `start`, if nothing was committed.
-    `is_member`: the cursor reads other partitions too."""
+    """The feed of a cursor, from the committed position on, or from `start` if there is none. `is_member`:
+    the cursor also reads other partitions."""
 
     def hint(offset: int | str) -> str:
-        place = f'"{offset}"' if isinstance(offset, str) else f"{offset}"
-        if is_member:  # another seek would move the other partitions
-            place += f', "{committer.home.tp.topic}", {committer.home.tp.partition}'
-        return f"seek({place}) goes on with what is there"
+        arguments = f'"{offset}"' if isinstance(offset, str) else f"{offset}"
+        if is_member:  # without them, seek() would move the other partitions
+            arguments += f', "{committer.home.tp.topic}", {committer.home.tp.partition}'
+        return f"seek({arguments}) goes on with what is there"
 
     view = source.view()
     if committer.last is None:
@@ -60,15 +60,14 @@ def begin(
 
 
 class Cursor(Closing, Iterated):
-    """The position of a group of readers in a log, kept on disk. log.cursor() makes one.
+    """A reader of a log whose position is saved on disk for a group. log.cursor() creates one.
 
-    Iterating gives the records from the committed position on, and goes on from there when it is iterated
-    again. `commit()` writes the position down, so that the next cursor of the group begins there. A group has
-    one cursor a partition at a time: close it, or use it in a `with` statement. Closing it commits nothing.
-    `async for` works too.
+    Iterating yields the records from the committed position on; iterating again continues. `commit()` saves
+    the position, so that the next cursor of the group begins there. In a group, one cursor reads a partition
+    at a time: close it, or use a `with` statement. Closing commits nothing. `async for` works too.
 
-    One thread or task at a time may iterate it; any may call `commit` and `close`. In a forked child it
-    refuses to commit.
+    One thread or task at a time may iterate it; any may call `commit` and `close`. In a forked child, commits
+    raise LogClosedError.
     """
 
     def __init__(
@@ -101,37 +100,37 @@ class Cursor(Closing, Iterated):
         self._follower: Follower[Record] | None = None
         self._slot = BatchSlot(self._feed, self._committer)
 
-    # ---- where it is ---------------------------------------------------------------------------------------
+    # ---- position ------------------------------------------------------------------------------------------
 
     @property
     def position(self) -> int:
-        """The offset of the next record that iterating gives."""
+        """The offset of the next record that iterating yields."""
         return self._slot.offset
 
     @property
     def skipped(self) -> list[Skipped]:
-        """What on_error="skip" has left out so far: of each damage the file, the byte, how many bytes, and
-        the error."""
+        """The damage that on_error="skip" has skipped: for each, the file, the byte, the size and the
+        error."""
         return self._feed.skipped
 
     @property
     def committed(self) -> OffsetAndMetadata | None:
-        """What was committed last, as OffsetAndMetadata; None if nothing was."""
+        """The last commit as OffsetAndMetadata, or None."""
         return self._committer.committed
 
     @property
     def lag(self) -> int:
-        """How many offsets lie between the position and the end of the log, as it is now."""
+        """The number of offsets from the position to the present end of the log."""
         self._committer.check_open()
         return max(self._feed.source.view().log_end_offset - self.position, 0)
 
     def seek(self, place: str | int | datetime) -> int:
-        """Goes to another position, forwards or backwards, and returns it.
+        """Move to another position, forwards or backwards, and return its offset.
 
         place: "earliest", "latest" (with isolation="read_committed" the last stable offset), an offset, or a
-        datetime: the first record with this timestamp or a later one. Nothing is written before the next
-        commit(), which may go back to this position. OffsetOutOfRangeError for an offset outside the log,
-        RuntimeError in the block of a batch().
+        datetime: the first record with this timestamp or a later one. The next commit() saves the position;
+        it may be lower than the saved one. OffsetOutOfRangeError for an offset outside the log, RuntimeError
+        in the block of a batch().
         """
         place = checked_place("place", place)
         self._committer.check_open()
@@ -145,8 +144,7 @@ class Cursor(Closing, Iterated):
     # ---- reading -------------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
-        """LogClosedError if it was closed. Ends a batch that was interrupted before the first line of its
-        block."""
+        """Raise LogClosedError if the cursor is closed. End a batch whose `__exit__` did not run."""
         self._committer.check_open()
         _ = self.position
 
@@ -163,7 +161,7 @@ class Cursor(Closing, Iterated):
         return Resumed(partial(in_turns, self.__iter__, TASK_TURN))
 
     def _following(self, timeout: float | None) -> Follower[Record]:
-        """Gives what comes behind the position."""
+        """A follower from the position on."""
         if self._follower is None:
             self._follower = Follower(self._feed, self._read, timeout)
         self._follower.timeout = timeout
@@ -176,11 +174,11 @@ class Cursor(Closing, Iterated):
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
     ) -> CursorColumns:
-        """The records from the position on as columns: `for batch in jobs.scan(["offset", "value"]): …;
+        """Read the records from the position on as columns: `for batch in jobs.scan(["offset", "value"]): …;
         jobs.commit()`.
 
-        Each batch that is given moves the position behind it. `async for` works too. With follow=True it
-        waits for more at the end, as iterating the cursor does.
+        Each batch advances the position. `async for` works too. With follow=True the iteration waits for more
+        records at the end, as iterating the cursor does.
 
         columns, batch_rows, batch_bytes: as in PartitionLog.scan.
         """
@@ -189,13 +187,13 @@ class Cursor(Closing, Iterated):
         return CursorColumns(self, self._feed, options, self._on_error, self._follow, self._timeout)
 
     def batch(self, count: int, timeout: float = 0.0) -> CursorBatch:
-        """Gives up to `count` records as a list, and commits the offset after them when the `with` block ends
-        without an exception: `with jobs.batch(100, timeout=1) as records:`. `async with` works too.
+        """Read up to `count` records as a list, and commit them when the `with` block ends without an
+        exception: `with jobs.batch(100, timeout=1) as records:`. `async with` works too.
 
-        It gives what is there. If that is nothing, it waits up to `timeout` seconds for the first record;
-        then the list may be empty. After an exception the cursor stands where it was before the batch, or
-        behind what was committed in the block. A cursor has one batch at a time: RuntimeError for another one
-        in its block.
+        The list has the records that are in the log. If there are none, the call waits up to `timeout`
+        seconds for the first one, and may return an empty list. After an exception the cursor returns to its
+        position before the batch, or to the last position committed in the block. A cursor has one open batch
+        at a time: another one raises RuntimeError.
         """
         count = integer("count", count, 1)
         timeout = number("timeout", timeout, 0)
@@ -205,18 +203,17 @@ class Cursor(Closing, Iterated):
     # ---- committing ----------------------------------------------------------------------------------------
 
     def commit(self, record: Record | int | None = None, *, durable: bool = True, metadata: str = "") -> None:
-        """Writes down that the records up to this one are done: the next cursor of the group begins behind
-        it.
+        """Save that the records up to this one are done: the next cursor of the group begins behind it.
 
-        record: a Record, or the offset of one. Default: the last one that was given out. durable: True
-        returns when the position is safe from a power cut. False is faster: it is safe if only the process
-        dies, and from a power cut after the next durable commit or close(). metadata: a text to keep with the
+        record: a Record, or the offset of one. Default: the last record that was yielded. durable: True
+        returns when the position survives a power cut. False is faster: the position survives the end of the
+        process, and a power cut after the next durable commit or close(). metadata: a text to save with the
         position, of at most 4096 bytes.
 
-        ValueError if it would move the position backwards, which only seek() allows; OffsetOutOfRangeError
-        for a record behind the end of the log. CursorLockedError if the lock was lost, LogClosedError if the
-        cursor is closed or belongs to the parent of this process, LogNotFoundError if the partition was
-        deleted. OSError: the position is the old one or the new one.
+        ValueError if it would move the position backwards without a seek(); OffsetOutOfRangeError for a
+        record behind the end of the log. CursorLockedError if the lock was lost, LogClosedError if the cursor
+        is closed or belongs to the parent of this process, LogNotFoundError if the partition was deleted.
+        OSError: the saved position is the old one or the new one.
         """
         check_commit(durable, metadata)
         if isinstance(record, Record):
@@ -230,30 +227,28 @@ class Cursor(Closing, Iterated):
         commit_all([(self._committer, commit)], durable)
 
     async def commit_async(self, record: Record | int | None = None, *, metadata: str = "") -> None:
-        """Commits durably, as commit() does, in another thread: the event loop goes on meanwhile. A task that
-        is cancelled ends when the commit is done, or has not begun.
+        """Commit durably in another thread, without blocking the event loop. A task that is cancelled ends
+        when the commit is done or has not begun.
         """
-        if record is None:  # as it is now
+        if record is None:  # the position at the call
             record = self.position - 1 if self.position else None
         await in_thread(partial(self.commit, record, metadata=metadata))
 
     def forget(self) -> None:
-        """Removes the committed position, durably, with a tombstone. The cursor stays where it is.
-        OSError."""
+        """Remove the committed position, durably, with a tombstone. The cursor keeps its own. OSError."""
         self._committer.forget()
 
     # ---- closing -------------------------------------------------------------------------------------------
 
     @property
     def is_closed(self) -> bool:
-        """Whether the cursor was closed. False if close() was interrupted, and has the partition still: call
-        it again."""
+        """Whether the cursor is closed. False if close() was interrupted and the cursor still has the
+        partition: call close() again."""
         return self._committer.has_left
 
     def close(self) -> None:
-        """Gives the partition up for the next cursor of the group. Nothing is committed; what was committed
-        with durable=False is brought to the disk. OSError. From another thread it also ends an iteration that
-        waits.
+        """Release the partition for the next cursor of the group. Nothing is committed; commits with
+        durable=False are synced. From another thread, close() also ends an iteration that waits. OSError.
         """
         self._committer.is_closed = True
         self._feed.close()
@@ -264,7 +259,7 @@ class Cursor(Closing, Iterated):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await in_thread(self.close)  # it may wait for the disk
+        await in_thread(self.close)  # close() may wait for the disk
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a cursor cannot be pickled: open one in the other process")

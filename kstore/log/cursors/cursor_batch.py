@@ -1,4 +1,4 @@
-"""Some records of a cursor, which are committed together."""
+"""Batches of records of a cursor that are committed together."""
 
 from collections.abc import Awaitable, Callable
 from types import TracebackType
@@ -14,15 +14,15 @@ from kstore.log.follow.position import Position
 
 
 class _Block(NamedTuple):
-    """The block of a batch, and where the cursor was before it. If `batch` is dead, the end of the block was
-    broken off before its first line."""
+    """The `with` block of a batch, and the position of the cursor before it. If the reference to the batch is
+    dead, an interrupt prevented `__exit__`."""
 
     batch: "ref[CursorBatch]"
     start: Position
 
 
 class BatchSlot:
-    """The place for the one batch of a cursor whose block was not left."""
+    """The open batch of a cursor; a cursor has one at most."""
 
     def __init__(self, feed: Feed, committer: OffsetCommitter) -> None:
         self._feed = feed
@@ -31,35 +31,35 @@ class BatchSlot:
 
     @property
     def offset(self) -> int:
-        """Where the cursor is. A batch whose block was left is ended, if nothing could be done at its end."""
+        """The offset of the cursor, after giving up a batch whose `__exit__` did not run."""
         block = self._block
         if block is not None and block.batch() is None:
             self.give_up()
         return self._feed.offset
 
     def check_free(self) -> None:
-        """RuntimeError in the block of a batch."""
+        """Raise RuntimeError if a batch is open."""
         _ = self.offset
         if self._block is not None:
             raise RuntimeError("a batch of this cursor is open: leave its `with` block first")
 
     def begin(self, batch: "CursorBatch") -> None:
-        """The block of a batch begins. RuntimeError in that of another one."""
+        """Open a batch. RuntimeError if another one is open."""
         self.check_free()
         self._block = _Block(ref(batch), self._feed.position)
 
     @property
     def has_moved(self) -> bool:
-        """Whether the cursor has moved in the block of this moment."""
+        """Whether the cursor has moved since the batch was opened."""
         return self._block is not None and self._feed.offset != self._block.start.offset
 
     def end(self) -> None:
-        """The block has ended well: the cursor stays where it is."""
+        """End the batch, and leave the cursor at its position."""
         self._block = None
 
     def give_up(self) -> None:
-        """The block has ended: the cursor goes to where it was before, but not before what is committed: a
-        commit that failed may be on the disk."""
+        """End the batch, and return the cursor to its position before the batch; but not below the last
+        commit, because a commit that failed may be on the disk."""
         block, last = self._block, self._committer.last
         if block is not None:
             start = block.start
@@ -70,8 +70,10 @@ class BatchSlot:
 
 
 class CursorBatch:
-    """Some records of a cursor, which are committed when the `with` block ends well. cursor.batch() makes
-    one."""
+    """Records of a cursor that are committed together when the `with` block ends without an exception.
+
+    cursor.batch() creates one.
+    """
 
     def __init__(
         self,
@@ -115,7 +117,7 @@ class CursorBatch:
                     break
                 records.append(record)
         except OffsetOutOfRangeError:
-            if not records:  # else the next batch raises it
+            if not records:  # with records, the next batch raises the error
                 self._end()
                 raise
         except BaseException:

@@ -1,4 +1,4 @@
-"""The records of a cursor as columns."""
+"""Records of a cursor as columns."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
@@ -20,17 +20,17 @@ BATCH_ROWS, BATCH_BYTES = 1 << 14, 4 << 20
 
 
 class ColumnOptions:
-    """Which columns, and how large the batches are. TypeError, ValueError."""
+    """The columns to read and the size of batches, checked. TypeError, ValueError."""
 
     def __init__(self, columns: Iterable[str] | None, batch_rows: int, batch_bytes: int) -> None:
         self.columns = scan.checked_columns(columns)
         self._batch_rows = integer("batch_rows", batch_rows, 1, 2**31 - 1)
         self._batch_bytes = integer("batch_bytes", batch_bytes, 1)
-        # the offset says how far the cursor has come
+        # the cursor moves by the offset column
         self.read = self.columns if _OFFSET in self.columns else (*self.columns, _OFFSET)
 
     def shown(self, batch: ColumnBatch) -> ColumnBatch:
-        """What was asked for of a batch that was read."""
+        """A batch that was read, with the requested columns only."""
         return batch if self.read == self.columns else leading_columns(batch, len(self.columns))
 
     def reader(
@@ -41,8 +41,8 @@ class ColumnOptions:
         failed: Callable[[Exception], object] | None = None,
         most: int = 1 << 62,
     ) -> Read:
-        """Reads what `make` makes of the batches of a view; of `most` rows or a few more at a time. `failed`
-        gets what fails."""
+        """A reader of a view that yields `make(batch)` for batches of about `most` rows at most. It passes
+        exceptions to `failed`."""
         wanted = scan.Wanted(self.read, self._batch_rows, self._batch_bytes, on_error=on_error)
 
         def read(view: Any, start: int, stop: int) -> CursorBatches:
@@ -53,9 +53,9 @@ class ColumnOptions:
 
 
 class CursorColumns:
-    """The records of a cursor as ColumnBatch objects. Cursor.scan() makes one.
+    """Records of a cursor as ColumnBatch objects. Cursor.scan() creates one.
 
-    `for` and `async for` both work, and go on from where the cursor is.
+    `for` and `async for` both work, and continue from the position of the cursor.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class CursorColumns:
         self._feed = feed
         self._columns = options.columns
         self._read = options.reader(feed.isolation, on_error)
-        self._read(feed.view, 0, 0)  # which checks the names
+        self._read(feed.view, 0, 0)  # checks the names of the columns
         self._follow = follow
         self._timeout = timeout
 

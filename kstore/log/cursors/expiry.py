@@ -1,4 +1,4 @@
-"""The end of positions for which nobody has read for long: Kafka's offsets.retention.minutes."""
+"""Expiry of the positions of groups without readers: Kafka's offsets.retention.minutes."""
 
 import contextlib
 import os
@@ -20,11 +20,12 @@ from kstore.log.files.layout import TopicPartition
 def expire(
     directory: str, group: str, retention_ms: int, now: int, *, dry_run: bool = False
 ) -> list[TopicPartition]:
-    """Removes, durably, the positions of a group in a directory if for so long nobody has read for it there,
-    and returns of which partitions they are. None, if somebody reads for it now. CorruptRecordError, OSError.
+    """Remove the positions of a group in a directory, durably, if the group has had no reader there for
+    `retention_ms`. Returns their partitions; an empty list if the group has a reader. CorruptRecordError,
+    OSError.
 
-    Kafka counts from when the last member has left. So does this: a member that leaves changes the time of
-    the file. When one was killed nobody knows: it has left when this is called first after it.
+    The time counts from the departure of the last member, as in Kafka. A member that closes its cursor sets
+    the time of the file. A member that was killed cannot: it counts as gone at the first call after its end.
     """
     path = path_of(directory, group)
     entries = read_positions(directory, group)
@@ -65,13 +66,13 @@ def expire(
             file.remove_if_empty()
         except OSError:
             with contextlib.suppress(OSError):
-                note_life(path, now - retention_ms, reads=False)  # what was written is no sign of life
+                note_life(path, now - retention_ms, reads=False)  # the failed write is no sign of a reader
             raise
         return removed
 
 
 def _is_due(directory: str, group: str, entries: Entries, retention_ms: int, now: int) -> bool:
-    """Whether the last sign of life of a group is that long ago."""
+    """Whether the last commit and the last departure of a group are that long ago."""
     if not entries:
         return False
     try:

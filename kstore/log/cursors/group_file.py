@@ -1,12 +1,12 @@
-"""The file in which a group's positions are kept: batches of Kafka's own records, one for each commit.
+"""The file with the positions of a group: a batch of Kafka's own records for each commit.
 
-It lies beside the partitions as a plain file, which a broker passes over. Members of the group, in any
-process, write it in turn. When it has grown, it is written anew with what counts. Where a crash has torn the
-end, that is cut off; all other damage is an error.
+It is a plain file beside the partitions, which a broker ignores. Members of the group, in any process, take
+turns to append. A file that has grown is rewritten with the current positions. An incomplete commit at the
+end, left by a crash, is removed; all other damage is an error.
 
-A power cut may keep a later commit and lose one before it: then there is a hole. Each batch says up to which
-byte the file was on the disk when it was written (its base sequence is that number and one more, and 0 says
-nothing): no hole of a power cut is before that.
+A power cut may lose a commit and keep a later one: then the file has a gap. The base sequence of each batch,
+less one, is the number of bytes that were synced before it (a base sequence of 0: unknown). A gap below that
+byte is damage and not the work of a power cut.
 """
 
 import os
@@ -31,11 +31,11 @@ from kstore.log.recovery.report import DataLossWarning
 
 _PREFIX, SUFFIX = "kstore-cursors-", ".positions"
 _OVERHEAD, _LEAST, _MAGIC = 12, 61, 16
-_SECTOR = 512  # bytes that a power cut keeps or loses as one
+_SECTOR = 512  # bytes that a power cut keeps or loses together
 _MOST_SEQUENCE = 2**31 - 1
-# bytes from which on the file is written anew: if that is synced anyway, and if not
+# the sizes at which the file is rewritten: by a durable commit, by another
 _LONG, _LONGEST = 1 << 16, 1 << 20
-_MOST = 1 << 28  # bytes that are read at once, as by read_whole
+_MOST = 1 << 28  # bytes that one call reads, as read_whole does
 _INT32 = struct.Struct(">i")
 
 Changes = Mapping[TopicPartition, Commit | None]
@@ -44,26 +44,25 @@ Decide = Callable[[Entries], Changes]
 
 
 class Entry(NamedTuple):
-    """What a group has committed for a partition, and the member that did."""
+    """The commit of a group for a partition, and the member that made it."""
 
     commit: Commit
     member: int
 
 
 def path_of(directory: str, group: str) -> str:
-    """The file of a group in a directory."""
+    """The path of a group's file in a directory."""
     return f"{directory}/{_PREFIX}{group}{SUFFIX}"
 
 
 def note_life(path: str, now: int, *, reads: bool) -> None:
-    """The time of a file says until when somebody read for the group: a whole number of ms if the last one
-    has left then; any other, as each commit makes it, if somebody read on. OSError."""
+    """Set the time of a file: a whole number of ms if the last reader has left, else one that is not, as a
+    commit makes it. OSError."""
     set_mtime_ms(path, now, 1 if reads else 0)
 
 
 def has_left(path: str) -> bool:
-    """Whether the last sign of life is that a member has left. Else one reads, or was killed, nobody knows
-    when. OSError."""
+    """Whether the last reader has closed its cursor. If not, it is reading or was killed. OSError."""
     return os.stat(path).st_mtime_ns % 1_000_000 == 0  # noqa: PTH116
 
 
@@ -78,21 +77,21 @@ def groups_in(directory: str) -> list[str]:
 
 
 def read_positions(directory: str, group: str) -> dict[TopicPartition, Entry]:
-    """What a group has committed, by partition, without a lock. CorruptRecordError, OSError."""
+    """Read the positions of a group, by partition, without a lock. CorruptRecordError, OSError."""
     content = _Content(path_of(directory, group), group)
     with suppress(FileNotFoundError):
         content.take(read_whole(content.path))
     if content.behind:
-        _warn(f"{content.lost()}. Who reads for the group next keeps them in a {CUT} file")
+        _warn(f"{content.lost()}. The next reader of the group moves them to a {CUT} file")
     return content.entries
 
 
 def read_durable_positions(directory: str, group: str) -> dict[TopicPartition, Entry]:
-    """The same, brought to the disk first: for who deletes what lies before a position. A power cut must not
-    bring back an older one. CorruptRecordError, OSError."""
+    """Read the positions of a group after a sync. The caller may then delete the records before a position,
+    because a power cut does not restore an older position. CorruptRecordError, OSError."""
     entries = read_positions(directory, group)
     if entries:
-        # another file has taken its place, or none: that is durable already
+        # another process has replaced or removed it, durably
         with suppress(FileNotFoundError):
             File(path_of(directory, group), "r+").sync()
             sync_directory(directory)
@@ -100,22 +99,22 @@ def read_durable_positions(directory: str, group: str) -> dict[TopicPartition, E
 
 
 class _Content:
-    """What was read of a file so far."""
+    """The content of a file, as far as it was read."""
 
     def __init__(self, path: str, group: str) -> None:
         self.path = path
         self.group = group
         self.entries: dict[TopicPartition, Entry] = {}
-        self.end = 0  # of the batches that count, in bytes
-        self.synced = 0  # up to here it was on the disk, as the batches say
-        self.behind = 0  # how many sound batches lie behind a hole that the end is at
+        self.end = 0  # the end of the valid batches, in bytes
+        self.synced = 0  # bytes that were synced, according to the batches
+        self.behind = 0  # the number of sound batches behind a gap at the end
         self.next_offset = -1  # of the next batch; -1: any
 
     def take(self, data: bytes) -> None:
-        """Takes in the batches that follow, up to where the file is torn. CorruptRecordError for damage."""
+        """Add the batches of `data`, up to an incomplete one or a gap. CorruptRecordError for damage."""
         start, at, next_offset, synced = self.end, 0, self.next_offset, self.synced
         self.behind = 0
-        latest: dict[bytes | None, tuple[Record, int]] = {}  # the last record of each key, and its member
+        latest: dict[bytes | None, tuple[Record, int]] = {}  # key -> its last record and the member
         while at < len(data):
             size = _size_at(data, at)
             whole = _LEAST <= size <= len(data) - at
@@ -125,7 +124,7 @@ class _Content:
                 durable = max([synced, *(_synced_at(batch) for _, batch in later)])
                 until = later[0][0] if later else len(data)
                 if start + at >= durable and (
-                    _has_hole(data, at, until, start)
+                    _has_gap(data, at, until, start)
                     or (not later and not whole and _is_begun(data, at, start, max(next_offset, 0)))
                 ):
                     self.behind = len(later)
@@ -156,53 +155,51 @@ class _Content:
         self.end, self.next_offset, self.synced = start + at, next_offset, synced
 
     def lost(self) -> str:
-        """Says what lies behind the hole."""
+        """A sentence about the commits behind the gap."""
         commits = "a commit" if self.behind == 1 else f"{self.behind} commits"
         return (
-            f"{self.path}: a power cut has left a hole at byte {self.end}, and {commits} behind "
-            "it, which nothing says were "
-            f"on the disk: the positions before it count"
+            f"{self.path}: a power cut has left a gap at byte {self.end}, and {commits} behind it that may "
+            "never have been synced: the positions before the gap are used"
         )
 
     def note(self, changes: Changes, member: int, size: int) -> None:
-        """Takes in a batch of so many bytes that a member has written."""
+        """Add a batch of `size` bytes that a member has written."""
         for tp, commit in changes.items():
             if commit is None:
                 self.entries.pop(tp, None)
             else:
                 self.entries[tp] = Entry(commit, member)
-        # at once, and last: who is interrupted before it reads the batch
+        # in one statement, and last: an interrupt before it leaves the batch to be read
         self.end, self.next_offset = self.end + size, max(self.next_offset, 0) + len(changes)
 
 
 class GroupFile:
-    """A group's file, as the members in this process read and write it, each of whom has a MemberLock in the
-    directory."""
+    """A group's file, for all members in this process. Each member has a MemberLock in the directory."""
 
     def __init__(self, directory: str, group: str, lock_file: LockFile) -> None:
         self.directory = directory
         self.group = group
-        # no other has it: the producer id of the batches that it writes
+        # unique: the producer id of the batches that this process writes
         self.member = int.from_bytes(os.urandom(8), "big") >> 2
         self.lock_file = lock_file
         self._claims = -1
         self._byte = byte_of(group)
-        self._life = byte_of("life", group)  # shared by all processes that read for the group
+        self._life = byte_of("life", group)  # all processes that read for the group share its lock
         self._readers: weakref.WeakSet[object] = weakref.WeakSet()  # in this process
         self._path = path_of(directory, group)
         self._file: File | None = None
         self._content = _Content(self._path, group)
         self._keys: dict[TopicPartition, bytes] = {}
-        self._named: File | None = None  # whose name is on the disk
-        self._doubtful: File | None = None  # of which a sync has failed
+        self._named: File | None = None  # the file whose name is synced
+        self._doubtful: File | None = None  # the file whose sync has failed
         self._syncing = Mutex()
-        self._synced: tuple[File | None, int] = None, 0  # up to which byte of which file all is on the disk
-        self._mine: File | None = None  # which file this process wrote, up to which byte
+        self._synced: tuple[File | None, int] = None, 0  # a file, and the number of its synced bytes
+        self._mine: File | None = None  # the file that this process wrote last, and the end of that write
         self._mine_end = 0
 
     @classmethod
     def of(cls, directory: str, group: str, lock_file: LockFile) -> "GroupFile":
-        """The one that this process has, with which it was that locked."""
+        """The GroupFile of a group in this process, of which there is one for a lock file."""
         with lock_file.mutex:
             known: GroupFile | None = lock_file.shared.get(group)
             if known is None:
@@ -210,25 +207,24 @@ class GroupFile:
         return known
 
     def forget(self) -> None:
-        """In a forked child: the lock that its parent may have on the file must not outlive the parent
-        here."""
+        """Close the file in a forked child, so that a lock of the parent on it ends with the parent."""
         file, self._file = self._file, None
-        if file is not None:  # and perhaps a thread has it that there is no more
+        if file is not None:  # a thread that fork did not copy may hold another reference
             with suppress(OSError), open(os.devnull, "rb") as nothing:  # noqa: PTH123
                 os.dup2(nothing.fileno(), file.fd, inheritable=False)
 
     def read(self) -> dict[TopicPartition, Entry]:
-        """What the group has committed. CorruptRecordError, OSError."""
+        """The positions of the group. CorruptRecordError, OSError."""
         with self.lock_file.mutex:
             self._enter()
             entries = dict(self._content.entries)
         return entries
 
     def write(self, decide: Decide, done: Callable[[], None], durable: bool) -> None:
-        """Writes a commit of members, all of it or nothing: what `decide` returns when it gets what is there.
-        Then it calls `done`. Meanwhile nobody else writes. One sync serves all threads that wait for it.
+        """Write a commit of members, all of it or nothing, under the lock of the file.
 
-        OSError: it may be there or not, and nothing else has changed.
+        `decide` gets the present positions and returns the changes. After the write, `done` is called. One
+        sync serves all threads that wait for it. After an OSError the commit may have been written.
         """
         with self.lock_file.mutex:
             self._enter()
@@ -241,7 +237,7 @@ class GroupFile:
             self._sync(file, end)
 
     def sync(self) -> None:
-        """Brings to the disk what this process wrote and is not there yet. OSError."""
+        """Sync what this process has written. OSError."""
         file, end = self._mine, self._mine_end
         if file is None or file is not self._file or (self._synced[0] is file and self._synced[1] >= end):
             return
@@ -253,7 +249,7 @@ class GroupFile:
         self._sync(file, end)
 
     def join(self, reader: object) -> None:
-        """A member has come. OSError."""
+        """Add a member. OSError."""
         with self.lock_file.mutex:
             if not self._readers:
                 self.lock_file.share(self._life)
@@ -261,7 +257,7 @@ class GroupFile:
         self._note_life(reads=True)
 
     def leave(self, reader: object) -> None:
-        """A member leaves; perhaps it is the last one. OSError."""
+        """Remove a member, and note the time if it was the last one. OSError."""
         with self.lock_file.mutex:
             self._readers.discard(reader)
             if not self._readers:
@@ -270,7 +266,7 @@ class GroupFile:
         self._note_life(reads=reads)
 
     def is_read(self) -> bool:
-        """Whether somebody reads for the group. OSError."""
+        """Whether the group has a reader in any process. OSError."""
         return bool(self.lock_file.is_shared(self._life))
 
     def _note_life(self, *, reads: bool) -> None:
@@ -278,7 +274,7 @@ class GroupFile:
             note_life(self._path, time.time_ns() // 1_000_000, reads=reads)
 
     def remove_if_empty(self) -> None:
-        """Removes the file if it holds no position. OSError."""
+        """Remove the file if it has no position. OSError."""
         with self.lock_file.mutex:
             self._enter()
             if self._file is not None and not self._content.entries:
@@ -288,10 +284,10 @@ class GroupFile:
                 sync_directory(self.directory)
 
     def _enter(self) -> None:
-        """From here on no other process writes the file, until the mutex is left. Takes in what others have
+        """Lock the file against other processes until the mutex is released, and read what they have
         written."""
         lock = self.lock_file
-        lock.mutex.later(lock.unlocker(self._byte))  # which happens however it is left
+        lock.mutex.later(lock.unlocker(self._byte))  # unlocks also after an exception
         lock.lock(self._byte, wait=True)
         claims = lock.claims()
         if claims < 0:
@@ -300,15 +296,15 @@ class GroupFile:
         self._catch_up()
 
     def _claim(self) -> None:
-        """Lets the others look which file is there: before it is another one, so that nobody who dies in
-        between has kept it from them. OSError."""
+        """Let other processes check which file is there. Called before the file is replaced, so that they
+        check even if this process dies in between. OSError."""
         if self.lock_file.claim() == self._claims:
-            self._claims += 1  # nobody else has changed anything
+            self._claims += 1  # no other process has made a claim
 
     def _catch_up(self) -> None:
-        """Takes in what others have written, and cuts off what a crash has torn."""
+        """Read what other processes have written, and remove an incomplete commit of a crash."""
         try:
-            there = os.stat(self._path)  # noqa: PTH116 - commits ask
+            there = os.stat(self._path)  # noqa: PTH116 - each commit calls it
         except FileNotFoundError:
             self._file, self._content = None, _Content(self._path, self.group)
             return
@@ -331,7 +327,7 @@ class GroupFile:
                 self._cut(data[content.end - start :])
 
     def _cut(self, torn: bytes) -> None:
-        """Cuts off what a crash has torn. Whole commits behind a hole are kept aside."""
+        """Remove an incomplete commit; keep whole commits behind a gap in a .cut file."""
         content, file = self._content, self._file
         assert file is not None
         if not content.behind:
@@ -341,7 +337,7 @@ class GroupFile:
         write_whole(kept, torn)
         file.truncate(content.end)
         try:
-            file.sync()  # or they come back behind what is appended now
+            file.sync()  # else a power cut could bring them back behind later commits
         except OSError:
             self._doubtful = file
             raise
@@ -365,7 +361,7 @@ class GroupFile:
         self._content.note(changes, self.member, len(data))
 
     def _has_grown(self, least: int, size: int) -> bool:
-        """Whether the file is that long, and most of it is old."""
+        """Whether the file has more than `least` bytes, and most of them are of superseded commits."""
         return self._content.end > max(least, 4 * size + 400 * len(self._content.entries))
 
     def _encode(self, changes: Changes, member: int, base_offset: int, synced: int | None = None) -> bytes:
@@ -386,7 +382,7 @@ class GroupFile:
         )
 
     def key_of(self, tp: TopicPartition) -> bytes:
-        """The key of a partition's commits."""
+        """The key of the commits for a partition."""
         key = self._keys.get(tp)
         if key is None:
             key = self._keys[tp] = encode_key(self.group, tp)
@@ -399,25 +395,25 @@ class GroupFile:
         try:
             self._file.write(end, data)
         except OSError:
-            with suppress(OSError):  # if that fails too, whoever writes next does it
+            with suppress(OSError):  # if this fails, the next write removes it
                 self._file.truncate(end)
             raise
         self._mine, self._mine_end = self._file, end + len(data)
 
     def _sync(self, file: File | None, end: int) -> None:
-        """Brings a file to the disk up to a byte, unless it is there, or was replaced by one that is."""
+        """Sync a file up to a byte, unless it is synced or was replaced by a synced one."""
         with self._syncing:
             synced, upto = self._synced
             if file is None or file is not self._file or (synced is file and upto >= end):
                 return
-            end = self._content.end  # and what other threads have written since
+            end = self._content.end  # with what other threads have written since
             if file is self._doubtful:
                 self._replace_doubtful()
                 return
             try:
                 file.sync()
             except OSError:
-                self._doubtful = file  # a second sync would say that all is well
+                self._doubtful = file  # a second sync would succeed without these bytes
                 with suppress(OSError):
                     self._replace_doubtful()
                 raise
@@ -427,15 +423,15 @@ class GroupFile:
             self._synced = file, end
 
     def _replace_doubtful(self) -> None:
-        """Other processes do not know that a sync has failed, and theirs would say that all is well.
-        OSError."""
+        """Replace a file whose sync has failed: a later sync, of any process, would succeed without its
+        bytes. OSError."""
         with self.lock_file.mutex:
             self._enter()
             if self._file is self._doubtful:
                 self._write_anew({})
 
     def _write_anew(self, changes: Changes) -> None:
-        """Writes what counts, and this commit, in place of the file."""
+        """Replace the file by one with the present positions and these changes."""
         entries = dict(self._content.entries)
         for tp, commit in changes.items():
             entries.pop(tp, None)
@@ -453,13 +449,13 @@ class GroupFile:
             return data
 
         self._claim()
-        write_whole(self._path, encoded(len(encoded(0))))  # all of it is on the disk before it has its name
+        write_whole(self._path, encoded(len(encoded(0))))  # synced before it gets its name
         self._catch_up()
         self._named, self._synced = self._file, (self._file, self._content.end)
 
 
 def _size_at(data: bytes, at: int) -> int:
-    """How long a batch says it is."""
+    """The size of a batch, according to its header."""
     return _INT32.unpack_from(data, at + 8)[0] + _OVERHEAD if len(data) - at >= _OVERHEAD else 0
 
 
@@ -479,12 +475,12 @@ def _has_batch(data: bytes) -> bool:
 
 
 def _synced_at(batch: RecordBatch) -> int:
-    """Up to which byte the file was on the disk when a batch was written, as far as that is known."""
+    """The number of bytes of the file that were synced before a batch was written; -1 if unknown."""
     return int(batch.base_sequence) - 1
 
 
 def _sound_batches(data: bytes, at: int) -> list[tuple[int, RecordBatch]]:
-    """The whole batches from a byte on, whatever lies between them, and where they begin."""
+    """All complete, sound batches from a byte on, with their positions. Other bytes are skipped."""
     found = []
     while at <= len(data) - _LEAST:
         size = _size_at(data, at) if data[at + _MAGIC] == 2 else 0
@@ -496,8 +492,8 @@ def _sound_batches(data: bytes, at: int) -> list[tuple[int, RecordBatch]]:
     return found
 
 
-def _has_hole(data: bytes, at: int, until: int, start: int) -> bool:
-    """Whether a part of these bytes never reached the disk: it is zero."""
+def _has_gap(data: bytes, at: int, until: int, start: int) -> bool:
+    """Whether a sector of these bytes is zero, so that it never reached the disk."""
     for sector in range((start + at) // _SECTOR * _SECTOR, start + until, _SECTOR):
         piece = data[max(sector - start, at) : min(sector + _SECTOR - start, until)]
         if len(piece) >= _MAGIC and not any(piece):  # fewer bytes of a batch may be zero
@@ -506,11 +502,11 @@ def _has_hole(data: bytes, at: int, until: int, start: int) -> bool:
 
 
 def _is_begun(data: bytes, at: int, start: int, offset: int) -> bool:
-    """Whether this is the beginning of a batch, as who was killed leaves it."""
+    """Whether this is the beginning of a batch whose writer was killed."""
     rest = data[at:]
     begin = rest[: min(8, _SECTOR - (start + at) % _SECTOR)]
     if any(begin) and not offset.to_bytes(8, "big").startswith(begin):
-        return False  # no batch with the next offset begins here
+        return False  # it does not have the next offset
     return len(rest) < _LEAST or not _has_batch(
         rest[:8] + _INT32.pack(len(rest) - _OVERHEAD) + rest[_OVERHEAD:]
     )

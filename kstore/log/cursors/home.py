@@ -1,4 +1,4 @@
-"""Where the positions of a partition are kept, and by which id they know it."""
+"""The directory with the positions of a partition, and the id of the partition in them."""
 
 import os
 from collections.abc import Mapping
@@ -32,11 +32,11 @@ _ID = "kstore-cursors.id"
 
 
 class Home(NamedTuple):
-    """The directory with the positions of a partition: the one around it, if it has a partition's name, else
-    itself.
+    """The directory with the positions of a partition: the directory around it if it has a partition's name,
+    else the partition itself.
 
-    Other than the place of the checkpoints it does not depend on what else is there. A link in a log
-    directory is a partition there, any other stands for what it leads to.
+    Unlike the directory of the checkpoints, it does not depend on other files. A link in a log directory is a
+    partition of that directory; any other link is resolved.
     """
 
     partition: str
@@ -45,7 +45,7 @@ class Home(NamedTuple):
 
     @classmethod
     def of(cls, path: str) -> "Home":
-        """The one of the partition at a path. LogNotFoundError."""
+        """The Home of the partition at a path. LogNotFoundError."""
         parent, name = os.path.split(located(path))
         parent = os.path.realpath(parent)
         real = os.path.join(parent, name)  # noqa: PTH118
@@ -54,8 +54,8 @@ class Home(NamedTuple):
         return cls(real, parent if layout.is_partition_name(name) else real, name_of(Path(real)))
 
     def known_id(self) -> bytes | None:
-        """The id by which commits know the directory: another one of the same name has none of its positions.
-        None if it has no id yet. CorruptCheckpointError, OSError."""
+        """The id of the partition in commits, or None. A later directory of the same name has another id, so
+        it does not get these positions. CorruptCheckpointError, OSError."""
         path = f"{self.partition}/{_ID}"
         try:
             text = read_whole(path)
@@ -73,15 +73,16 @@ class Home(NamedTuple):
         raise error
 
     def id_file(self) -> tuple[int, int]:
-        """The inode and the time of the last change of the file with the id; (0, 0) if there is none."""
+        """The inode and the change time of the file with the id; (0, 0) if there is none."""
         try:
-            found = os.stat(f"{self.partition}/{_ID}")  # noqa: PTH116 - each commit asks
+            found = os.stat(f"{self.partition}/{_ID}")  # noqa: PTH116 - each commit calls it
         except OSError:
             return 0, 0
         return found.st_ino, found.st_ctime_ns
 
     def make_id(self, lock: LockFile) -> bytes:
-        """The same, made durably if there is none."""
+        """The id of the partition in commits, created durably if it is missing. CorruptCheckpointError,
+        OSError."""
         found = self.known_id()
         if found is None:
             byte = byte_of("id", self.tp)
@@ -99,11 +100,11 @@ class Home(NamedTuple):
         return found
 
     def committed(self, group: str) -> OffsetAndMetadata | None:
-        """What a group has committed. CorruptRecordError, OSError."""
+        """The position that a group has committed. CorruptRecordError, OSError."""
         return self.position_in(read_positions(self.directory, group))
 
     def durable_commit(self, group: str) -> Commit | None:
-        """What a group has committed, once that is on the disk. CorruptRecordError, OSError."""
+        """The last commit of a group, synced first. CorruptRecordError, OSError."""
         return self.commit_in(read_durable_positions(self.directory, group))
 
     def commit_in(self, entries: Mapping[TopicPartition, Entry]) -> Commit | None:
@@ -117,7 +118,7 @@ class Home(NamedTuple):
         return None if commit is None else commit.position
 
     def all_committed(self) -> dict[str, OffsetAndMetadata]:
-        """What all groups have committed. CorruptRecordError, OSError."""
+        """The committed position of each group. CorruptRecordError, OSError."""
         found = {group: self.committed(group) for group in groups_in(self.directory)}
         return {group: position for group, position in found.items() if position is not None}
 

@@ -1,11 +1,13 @@
-"""Who reads for a group: kernel locks on bytes of one file, which go with the process that holds them.
+"""The readers of a group: kernel locks on bytes of one file. The system releases them when the process ends.
 
-They are fcntl locks, so the system names the holder, and a forked child has none. The system drops them all
-when the process opens and closes the file once more, to copy it for instance: so who has a byte also has a
-lock of the kind that stays, on the byte that lies _KEPT behind it. Which byte stands for what is a hash, so
-thousands of partitions take one descriptor. The file holds nothing and stays: to remove it would make two of
-it. It grows by one byte, which takes no room, whenever somebody takes a lock in it, or puts a new file of
-positions in the place of one: who finds it as long as before has lost none, and knows the file.
+A reader locks two bytes. The first has an fcntl lock, so the system names the holder, and a forked child does
+not have it. The system drops fcntl locks when the process opens and closes the file again, for example to
+copy it. The second byte, _KEPT behind the first, has a lock of the open file, which is not dropped. A hash
+selects the byte of a partition, so thousands of partitions need one descriptor.
+
+The file has no content. It is never removed, because two processes could then lock different files. It grows
+by one (sparse) byte whenever a lock is taken or a file of positions is replaced. If it has the same length as
+before, no lock was lost and no file of positions was replaced.
 """
 
 import errno
@@ -29,19 +31,19 @@ _CLAIMS = 0  # the byte that is locked while the file grows
 _KEPT = 1 << 62
 _guard = Mutex()
 _files: "dict[str, LockFile]" = {}
-_all: "weakref.WeakSet[LockFile]" = weakref.WeakSet()  # those that were removed by others, too
+_all: "weakref.WeakSet[LockFile]" = weakref.WeakSet()  # also files that another program removed
 
 
 def byte_of(*names: object) -> int:
-    """The byte that stands for something that has these names."""
-    from hashlib import blake2b  # which loads OpenSSL
+    """The byte to lock for these names."""
+    from hashlib import blake2b  # imported here, because it loads OpenSSL
 
     digest = blake2b("\0".join(map(str, names)).encode(), digest_size=8).digest()
     return 1 + (int.from_bytes(digest, "big") >> 3)
 
 
 def explain_refusal(error: OSError) -> None:
-    """Says in a note who needed the file that may not be written, as the user may have meant only to read."""
+    """Add a note that a cursor writes, because the user may expect that it only reads."""
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         error.add_note(
             "a cursor keeps the position of its group beside the partition, and an id in it: it needs the "
@@ -51,13 +53,13 @@ def explain_refusal(error: OSError) -> None:
 
 class LockFile:
     """The lock file of one directory. A process opens it once, because the system drops the locks of a
-    process when any descriptor of the file is closed. It is closed when its last user has left."""
+    process when any descriptor of the file is closed. The last user that leaves closes it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.mutex = Mutex()
         self.pid = os.getpid()
-        self.held: dict[int, tuple[User, weakref.ref[MemberLock]]] = {}  # with what the holder is known by
+        self.held: dict[int, tuple[User, weakref.ref[MemberLock]]] = {}  # each with the token of the holder
         self.shared: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()  # by group
         try:
             self.file: File | None = File(path, "a")  # None when it is closed
@@ -69,7 +71,7 @@ class LockFile:
 
     @classmethod
     def of(cls, directory: str, user: User) -> "LockFile":
-        """The one of a directory, made if it is missing, for a user, who has to leave it. OSError."""
+        """The lock file of a directory, created if it is missing. The user must leave it. OSError."""
         path = f"{directory}/{NAME}"
         with _guard:
             known = _files.get(path)
@@ -79,12 +81,12 @@ class LockFile:
                 known._users.add(user)
                 _files[path] = known
                 return known
-            except BaseException:  # an interrupt: nobody knows that it is to be left
+            except BaseException:  # after an interrupt the caller cannot leave it
                 known._leave(user)
                 raise
 
     def leave(self, user: User) -> None:
-        """Closes the file after its last user."""
+        """Remove a user, and close the file after the last one."""
         _guard.later(partial(self._leave, user))
 
     def _leave(self, user: User) -> None:
@@ -95,7 +97,7 @@ class LockFile:
         self._users.discard(user)
 
     def forget(self) -> None:
-        """In a forked child, before it has any lock that closing the descriptor would drop."""
+        """Close the file in a forked child, before the child has a lock that closing would drop."""
         self.file, self.mutex = None, Mutex()
         for group in list(self.shared.values()):
             group.forget()
@@ -117,17 +119,18 @@ class LockFile:
         return self.claims() >= 0
 
     def claims(self) -> int:
-        """How often somebody has taken a lock in it: the same number as before means that nobody has since;
-        -1 if the path does not lead to this file any more."""
+        """How many claims the file has. An unchanged number means that no lock was taken since. -1 if the
+        path leads to another file."""
         try:
-            mine, there = os.fstat(self.fd), os.stat(self.path)  # noqa: PTH116 - commits ask
+            mine, there = os.fstat(self.fd), os.stat(self.path)  # noqa: PTH116 - each commit calls it
             return mine.st_size if os.path.samestat(there, mine) else -1
         except OSError:
             return -1
 
     def claim(self) -> int:
-        """Lets all who use the file look at what they know: a lock is taken, or a file of positions gives way
-        to another. The mutex is held. How many claims there were before. OSError."""
+        """Add a claim before a lock is taken or a file of positions is replaced, so that all users of the
+        file check what they know. The caller holds the mutex. Returns the number of claims before.
+        OSError."""
         self.mutex.later(self.unlocker(_CLAIMS))
         self.lock(_CLAIMS, wait=True)
         assert self.file is not None
@@ -136,12 +139,12 @@ class LockFile:
         return before
 
     def lock(self, byte: int, *, wait: bool = False) -> bool:
-        """Locks a byte. False if another process has it; who waits waits for it. OSError."""
+        """Lock a byte. False if another process has it and `wait` is False. OSError."""
         while True:
             try:
                 fcntl.lockf(self.fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, byte)
             except OSError as e:
-                # between threads of two processes: neither holds on for long
+                # two processes wait for each other; both release their locks soon
                 if wait and e.errno == errno.EDEADLK:
                     time.sleep(0.001)
                     continue
@@ -151,44 +154,44 @@ class LockFile:
             return True
 
     def unlocker(self, byte: int) -> Callable[[], None]:
-        """What gives a byte up. It is C code, which no signal interrupts."""
+        """A callable that unlocks a byte. It is C code, which no signal handler interrupts."""
         return partial(fcntl.lockf, self.fd, fcntl.LOCK_UN, 1, byte)
 
     def taken(self, start: int, count: int) -> list[int]:
-        """Which of these bytes somebody has, here or in another process, in order. OSError."""
+        """The locked bytes of a range, in order, by this process or another. OSError."""
         found = {byte for byte in list(self.held) if start <= byte < start + count and self.is_mine(byte)}
         for behind in (0, _KEPT):
             ranges = [(start + behind, start + behind + count)]
             while ranges:
                 first, end = ranges.pop()
                 other = conflict_in(self.fd, first, end - first) if first < end else None
-                if other is not None:  # any of those in this range
+                if other is not None:  # the system names any one lock in the range
                     low, high = max(other[1], first), min(other[1] + other[2], end)
                     found.update(range(low - behind, high - behind))
                     ranges += [(first, low), (high, end)]
         return sorted(found)
 
     def share(self, byte: int) -> None:
-        """Locks a byte that others may lock as well: this process is one of those that do what it stands for.
-        OSError."""
+        """Take a shared lock on a byte. OSError."""
         keep_byte(self.fd, byte + _KEPT, shared=True)
 
     def share_no_more(self, byte: int) -> None:
-        """Gives such a byte up."""
+        """Release a shared lock on a byte."""
         keep_no_more(self.fd, byte + _KEPT)
 
     def is_shared(self, byte: int) -> bool:
-        """Whether any process shares a byte, this one too. OSError."""
+        """Whether any process, this one included, has a shared lock on a byte. OSError."""
         return conflict_in(self.fd, byte + _KEPT, 1) is not None
 
     def is_mine(self, byte: int) -> bool:
-        """Whether somebody in this process has the byte."""
+        """Whether this process has locked the byte."""
         known = self.held.get(byte)
         return known is not None and known[1]() is not None
 
 
 class MemberLock:
-    """The right to read and commit for a group in a partition. It goes with this object."""
+    """The lock with which one cursor reads and commits for a group in a partition. It ends with this
+    object."""
 
     def __init__(self, directory: str, group: str, what: str, byte: int) -> None:
         self._byte = byte
@@ -196,7 +199,7 @@ class MemberLock:
         self._name = f"{directory}: {what} of group {group!r}"
         try:
             file = self.file = LockFile.of(directory, self._token)
-        except BaseException:  # an interrupt: it may be one of the users already
+        except BaseException:  # after an interrupt it may be a user already
             known = _files.get(f"{directory}/{NAME}")
             if known is not None:
                 known.leave(self._token)
@@ -209,13 +212,13 @@ class MemberLock:
                 if not keep_byte(file.fd, byte + _KEPT) or not file.lock(byte):
                     raise CursorLockedError(self._name, holder_of(file.fd, byte, 1))
                 file.claim()
-        except BaseException:  # who keeps an interrupt keeps this object, too
+        except BaseException:  # its traceback keeps this object alive
             self.release()
             raise
 
     def check(self) -> None:
-        """Takes the lock again if the system has dropped it. CursorLockedError if another process has it now;
-        LogClosedError if it was released, or belongs to the parent of this process."""
+        """Take the lock again if the system has dropped it. CursorLockedError if another process has taken
+        it; LogClosedError if it was released, or belongs to the parent of this process."""
         file = self.file
         fd = file.fd
         if not self.is_held:
@@ -225,38 +228,38 @@ class MemberLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether it was not released."""
+        """Whether the lock is held: it was not released."""
         held = self.file.held.get(self._byte)
         return held is not None and held[0] is self._token
 
     @property
     def is_of_this_process(self) -> bool:
-        """Whether it was not inherited by fork."""
+        """Whether this process took the lock, rather than its parent before a fork."""
         return self.file.pid == os.getpid()
 
     def release(self) -> None:
-        """Gives it up, at once or when this thread is through with what it does in the file. May be called
+        """Release the lock, at once or when this thread releases the mutex of the file. May be called
         again."""
         self.file.mutex.later(partial(_drop, self.file, self._byte, self._token))
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
-        if hasattr(self, "file") and not ends():  # then modules are empty, and the system gives the lock up
+        if hasattr(self, "file") and not ends():  # at the end the system releases the lock
             self.release()
 
 
 def _drop(file: LockFile, byte: int, token: User) -> None:
     known = file.held.get(byte)
     if known is not None and known[0] is token:
-        # Garbage may be collected after the file was closed: its users are known by weak references.
+        # The garbage collector may call this after the file was closed: its users are weak references.
         if file.pid == os.getpid() and file.file is not None:
             file.unlocker(byte)()
             keep_no_more(file.fd, byte + _KEPT)
-        del file.held[byte]  # last: who is interrupted does it again
+        del file.held[byte]  # last, so that an interrupted call is repeated
     file.leave(token)
 
 
 def _forget() -> None:
-    """A forked child has no lock: what it inherited belongs to its parent."""
+    """Drop all lock files in a forked child: the locks belong to its parent."""
     global _guard
     _guard = Mutex()
     for file in list(_all):

@@ -1,4 +1,4 @@
-"""Committed positions as the records that Kafka keeps in __consumer_offsets (spec 11): OffsetCommitKey,
+"""Committed positions in the format of the records of __consumer_offsets (spec 11): OffsetCommitKey and
 OffsetCommitValue."""
 
 import struct
@@ -15,16 +15,16 @@ _HEAD = struct.Struct(">hqi")  # version, offset, leader epoch
 _TIME = struct.Struct(">qB")  # and the number of tagged fields
 _ID, _GENERATION = struct.Struct(">BB16s"), struct.Struct(">BBq")  # tagged fields: tag, size, content
 _VALUE_VERSION = 4
-_MOST_METADATA = (1 << 14) - 2  # bytes whose number takes two
+_MOST_METADATA = (1 << 14) - 2  # the largest length that a varint of two bytes holds
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
 
 
 class OffsetAndMetadata(NamedTuple):
     """A committed position of a cursor.
 
-    `offset` is that of the next record to read. `leader_epoch` is that of the record before it, -1 if it is
-    not known. `metadata` is the text given to commit(), `timestamp` the time of the commit in milliseconds
-    since 1970.
+    `offset`: the offset of the next record to read. `leader_epoch`: the leader epoch of the record before it,
+    -1 if it is not known. `metadata`: the text passed to commit(). `timestamp`: the time of the commit in
+    milliseconds since 1970.
     """
 
     offset: int
@@ -34,30 +34,31 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """What a group has committed for a partition, of the directory that has this id, and the generation of
-    the log that was read; None in commits of older versions of kstore."""
+    """A committed position, the id of the partition's directory, and the generation of the log; None in
+    commits of older versions of kstore."""
 
     position: OffsetAndMetadata
     partition_id: bytes
     generation: int | None = None
 
     def reading_position(self) -> Position:
-        """Where reading continues. Without a generation, the time of the commit stands for it."""
+        """The position at which reading continues. The time of the commit replaces a missing generation."""
         offset, epoch, _, timestamp = self.position
         generation = timestamp * 1_000_000 if self.generation is None else self.generation
         return Position(offset, epoch, generation)
 
 
 def encode_key(group: str, tp: TopicPartition) -> bytes:
-    """An OffsetCommitKey."""
+    """Encode an OffsetCommitKey."""
     texts = b"".join(_SHORT.pack(len(text)) + text.encode() for text in (group, tp.topic))
     return _SHORT.pack(_KEY_VERSION) + texts + _INT.pack(tp.partition)
 
 
 def encode_value(commit: Commit) -> bytes:
-    """An OffsetCommitValue of version 4. The id of the partition is where Kafka has that of the topic (tag
-    0), or missing if it is empty; the generation is a field of kstore's (tag 1). ValueError for what is too
-    long.
+    """Encode an OffsetCommitValue of version 4. ValueError if a field is too long.
+
+    The id of the partition takes the field of Kafka's topic id (tag 0), which is omitted if the id is empty.
+    The generation is a field of kstore's own (tag 1).
     """
     (offset, epoch, text, timestamp), partition_id, generation = commit
     metadata = text.encode()
@@ -75,7 +76,7 @@ def encode_value(commit: Commit) -> bytes:
 
 
 def decode(group: str, record: Record, file: str) -> tuple[TopicPartition, Commit | None]:
-    """Whose position a record is, and the position; None if it was removed. CorruptRecordError."""
+    """The partition of a record and its commit, or None for a tombstone. CorruptRecordError."""
     try:
         tp = _decode_key(group, record.key or b"")
         return tp, None if record.value is None else _decode_value(record.value)

@@ -1,4 +1,4 @@
-"""Commits of a group for one partition."""
+"""Committing the position of a group in one partition."""
 
 import time
 from collections.abc import Sequence
@@ -14,15 +14,17 @@ from kstore.log.follow.position import Position
 
 
 def lock_for(home: Home, group: str) -> MemberLock:
-    """The right of a group to a partition. CursorLockedError, OSError."""
+    """Lock a partition for a group. CursorLockedError, OSError."""
     tp = home.tp
     return MemberLock(home.directory, group, f"partition {tp}", byte_of(group, tp.topic, tp.partition))
 
 
 class OffsetCommitter:
-    """The right of a group to commit for a partition, which one cursor has at a time, and what was committed
-    last. CursorLockedError if another cursor has it after `wait` seconds; LogNotFoundError,
-    CorruptRecordError, OSError."""
+    """Commits of one cursor for a group in a partition, under a lock that one cursor has at a time.
+
+    CursorLockedError if another cursor still has the lock after `wait` seconds; LogNotFoundError,
+    CorruptRecordError, OSError.
+    """
 
     def __init__(self, path: str, group: str, wait: float = 0) -> None:
         self.group = group
@@ -33,34 +35,35 @@ class OffsetCommitter:
             self._id = self.home.make_id(self._lock.file)
             self._id_file = self.home.id_file()
             found = self.file.read().get(self.home.tp)
-            self._seen = found  # what was there before
+            self._seen = found  # the entry at the opening
             is_own = found is not None and found.commit.partition_id == self._id
             self.last: Commit | None = found.commit if found is not None and is_own else None
-            self.floor = -1 if self.last is None else self.last.position.offset  # no commit goes below it
+            # the lowest offset that may be committed
+            self.floor = -1 if self.last is None else self.last.position.offset
             self.file.join(self._lock)
         except BaseException:
             self._lock.release()
             raise
         self.is_closed = False
-        self.has_left = False  # close() has given the right up
+        self.has_left = False  # close() has released the lock
 
     @property
     def committed(self) -> OffsetAndMetadata | None:
-        """What was committed last; None if nothing was."""
+        """The last committed position, or None."""
         return None if self.last is None else self.last.position
 
     def check_open(self) -> None:
-        """LogClosedError if it was closed."""
+        """Raise LogClosedError if the cursor is closed."""
         if self.is_closed:
             raise LogClosedError(f"the cursor of group {self.group!r} in {self.home.partition} is closed")
 
     def check_lock(self) -> None:
-        """CursorLockedError if the right was lost."""
+        """Raise CursorLockedError if the lock was lost."""
         self._lock.check()
 
     def check(self, entries: Entries) -> None:
-        """CursorLockedError if another cursor has committed, or may, since this one has the partition;
-        LogNotFoundError if the partition was deleted, or is another one of that name."""
+        """Raise CursorLockedError if another cursor has taken the lock or has committed since this one has
+        the partition; LogNotFoundError if the partition was deleted, or created again."""
         self.check_open()
         self._lock.check()
         id_file = self.home.id_file()
@@ -76,7 +79,7 @@ class OffsetCommitter:
             raise CursorLockedError(f"{self.home.partition} of group {self.group!r}", None)
 
     def check_floor(self, offset: int) -> None:
-        """ValueError for an offset below the last commit, or the last seek."""
+        """Raise ValueError for an offset below the last commit or the last seek."""
         if offset < self.floor:
             came = (
                 "" if self.committed is None or self.floor == self.committed.offset else ", where seek() led"
@@ -87,17 +90,17 @@ class OffsetCommitter:
             )
 
     def commit_of(self, position: Position, metadata: str) -> Commit:
-        """A commit of a position, made now."""
+        """A commit of a position with the present time."""
         offset, epoch, generation = position
         now = time.time_ns() // 1_000_000
         return Commit(OffsetAndMetadata(offset, epoch, metadata, now), self._id, generation)
 
     def done(self, commit: Commit | None) -> None:
-        """This is what is committed now."""
+        """Note a commit that was written; None if it was removed."""
         self.last, self.floor = commit, -1 if commit is None else commit.position.offset
 
     def forget(self) -> None:
-        """Removes what was committed, durably, with a tombstone. OSError."""
+        """Remove the committed position, durably, with a tombstone. OSError."""
         self.check_open()
 
         def decide(entries: Entries) -> Changes:
@@ -107,7 +110,7 @@ class OffsetCommitter:
         self.file.write(decide, lambda: self.done(None), True)
 
     def close(self) -> None:
-        """Gives the right up. What was committed without `durable` is brought to the disk. OSError."""
+        """Release the lock, after a sync of commits that were not durable. OSError."""
         self.is_closed = True
         lock = self._lock
         try:
@@ -122,7 +125,7 @@ class OffsetCommitter:
 
 
 def commit_all(commits: Sequence[tuple[OffsetCommitter, Commit]], durable: bool) -> None:
-    """Commits positions; those that share a file in one step, with one sync. What Cursor.commit raises."""
+    """Commit positions, those in one file in one step and with one sync. Raises what Cursor.commit raises."""
     by_file: dict[GroupFile, list[tuple[OffsetCommitter, Commit]]] = {}
     for committer, commit in commits:
         committer.check_open()
@@ -137,7 +140,7 @@ def _commit(file: GroupFile, commits: Sequence[tuple[OffsetCommitter, Commit]], 
         changes = {}
         for committer, commit in commits:
             committer.check(entries)
-            committer.check_floor(commit.position.offset)  # once more: another thread may have been here
+            committer.check_floor(commit.position.offset)  # again: another thread may have committed
             known = entries.get(committer.home.tp)
             if known is None or not _is_same(known.commit, commit):
                 changes[committer.home.tp] = commit
@@ -150,7 +153,7 @@ def _commit(file: GroupFile, commits: Sequence[tuple[OffsetCommitter, Commit]], 
     try:
         file.write(decide, done, durable)
     except BaseException:
-        # What was written nevertheless is committed, or the next commit might go back behind it.
+        # The commit may have been written. Note it then, or the next commit might move backwards.
         with suppress(Exception):
             entries = file.read()
             for committer, commit in commits:
@@ -161,5 +164,5 @@ def _commit(file: GroupFile, commits: Sequence[tuple[OffsetCommitter, Commit]], 
 
 
 def _is_same(a: Commit, b: Commit) -> bool:
-    """Whether they differ by their times at the most."""
+    """Whether two commits differ in their times only."""
     return (a.partition_id, a.generation, a.position[:3]) == (b.partition_id, b.generation, b.position[:3])

@@ -1,5 +1,4 @@
-"""JSON files of kstore's own: the first line holds a checksum of what follows. Who edits such a file takes
-that line away."""
+"""JSON files of kstore's own. The first line holds a checksum of the rest; remove it to edit such a file."""
 
 import re
 from collections.abc import Mapping
@@ -14,16 +13,16 @@ _CRC = rb'\{\n "crc32c": (\d{1,10}),\n'  # of what follows
 
 
 def encode(content: Mapping[str, object]) -> bytes:
-    """The content of a file that says this."""
-    import json  # most logs have no such file
+    """Encode the content of a file."""
+    import json  # imported here: most logs have no such file
 
     rest = json.dumps(content, indent=1).encode().removeprefix(b"{\n") + b"\n"
     return b'{\n "crc32c": %d,\n' % crc32c(rest) + rest
 
 
 def decode(path: Path, data: bytes, what: str) -> Any:
-    """What a file says. CorruptCheckpointError, ValueError; RecursionError if who asks has used up the
-    stack."""
+    """Decode the content of a file. CorruptCheckpointError, ValueError; RecursionError if the caller has used
+    up the stack."""
     crc = re.match(_CRC, data)
     if crc is not None and int(crc[1]) != (found := crc32c(data[crc.end() :])):
         raise corrupt(path, what, f"CRC-32C {int(crc[1])}, or no line with one", found)
@@ -38,7 +37,7 @@ def decode(path: Path, data: bytes, what: str) -> Any:
 
 
 def _depth(data: bytes) -> int:
-    """How deep the brackets of a text are, at most."""
+    """The largest depth of brackets in a text."""
     depth = deepest = 0
     for byte in data:
         if byte in b"[{":
@@ -50,5 +49,5 @@ def _depth(data: bytes) -> int:
 
 
 def corrupt(path: Path, what: str, expected: str, found: object) -> CorruptCheckpointError:
-    """The error for a file that is damaged."""
+    """The error for a damaged file."""
     return CorruptCheckpointError(what, file=str(path), expected=expected, found=found)

@@ -23,14 +23,15 @@ def _read(
     form: str,
     salvage: list[Entry] | None = None,
 ) -> list[Entry]:
-    """The entries of a checkpoint file: a version line, a count, and so many lines; an empty file has none.
+    """Parse a checkpoint file: a version line, the number of entries, and a line for each. An empty file has
+    no entries.
 
-    If it is damaged, `salvage` gets the entries of the lines that do parse before the error is raised.
+    If the file is damaged, the entries of sound lines are added to `salvage` before the error is raised.
     """
 
-    damage: tuple[int, str, str] | None = None  # the first: in which line, what is expected, what is found
+    damage: tuple[int, str, str] | None = None  # the first damage: line, expected, found
 
-    # Not splitlines(), which knows more ends of lines than Java.
+    # Not splitlines(): it accepts more line ends than Java does.
     lines = content.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -72,16 +73,15 @@ def _parse_number(word: str, least: int, most: int) -> int:
 
 def _parse_offset_entry(words: list[str]) -> tuple[TopicPartition, int]:
     topic, partition, offset = words
-    if offset.startswith("-"):  # no program writes one, and what it was is not known
+    if offset.startswith("-"):  # no program writes a negative offset
         raise ValueError(offset)
     return TopicPartition(topic, _parse_number(partition, -(2**31), 2**31 - 1)), _parse_number(
         offset, 0, 2**63 - 1
     )
 
 
-# What some files said, by path, and their content then. Each partition that is opened asks for the files of
-# its log directory anew, in which there is a line for each partition: to parse them takes long, and to
-# compare them does not.
+# Parsed files by path, each with its content. Every opening of a partition reads the files of its log
+# directory, which have a line for each partition. Comparing the content is much faster than parsing it again.
 _parsed: dict[str, tuple[bytes, dict[TopicPartition, int], CorruptCheckpointError | None]] = {}
 _MOST_PARSED = 8
 
@@ -96,7 +96,7 @@ def _remember(
 
 
 def _known_offsets(path: str) -> tuple[Mapping[TopicPartition, int], CorruptCheckpointError | None]:
-    """What look_into gives of a file that is there. OSError."""
+    """The result of look_into for an existing file. OSError."""
     content = read_whole(path)
     known = _parsed.get(path)
     if known is None or known[0] != content:
@@ -105,15 +105,15 @@ def _known_offsets(path: str) -> tuple[Mapping[TopicPartition, int], CorruptChec
         try:
             found = _read(Path(path), content, _parse_offset_entry, "TOPIC PARTITION OFFSET", found)
         except CorruptCheckpointError as e:
-            error = e.with_traceback(None)  # else it would keep all that was being done
+            error = e.with_traceback(None)  # else it would keep the frames alive
         known = content, dict(found), error
         _remember(path, *known)
     return known[1:]
 
 
 def look_into(path: Path | str) -> tuple[Mapping[TopicPartition, int], CorruptCheckpointError | None]:
-    """What can be read of one of the four checkpoint files of a log directory, line by line, and what is
-    wrong with it; nothing of one that is not there. OSError."""
+    """Read one of the four checkpoint files of a log directory: the offsets of its sound lines, and an error
+    if it is damaged. A missing file has no lines. OSError."""
     try:
         return _known_offsets(str(path))
     except FileNotFoundError:
@@ -121,7 +121,7 @@ def look_into(path: Path | str) -> tuple[Mapping[TopicPartition, int], CorruptCh
 
 
 def read_epochs(path: Path) -> list[tuple[int, int]]:
-    """(epoch, start offset) pairs of a leader-epoch-checkpoint, in the file's order."""
+    """The (epoch, start offset) pairs of a leader-epoch-checkpoint, in the order of the file."""
     content = read_whole(str(path))
 
     def parse(words: list[str]) -> tuple[int, int]:
@@ -136,19 +136,19 @@ def _content(lines: list[str]) -> bytes:
 
 
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replaces one of the four checkpoint files of a log directory, durably. OSError."""
+    """Replace one of the four checkpoint files of a log directory, durably. OSError."""
     content = _content([f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()])
     write_whole(str(path), content)
     _remember(str(path), content, dict(offsets))
 
 
 def write_epochs(path: Path, entries: Iterable[tuple[int, int]]) -> None:
-    """Replaces a leader-epoch-checkpoint, durably. OSError."""
+    """Replace a leader-epoch-checkpoint, durably. OSError."""
     write_whole(str(path), _content([f"{epoch} {start_offset}" for epoch, start_offset in entries]))
 
 
 def write_topic_id(path: Path, topic_id: "UUID") -> None:
-    """Writes a partition.metadata file, durably (spec 1.5). OSError."""
+    """Write a partition.metadata file, durably (spec 1.5). OSError."""
     write_whole(str(path), f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode())
 
 
@@ -161,7 +161,7 @@ def read_topic_id(path: Path) -> "UUID":
         )
 
     import base64
-    from uuid import UUID  # few programs ask for topic ids
+    from uuid import UUID  # imported here: few programs read topic ids
 
     text = read_whole(str(path)).decode("utf-8", "replace")
     fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 SEGMENT_KINDS = (".log", ".index", ".timeindex", ".txnindex")
 INDEX_KINDS = SEGMENT_KINDS[1:]
-KEYS = ".keys"  # where the last record of each key of a segment is: a file that Kafka passes over
+KEYS = ".keys"  # positions of the last record of each key of a segment; Kafka ignores the file
 KEYS_DRAFT = ".keys.tmp"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-OWN_CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'  # what is in kstore's; a broker has its own epoch
+OWN_CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'  # kstore's content; a broker writes its epoch
 LOCK = ".lock"
 META_PROPERTIES = "meta.properties"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -19,17 +19,17 @@ LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 CHECKPOINTS = (CLEAN_SHUTDOWN, RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)  # of a log directory
-IRREPLACEABLE = (LOG_STARTS, CLEANER_OFFSETS)  # checkpoints of which nothing else holds the content
-CUT = ".cut"  # what bytes that were cut off, or damaged, are kept under; Kafka passes such files over
+IRREPLACEABLE = (LOG_STARTS, CLEANER_OFFSETS)  # checkpoints that cannot be rebuilt from other files
+CUT = ".cut"  # files of removed or damaged bytes; Kafka ignores them
 REMOTE_INDEXES = "remote-log-index-cache"  # a directory, of a broker with remote storage
 OPTIONS = "kstore-config.json"
 TRUNCATIONS = "kstore-truncations.json"
-DRAFT = ".tmp"  # behind the name of a small file that is being written, as Kafka does it, too
+DRAFT = ".tmp"  # the suffix of a small file that is being written, as in Kafka
 CLUSTER_METADATA = "__cluster_metadata"
 # topics that every broker compacts
 KAFKAS_COMPACTED = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
-# Patterns as texts: re keeps what it has compiled, and to compile one at import takes 0.3 ms.
+# Patterns are texts, compiled at first use: compiling one at import takes 0.3 ms. `re` caches them.
 _LEGAL_TOPIC = r"[a-zA-Z0-9._-]{1,249}"
 _MOST_NAME = 255
 _OFFSET = r"[+-]?[0-9]+"
@@ -37,8 +37,7 @@ _SPECIAL = {suffix: rf"^(\S+)-(\S+)\.(\S+){suffix}" for suffix in ("-delete", "-
 
 
 class TopicPartition(NamedTuple):
-    """The name of a topic and the number of a partition; str() gives the name of the directory, such as
-    orders-0."""
+    """A topic and the number of a partition; str() returns the name of the directory, such as orders-0."""
 
     topic: str
     partition: int
@@ -62,7 +61,7 @@ def is_valid_topic(topic: str) -> bool:
 
 
 def parse_directory(name: str) -> TopicPartition | None:
-    """The topic and partition that a directory's name stands for, or None if it is none Kafka would load."""
+    """The topic and partition of a directory's name, or None if Kafka would not load the directory."""
     for suffix, form in _SPECIAL.items():
         if name.endswith(suffix):
             if re.fullmatch(form, name) is None:
@@ -77,15 +76,14 @@ def parse_directory(name: str) -> TopicPartition | None:
 
 
 def deleted_name(tp: TopicPartition) -> str:
-    """A new name for the directory of a partition that is to be removed; the topic is cut if it would be too
-    long."""
+    """A new name for the directory of a deleted partition; a long topic is shortened to fit."""
     rest = f"-{tp.partition}.{os.urandom(16).hex()}-delete"
     return tp.topic[: _MOST_NAME - len(rest)] + rest
 
 
 def partition_named(name: str) -> TopicPartition | None:
-    """The partition in use to whose directory a broker gives this very name: a legal topic, a dash, a number
-    without leading zeros. Two such names stand for two partitions. None if it is no such name."""
+    """The partition for which a broker would create a directory of exactly this name: a legal topic, a dash,
+    a number without leading zeros. None for other names, so two names never mean the same partition."""
     tp = parse_directory(name)
     if tp is None or tp.partition < 0 or str(tp) != name or not is_valid_topic(tp.topic):
         return None
@@ -93,14 +91,14 @@ def partition_named(name: str) -> TopicPartition | None:
 
 
 def is_partition_name(name: str) -> bool:
-    """Whether it is the name of a partition in use."""
+    """Whether a broker would create a partition directory of this name."""
     return partition_named(name) is not None
 
 
 def parse_offset(name: str) -> int | None:
     """The number before the first dot of a file name, or None."""
     stem = name.partition(".")[0]
-    if len(stem) == 20 and stem[:2] == "00" and stem.isascii() and stem.isdecimal():  # nearly all
+    if len(stem) == 20 and stem[:2] == "00" and stem.isascii() and stem.isdecimal():  # the common case
         return int(stem)
     if re.fullmatch(_OFFSET, stem) is None:
         return None
@@ -109,10 +107,10 @@ def parse_offset(name: str) -> int | None:
 
 
 def segment_offset(name: str) -> int | None:
-    """The base offset of the segment whose .log has this very name, or None.
+    """The base offset of the segment whose .log has exactly this name, or None.
 
-    Kafka takes the number before the first dot, of any length, but opens the name of 20 digits that it makes
-    of it: a file such as 00.log is never read.
+    Kafka parses a number of any length before the first dot, but then opens the name of 20 digits. It never
+    reads a file such as 00.log.
     """
     offset = parse_offset(name)
     return offset if offset is not None and offset >= 0 and name == f"{segment_stem(offset)}.log" else None
@@ -129,7 +127,7 @@ def parse_file(name: str) -> FileName | None:
 
 
 def is_key_file(name: str) -> bool:
-    """Whether kstore gives this very name to an index of keys, or to what will be one."""
+    """Whether it is the name of a .keys file, or of a draft of one."""
     offset = parse_offset(name)
     return (
         offset is not None
@@ -139,7 +137,7 @@ def is_key_file(name: str) -> bool:
 
 
 def is_draft(name: str) -> bool:
-    """Whether a name is that of an unfinished file which only the writer of a partition writes."""
+    """Whether it is the name of an unfinished file that the writer of a partition left."""
     if not name.endswith(DRAFT):
         return False
     name = name.removesuffix(DRAFT)
@@ -150,5 +148,5 @@ def is_draft(name: str) -> bool:
 
 
 def segment_stem(base_offset: int) -> str:
-    """The name of a segment's files without their kind: the base offset in 20 digits."""
+    """The name of a segment's files without the suffix: the base offset in 20 digits."""
     return f"{base_offset:020d}"

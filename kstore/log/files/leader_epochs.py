@@ -1,4 +1,4 @@
-"""Which leader epoch an offset was written in (spec 7.8), and the leader-epoch-checkpoint (spec 1.6)."""
+"""Leader epochs of a log (spec 7.8), and the leader-epoch-checkpoint (spec 1.6)."""
 
 import contextlib
 from collections.abc import Iterable
@@ -11,12 +11,12 @@ from kstore.log.files import checkpoints, layout
 
 
 class LeaderEpochs:
-    """A value: rising (epoch, start offset) `entries`."""
+    """The first offset of each leader epoch: rising (epoch, start offset) `entries`. Immutable."""
 
     __slots__ = ("entries",)
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
-        """Of entries that contradict each other, the later count."""
+        """Take entries in order; a later one removes those that contradict it."""
         kept: list[tuple[int, int]] = []
         for epoch, start_offset in entries:
             if epoch < 0 or start_offset < 0:
@@ -34,21 +34,21 @@ class LeaderEpochs:
         return self.entries[-1][0] if self.entries else None
 
     def assigned(self, epoch: int, start_offset: int) -> Self:
-        """These, when `epoch` begins at `start_offset`; entries that contradict it are gone."""
+        """The epochs after `epoch` has begun at `start_offset`, without entries that contradict it."""
         return type(self)([*self.entries, (epoch, start_offset)])
 
     def until(self, end_offset: int) -> Self:
-        """Those that begin below `end_offset`."""
+        """The epochs that begin below `end_offset`."""
         return type(self)(entry for entry in self.entries if entry[1] < end_offset)
 
     def since(self, start_offset: int) -> Self:
-        """These, where the log begins at `start_offset`."""
+        """The epochs of the log from `start_offset` on."""
         before = [epoch for epoch, offset in self.entries if offset <= start_offset]
         first = [(before[-1], start_offset)] if before else []
         return type(self)([*first, *self.entries[len(before) :]])
 
     def end_offset_for(self, requested: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch not above `requested`; (-1, -1) where it is not known."""
+        """(epoch, end offset) of the largest epoch not above `requested`; (-1, -1) if it is not known."""
         if requested < 0 or not self.entries:
             return -1, -1
         if requested == self.latest:
@@ -66,11 +66,11 @@ class LeaderEpochs:
 
 
 class LeaderEpochCheckpoint:
-    """The leader epochs of a log that is written, and their file. Readers see a change once
-    it is written. OSError.
+    """The leader epochs of a log that is open for writing, and their file. Readers see a change after it was
+    written. OSError.
 
-    What the deletion of records changes may wait: a log that is opened finds out about it without the file.
-    On a full disk that must not keep the records from going.
+    The change of a deletion of records may be written later, since an opening finds it without the file. So
+    records can be deleted on a full disk.
     """
 
     def __init__(self, directory: str, epochs: LeaderEpochs) -> None:
@@ -80,25 +80,25 @@ class LeaderEpochCheckpoint:
         self.store()
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Notes that `epoch` begins at `start_offset`, if it is not the current one."""
+        """Begin `epoch` at `start_offset`, unless it is the latest one."""
         self._change(self.epochs.assigned(epoch, start_offset))
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log begins here from now on. No OSError: the file may stay behind until `store`."""
+        """Remove epochs before a new start of the log. No OSError: a failed write is repeated by `store`."""
         self.epochs = self.epochs.since(start_offset)
         with contextlib.suppress(OSError):
             self.store()
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """The log ends here from now on."""
+        """Remove epochs from a new end of the log on."""
         self._change(self.epochs.until(end_offset))
 
     def clear(self) -> None:
-        """Nothing is known any more."""
+        """Remove all epochs."""
         self._change(LeaderEpochs())
 
     def store(self) -> None:
-        """Brings the file up to date."""
+        """Write the file, if it differs."""
         self._write(self.epochs.entries)
 
     def _change(self, epochs: LeaderEpochs) -> None:
@@ -106,7 +106,7 @@ class LeaderEpochCheckpoint:
         self.epochs = epochs
 
     def _write(self, entries: tuple[tuple[int, int], ...]) -> None:
-        """Brings the file up to date; without entries it is an empty one."""
+        """Write the file, if it differs; without entries, an empty one."""
         if self._written == entries:
             return
         self._written = None
@@ -117,7 +117,7 @@ class LeaderEpochCheckpoint:
         self._written = entries
 
     def _read(self) -> tuple[tuple[int, int], ...] | None:
-        """What the file says; None if it says nothing that can be read."""
+        """The entries of the file; None if it cannot be read."""
         try:
             return tuple(checkpoints.read_epochs(self._path))
         except (OSError, CorruptFileError):

@@ -1,5 +1,4 @@
-"""What a directory holds, also if every descriptor is in use: then one is closed that is kept open for
-reading."""
+"""Listing directories. If no descriptor is free, a cached one is closed and the call repeated."""
 
 import contextlib
 import errno
@@ -19,19 +18,19 @@ def list_directory(path: str) -> list[str]:
 
 
 def scan_directory(path: str) -> "os._ScandirIterator[str]":
-    """What os.scandir gives. OSError."""
+    """The result of os.scandir. OSError."""
     return _asked(os.scandir, path)
 
 
 def read_directory(
     path: str, kinds: tuple[str, ...]
 ) -> tuple[dict[int, int], list[str], dict[int, int], int, int]:
-    """What kstore.engine.io.directory.read_directory gives. OSError."""
+    """The result of kstore.engine.io.directory.read_directory. OSError."""
     return _asked(lambda name: directory.read_directory(name, kinds), path)
 
 
 def digest(path: str) -> int:
-    """What kstore.engine.io.directory.digest gives. OSError."""
+    """The result of kstore.engine.io.directory.digest. OSError."""
     return _asked(directory.digest, path)
 
 
@@ -45,11 +44,10 @@ def _asked(ask: Callable[[str], _Found], path: str) -> _Found:
 
 
 def is_there(path: str) -> bool:
-    """Whether a path leads to something. OSError where that is not known. Path.exists takes
-    three times as long."""
+    """Whether a path exists. OSError if that cannot be determined. Path.exists takes three times as long."""
     try:
         os.stat(path)  # noqa: PTH116
-    except ValueError:  # no path at all
+    except ValueError:  # not a valid path
         return False
     except OSError as e:
         if e.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
@@ -59,6 +57,6 @@ def is_there(path: str) -> bool:
 
 
 def delete_file(path: str) -> None:
-    """Deletes a file, if it is there. A directory of that name stays: nothing reads it. OSError."""
+    """Delete a file if it exists. A directory of that name stays. OSError."""
     with contextlib.suppress(IsADirectoryError):
         unlink(path, missing_ok=True)

@@ -1,4 +1,4 @@
-"""One writer a directory: an fcntl lock on `.lock`, as a Kafka broker takes it (spec 1.8)."""
+"""One writer for each directory: an fcntl lock on `.lock`, as a Kafka broker takes it (spec 1.8)."""
 
 import contextlib
 import errno
@@ -19,14 +19,14 @@ from kstore.errors import KstoreError, LogLockedError
 from kstore.log.files import layout
 
 _FLOCK = struct.Struct("@hhqqi")  # struct flock: type, whence, start, length, pid
-_OWN_LENGTH = 1 << 62  # bytes that kstore locks; a broker locks all, so the lock tells whose it is
-_LOADED = 0  # the byte of a partition's directory that is locked while a process has loaded the log
-_MOST_PAUSE = 0.05  # s, between two looks whether a lock is free
+_OWN_LENGTH = 1 << 62  # bytes that kstore locks; a broker locks all, so the length identifies the holder
+_LOADED = 0  # the byte of a partition's directory that its writer locks once it has loaded the log
+_MOST_PAUSE = 0.05  # s, between two attempts to lock
 Made = TypeVar("Made")
 
 
 def holder_of(fd: int, start: int = 0, length: int = 0) -> int | None:
-    """The process that holds the lock on this file, or on bytes of it, if the system tells."""
+    """The process that holds the lock on a file, or on bytes of it; None if the system does not report it."""
     try:
         found = conflict_in(fd, start, length)
     except (OSError, struct.error):
@@ -35,7 +35,7 @@ def holder_of(fd: int, start: int = 0, length: int = 0) -> int | None:
 
 
 def conflict_in(fd: int, start: int, length: int) -> tuple[int, int, int] | None:
-    """(process, first byte, length) of a lock that another process has there, if there is one. OSError."""
+    """(process, first byte, length) of a conflicting lock of another process, or None. OSError."""
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
     answer = fcntl.fcntl(fd, fcntl.F_GETLK, asked)
     kind, _, first, size, pid = _FLOCK.unpack(answer[: _FLOCK.size])
@@ -43,34 +43,35 @@ def conflict_in(fd: int, start: int, length: int) -> tuple[int, int, int] | None
 
 
 def keep_byte(fd: int, byte: int, *, shared: bool = False) -> bool:
-    """Locks a byte for the open file, besides the process's own lock on another one: this lock stays if the
-    process opens and closes the file once more, and names no holder. False if another open file has it; True,
-    too, where there are none. OSError.
+    """Lock a byte for the open file. Unlike a lock of the process, this lock stays if the process opens and
+    closes the file again; but the system does not name its holder.
 
-    `shared`: other open files may have it as well."""
+    False if another open file has locked it. True also on a file system without such locks. OSError.
+    `shared`: other open files may share the lock.
+    """
     kind = fcntl.F_RDLCK if shared else fcntl.F_WRLCK
     try:
         fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0))
     except OSError as e:
         if e.errno in (errno.EACCES, errno.EAGAIN):
             return False
-        if e.errno != errno.EINVAL:  # a file system that knows no such locks
+        if e.errno != errno.EINVAL:  # a file system without such locks
             raise
     return True
 
 
 def keep_no_more(fd: int, byte: int) -> None:
-    """Unlocks the byte, also where a child of fork still has the descriptor."""
+    """Unlock the byte, even if a forked child has the descriptor."""
     with contextlib.suppress(OSError):
         fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, byte, 1, 0))
 
 
 class User:
-    """One object that uses a lock file. One that is garbage uses it no longer."""
+    """A user of a lock file, which holds weak references to its users."""
 
 
 def once_free(make: Callable[[], Made], wait: float, error: type[KstoreError] = LogLockedError) -> Made:
-    """What `make` makes, tried again for so many seconds while it raises that error. That error."""
+    """The result of `make`, which is called again for `wait` seconds while it raises `error`."""
     until = time.monotonic() + wait
     for pause in pauses():
         try:
@@ -84,7 +85,7 @@ def once_free(make: Callable[[], Made], wait: float, error: type[KstoreError] = 
 
 
 def pauses() -> Iterator[float]:
-    """How many seconds to wait between two looks, without end."""
+    """The seconds to wait between attempts, without end."""
     pause = 0.001
     while True:
         yield pause
@@ -92,13 +93,13 @@ def pauses() -> Iterator[float]:
 
 
 def is_locked(directory: Path) -> bool:
-    """Whether a log in this directory, or whose state it keeps, is open for writing, here or in another
+    """Whether a log in this directory, or one whose checkpoints are in it, is open for writing in any
     process."""
     return holder_in(directory) is not Holder.NONE
 
 
 class Holder(Enum):
-    """Which program has a directory locked."""
+    """The program that has a directory locked."""
 
     NONE = 0
     KSTORE = 1
@@ -106,7 +107,7 @@ class Holder(Enum):
 
 
 def holder_in(directory: Path) -> Holder:
-    """Which program has this directory locked: this process or another."""
+    """The program that has a directory locked, in this process or another."""
     key = os.path.realpath(directory)
     with _guard:  # closing the file would drop the lock that another thread is taking
         if key in _locked:
@@ -122,11 +123,11 @@ def holder_in(directory: Path) -> Holder:
 
 
 class PartitionLock:
-    """Keeps a partition directory to one writer by whatever path it is opened, and wherever its state is
-    kept; and shows readers that the writer has loaded the log.
+    """The lock of the writer of a partition. It holds whatever path is opened and wherever the checkpoints
+    are, and it also shows readers that the writer has loaded the log.
 
-    Both locks are on the directory itself, so they need no file: Kafka knows nothing of them. They go with
-    this object.
+    Both locks are on the directory itself and need no file. Kafka does not use them. They end with this
+    object.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -137,21 +138,21 @@ class PartitionLock:
         except BlockingIOError:
             self.drop()
             raise LogLockedError(str(directory), None) from None
-        except OSError:  # a file system that knows no such locks
+        except OSError:  # a file system without such locks
             pass
-        except BaseException:  # an interrupt, and who keeps it keeps this object
+        except BaseException:  # the traceback of an interrupt keeps this object alive
             self.release()
             raise
 
     def show_loaded(self) -> None:
-        """Shows readers that this process has loaded the log: what is in it, the process has seen or written.
-        Where that is not possible, readers check every batch."""
+        """Show readers that this process has loaded the log, so that they trust the indexes. If the file
+        system has no such locks, readers check every batch."""
         if self._directory is not None:
             with contextlib.suppress(OSError):
                 keep_byte(self._directory.fd, _LOADED, shared=True)
 
     def is_at(self, directory: Path) -> bool:
-        """Whether that path still leads to the directory that was locked."""
+        """Whether a path still leads to the locked directory."""
         try:
             mine = self._directory
             return mine is not None and os.path.samestat(os.fstat(mine.fd), directory.stat())
@@ -160,11 +161,11 @@ class PartitionLock:
 
     @property
     def is_removed(self) -> bool:
-        """Whether the directory that was locked is nowhere any more."""
+        """Whether the locked directory was removed."""
         return self._directory is not None and os.fstat(self._directory.fd).st_nlink == 0
 
     def release(self) -> None:
-        """Unlocks, also where a child of fork still has the descriptor."""
+        """Unlock, even if a forked child has the descriptor."""
         if self._directory is not None:
             keep_no_more(self._directory.fd, _LOADED)
             with contextlib.suppress(OSError):
@@ -172,7 +173,7 @@ class PartitionLock:
             self.drop()
 
     def drop(self) -> None:
-        """Closes the descriptor, and unlocks unless another process has it too."""
+        """Close the descriptor, which unlocks unless a forked child has it."""
         self._directory = None
 
 
@@ -184,7 +185,7 @@ def is_loaded(partition: Path) -> bool:
     try:
         directory = Directory(str(partition))
         return conflict_in(directory.fd, _LOADED, 1) is not None
-    except (OSError, struct.error):  # a file system that knows no such locks
+    except (OSError, struct.error):  # a file system without such locks
         return False
 
 
@@ -193,17 +194,16 @@ _locked: set[str] = set()  # the directories that this process has locked, by re
 
 
 def guard() -> Mutex:
-    """What is held while `.lock` files are opened and closed. The system lets a process lock a file again
-    that it has locked, and drops the lock when any descriptor of the file is closed: so a file is opened once
-    a process."""
+    """The mutex to hold while `.lock` files are opened and closed. A process opens such a file once, because
+    the system drops its lock when any descriptor of the file is closed."""
     return _guard
 
 
 def lock_directory(directory: str) -> File:
-    """Locks a directory, by its real path, with the guard held. LogLockedError if another process has it.
-    OSError."""
+    """Lock a directory, by its real path. The caller holds the guard. LogLockedError if another process has
+    it. OSError."""
     path = f"{directory}/{layout.LOCK}"
-    while True:  # the file may be removed before it is locked
+    while True:  # another process may remove the file before it is locked
         file = File(path, "a")
         try:
             fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _OWN_LENGTH)
@@ -214,14 +214,14 @@ def lock_directory(directory: str) -> File:
         except FileNotFoundError:
             pass
         except BaseException as e:
-            unlock_directory(directory, file)  # an exception that is kept keeps the file, too
+            unlock_directory(directory, file)  # the traceback keeps the file alive
             if isinstance(e, OSError) and e.errno in (errno.EACCES, errno.EAGAIN):
                 raise LogLockedError(path, holder_of(file.fd)) from None
             raise
 
 
 def unlock_directory(directory: str, file: File) -> None:
-    """Gives up both locks of a file, with the guard held: a child may have the descriptor for a moment."""
+    """Release both locks of a file; a forked child may have its descriptor. The caller holds the guard."""
     for unlock in (fcntl.flock, fcntl.lockf):
         with contextlib.suppress(OSError):
             unlock(file.fd, fcntl.LOCK_UN)
@@ -229,18 +229,18 @@ def unlock_directory(directory: str, file: File) -> None:
 
 
 def _hold(fd: int) -> None:
-    """Keeps other processes of kstore out, also if this process opens and closes the file once more, to copy
-    it for instance: then the system drops an fcntl lock. BlockingIOError."""
+    """Lock the open file, too. If this process opens and closes the file again, for example to copy it, the
+    system drops the fcntl lock but not this one. BlockingIOError."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as e:
         if e.errno == errno.EAGAIN:
             raise
-        # else a file system that knows no such locks
+        # else a file system without such locks
 
 
 def _forget() -> None:
-    """A forked child has no lock: what it inherited belongs to its parent."""
+    """Drop all locks in a forked child: they belong to its parent."""
     global _guard
     _guard = Mutex(inner=True)
     _locked.clear()

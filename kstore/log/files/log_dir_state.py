@@ -1,8 +1,9 @@
-"""Where a partition's lock, clean marker and checkpoints lie: in its log directory, or in itself (spec 1.4 to
-1.8).
+"""The directory of a partition's lock, clean marker and checkpoints: its log directory, or the partition
+(spec 1.4 to 1.8).
 
-A broker keeps them in the directory around the partitions. A partition that lies in no such directory keeps
-its own, in that form: so programs can write partitions side by side, and Kafka passes over the files.
+A broker keeps these files in the directory around the partitions. A partition that is not in a log directory
+has its own files of the same format, so that several programs can write partitions side by side. Kafka
+ignores them.
 """
 
 import os
@@ -31,7 +32,7 @@ _SIGNS = (
 
 
 class Location(NamedTuple):
-    """Where a partition is: its absolute path, the directory that keeps its state, and its name there."""
+    """The absolute path of a partition, the directory of its checkpoints, and its name in them."""
 
     path: str
     directory: str
@@ -39,17 +40,18 @@ class Location(NamedTuple):
 
     @property
     def is_alone(self) -> bool:
-        """Whether the partition keeps its own state."""
+        """Whether the partition has its own checkpoints."""
         return self.directory == self.path
 
 
 def locate(path: str | Path) -> Location:
-    """Where the partition at a path is, and its state: in the log directory around it, or in itself.
+    """The location of the partition at a path. Its checkpoints are in the log directory around it, or in the
+    partition.
 
-    A log directory keeps the state of partitions by topic and number. So a directory whose name a broker
-    would not give to a partition keeps its own, also in there: its name could be another's in the
-    checkpoints, or spoil them. A link in a log directory is a partition of that, as for a broker; any other
-    link stands for what it leads to. One that keeps its own state is alone in it, so any name serves.
+    The checkpoints of a log directory name partitions by topic and number. A directory whose name a broker
+    would not give to a partition therefore has its own checkpoints, even in a log directory: its name could
+    be that of another partition there. Its name in its own checkpoints is arbitrary. A link in a log
+    directory is a partition of that directory, as for a broker; any other link is resolved.
     """
     whole = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow a link to another log directory
     place = located(whole)
@@ -60,15 +62,15 @@ def locate(path: str | Path) -> Location:
 
 
 def located(path: str) -> str:
-    """The place of a partition, absolute: that of a link in a log directory, as a broker sees it; any other
-    link stands for what it leads to."""
+    """The absolute path of a partition. A link in a log directory is not resolved, as by a broker; any other
+    link is."""
     path = os.path.abspath(path)  # noqa: PTH100
     if not os.path.islink(path):  # noqa: PTH114
         return path
     parent, base = os.path.split(path)
     real = os.path.realpath(path)
     if (layout.is_partition_name(base) and _is_log_directory(parent)) or os.path.islink(real):  # noqa: PTH114
-        return path  # a link may lead to itself
+        return path  # the link leads to itself
     return real
 
 
@@ -77,39 +79,38 @@ def _is_log_directory(path: str) -> bool:
 
 
 def directory_of(path: Path) -> Path:
-    """The directory that keeps the state of a partition."""
+    """The directory with the checkpoints of a partition."""
     return Path(locate(path).directory)
 
 
 def name_of(path: Path) -> TopicPartition:
-    """What the checkpoints call a partition."""
+    """The name of a partition in the checkpoints."""
     return locate(path).name
 
 
 def is_led(path: Path) -> bool:
-    """Whether a controller of Kafka assigns the leader epochs of the partition at a path: it lies in a
-    broker's directory, or has the topic id that a controller gave. Clients refuse metadata whose epoch is
-    below one they have read, so no other program may begin an epoch there."""
+    """Whether a controller of Kafka assigns the leader epochs of a partition: it is in a broker's directory,
+    or has a topic id. No other program may begin an epoch there, because clients refuse metadata whose epoch
+    is below one they have read."""
     directory = locate(path).directory
     return is_there(f"{path}/{layout.METADATA}") or is_there(f"{directory}/{layout.META_PROPERTIES}")
 
 
 def is_tiered(path: Path) -> bool:
-    """Whether the broker in whose log directory a partition lies has remote storage, where older records of
-    topics may be."""
+    """Whether the broker of a partition's log directory has remote storage, which may have older records."""
     return is_there(f"{locate(path).directory}/{layout.REMOTE_INDEXES}")
 
 
 class KeptOptions(NamedTuple):
-    """What is kept of a partition's configuration, in Kafka's notation, and whether a store keeps it."""
+    """The saved options of a partition, in Kafka's notation, and whether a store saved them."""
 
     options: dict[str, str]
     of_store: bool
 
 
 def kept_options(path: Path) -> KeptOptions:
-    """The options of the topic, if the partition at a path is in the directory of a store that knows it; else
-    what is kept in the partition. CorruptCheckpointError, OSError."""
+    """The saved options of a partition: those of its topic, if a store's table has the topic, else those in
+    the partition. CorruptCheckpointError, OSError."""
     place = locate(path)
     if not place.is_alone:
         known = read_table(Path(place.directory)).topics.get(place.name.topic)
@@ -119,7 +120,7 @@ def kept_options(path: Path) -> KeptOptions:
 
 
 class Complaint(NamedTuple):
-    """A checkpoint file that could not be read; whether it hides where a log starts."""
+    """A checkpoint file that could not be read, and whether the start of the log is therefore unknown."""
 
     file: str
     text: str
@@ -127,27 +128,27 @@ class Complaint(NamedTuple):
 
 
 class State(NamedTuple):
-    """What is known of a partition beside its own files."""
+    """The state of a partition in checkpoints and clean marker."""
 
     clean: bool
     recovery_point: int
     log_start_offset: int
     complaints: tuple[Complaint, ...]
-    by_broker: bool = False  # whether it was a broker of Kafka that closed it
-    # Whether a partition says so that was put into a log directory, which tells nothing of it yet.
+    by_broker: bool = False  # whether a Kafka broker closed it
+    # whether the checkpoints are in the partition, which was moved into a log directory since
     by_itself: bool = False
 
 
 class Checkpoint(NamedTuple):
-    """What a checkpoint file says, and what is wrong with it, "" for nothing. Of a damaged one the lines that
-    can be read count. An emptied log-start-offset-checkpoint is damaged, too."""
+    """The offsets of a checkpoint file, and its damage in words, or "". The sound lines of a damaged file are
+    used. An emptied log-start-offset-checkpoint is damaged, too."""
 
     offsets: Mapping[TopicPartition, int]
     damage: str = ""
 
 
 def read_checkpoint(path: str) -> Checkpoint:
-    """One of the checkpoint files of a directory. What cannot be read is not what is damaged: OSError."""
+    """Read one of the checkpoint files of a directory. OSError if it cannot be read."""
     offsets, error = (
         _look_into_cleaner_offsets(path)
         if path.endswith(layout.CLEANER_OFFSETS)
@@ -161,21 +162,20 @@ def read_checkpoint(path: str) -> Checkpoint:
 
 
 def read_state(path: Path, read: Callable[[str], Checkpoint] = read_checkpoint) -> State:
-    """What the marker and the checkpoints say of a partition. read: gives what a checkpoint file says.
-    OSError."""
+    """Read the state of a partition from marker and checkpoints. read: reads a checkpoint file. OSError."""
     place = locate(path)
-    if place.name.topic == layout.CLUSTER_METADATA:  # loaded by Raft, which asks for no marker
+    if place.name.topic == layout.CLUSTER_METADATA:  # Raft loads it, and uses no marker
         return State(False, 0, 0, ())
     complaints: list[Complaint] = []
     cleaner = f"{place.directory}/{layout.CLEANER_OFFSETS}"
-    if damage := read(cleaner).damage:  # retention refuses to delete by age or size meanwhile
+    if damage := read(cleaner).damage:  # retention deletes nothing by age or size then
         text = f"which topics were compacted is not known: {damage}"
         complaints.append(Complaint(cleaner, text))
     log_start_offset = _log_start_of(place, complaints, read)
     by_itself = False
     if not place.is_alone and is_there(f"{place.path}/{layout.RECOVERY_POINTS}"):
-        # It was written by itself, and lies in a log directory now. What it says of itself holds until the
-        # log directory has a line for it: whatever writes it there, a broker too, notes a recovery point.
+        # The partition was moved into a log directory. Its own checkpoints apply until those of the log
+        # directory have a line for it, which any writer there adds, a broker too.
         known = read(f"{place.directory}/{layout.RECOVERY_POINTS}")
         by_itself = not known.damage and place.name not in known.offsets
     own = place._replace(directory=place.path) if by_itself else place
@@ -187,7 +187,7 @@ def read_state(path: Path, read: Callable[[str], Checkpoint] = read_checkpoint) 
 
 
 def read_log_start(path: Path, read: Callable[[str], Checkpoint] = read_checkpoint) -> int:
-    """The log start offset alone, of what read_state gives. OSError."""
+    """Read only the log start offset of read_state. OSError."""
     place = locate(path)
     return 0 if place.name.topic == layout.CLUSTER_METADATA else _log_start_of(place, [], read)
 
@@ -195,7 +195,7 @@ def read_log_start(path: Path, read: Callable[[str], Checkpoint] = read_checkpoi
 def _log_start_of(place: Location, complaints: list[Complaint], read: Callable[[str], Checkpoint]) -> int:
     offset = _offset_in(layout.LOG_STARTS, place, complaints, read)
     if not place.is_alone and is_there(f"{place.path}/{layout.LOG_STARTS}"):
-        # it kept its own state before it was put here
+        # it was moved here with checkpoints of its own
         own = place._replace(directory=place.path)
         offset = max(offset, _offset_in(layout.LOG_STARTS, own, complaints, read))
     return offset
@@ -204,10 +204,10 @@ def _log_start_of(place: Location, complaints: list[Complaint], read: Callable[[
 def _offset_in(
     file: str, place: Location, complaints: list[Complaint], read: Callable[[str], Checkpoint]
 ) -> int:
-    """What a checkpoint file says of a partition; 0 if nothing."""
+    """The offset of a partition in a checkpoint file, or 0."""
     path, name = f"{place.directory}/{file}", place.name
     offsets, damage = read(path)
-    if place.is_alone and name not in offsets and len(offsets) == 1:  # the directory was renamed
+    if place.is_alone and name not in offsets and len(offsets) == 1:  # the directory may have been renamed
         name = next(iter(offsets))
     if damage:
         counts = f"the offset of {name} in it, {offsets.get(name)}, counts"
@@ -218,19 +218,19 @@ def _offset_in(
 
 
 def read_cleaner_offset(path: Path) -> int | None:
-    """Where the part of a partition ends that was compacted; None if that is not known. Of a damaged file
-    what can be read counts. OSError."""
+    """The end of the compacted part of a partition, or None. The sound lines of a damaged file are used.
+    OSError."""
     place = locate(path)
     offsets, _ = checkpoints.look_into(f"{place.directory}/{layout.CLEANER_OFFSETS}")
     if place.is_alone and len(offsets) == 1:
-        return next(iter(offsets.values()))  # perhaps by the name that the directory had before
+        return next(iter(offsets.values()))  # the directory may have been renamed
     return offsets.get(place.name)
 
 
 def is_known_compacted(path: Path) -> bool:
-    """Whether a partition, or another of its topic, was compacted, as its log directory tells, or is of a
-    topic of Kafka's own that is. CorruptCheckpointError if the file that tells is damaged, or was, and no
-    sound line names the topic. OSError."""
+    """Whether a partition is known to be compacted: the cleaner's checkpoint names a partition of its topic,
+    or it is a compacted topic of Kafka's own. CorruptCheckpointError if that file is damaged, or was replaced
+    after damage, and no sound line names the topic. OSError."""
     place = locate(path)
     directory, topic = place.directory, place.name.topic
     if topic in layout.KAFKAS_COMPACTED or read_cleaner_offset(path) is not None:
@@ -239,10 +239,10 @@ def is_known_compacted(path: Path) -> bool:
     if any(tp.topic == topic for tp in offsets):
         return True
     kept = f"{directory}/{layout.CLEANER_OFFSETS}{layout.CUT}"
-    if damage is None and is_there(kept):  # a later compaction has replaced the damaged file
+    if damage is None and is_there(kept):  # a compaction has replaced the damaged file
         _, damage = checkpoints.look_into(kept)
         damage = damage or _error_of_emptied(kept)
-    if damage is not None:  # raised anew: the one that is remembered would keep the frames
+    if damage is not None:  # a copy, because the cached one would keep the frames alive
         raise CorruptCheckpointError(
             damage.reason,
             file=damage.file,
@@ -256,8 +256,8 @@ def is_known_compacted(path: Path) -> bool:
 def _look_into_cleaner_offsets(
     path: str,
 ) -> tuple[Mapping[TopicPartition, int], CorruptCheckpointError | None]:
-    """What a cleaner's checkpoint says, and what is wrong with it. A broker creates an empty one, and fills
-    it at the first compaction; kstore never creates an empty one. OSError."""
+    """Read a cleaner's checkpoint, and its damage or None. An empty file is damaged, unless it is a broker's:
+    a broker creates it empty and fills it at the first compaction. OSError."""
     offsets, damage = checkpoints.look_into(path)
     beside = f"{os.path.dirname(path)}/{layout.META_PROPERTIES}"  # noqa: PTH120
     if not offsets and _is_empty(path) and not is_there(beside):
@@ -272,7 +272,7 @@ def _error_of_emptied(path: str) -> CorruptCheckpointError:
 
 
 def is_a_brokers(marker: str) -> bool:
-    """Whether a broker wrote a clean marker: it has an epoch, where kstore writes -1 (spec 1.7)."""
+    """Whether a broker wrote a clean marker: it contains an epoch, and kstore's contains -1 (spec 1.7)."""
     try:
         content = read_whole(marker)
         if content == layout.OWN_CLEAN_SHUTDOWN:
@@ -285,8 +285,8 @@ def is_a_brokers(marker: str) -> bool:
 
 
 def _is_emptied(path: str) -> bool:
-    """Whether a checkpoint file has lost its content. A broker makes an empty one, and fills it before it
-    leaves the directory; kstore never makes one."""
+    """Whether a checkpoint file has lost its content. A broker creates it empty and fills it before a clean
+    shutdown; kstore never creates an empty one."""
     directory = os.path.dirname(path)  # noqa: PTH120
     return _is_empty(path) and (
         is_there(f"{directory}/{layout.CLEAN_SHUTDOWN}")
@@ -302,11 +302,11 @@ def _is_empty(path: str) -> bool:
 
 
 def keep_damaged(directory: Path) -> list[str]:
-    """Copies damaged checkpoints whose content is nowhere else to .cut files, before a write replaces them.
+    """Copy damaged checkpoints that cannot be rebuilt to .cut files, before a write replaces them.
 
     The lost lines may be of partitions that are not open. Returns a sentence if log start offsets are lost.
-    The directory must be locked, and the clean marker still be there: by it, an empty file of a broker is
-    known to be damaged. OSError.
+    The caller has locked the directory and not yet removed the clean marker, which shows that an empty file
+    of a broker is damaged. OSError.
     """
     losses = []
     for name in layout.IRREPLACEABLE:
@@ -323,7 +323,7 @@ def keep_damaged(directory: Path) -> list[str]:
 
 
 def _keep(path: str) -> str:
-    """The name of a copy of a file, which is made if there is none yet. OSError."""
+    """Copy a file, unless an equal copy exists, and return the name of the copy. OSError."""
     content, kept, number = read_whole(path), path + layout.CUT, 1
     while is_there(kept):
         if read_whole(kept) == content:
@@ -340,12 +340,12 @@ def kept_checkpoints(directory: Path) -> list[Path]:
 
 
 def is_kept_checkpoint(name: str) -> bool:
-    """Whether a file has the name of a copy of a damaged checkpoint."""
+    """Whether it is the name of a copy of a damaged checkpoint."""
     return name.endswith(layout.CUT) and name.startswith(tuple(f"{file}." for file in layout.IRREPLACEABLE))
 
 
 def remove_drafts(directory: Path) -> None:
-    """Removes what a crash has left of checkpoints that were being written. With the directory locked.
+    """Remove unfinished checkpoint files that a crash has left. The caller has locked the directory.
     OSError."""
     for name in (*layout.CHECKPOINTS, topic_file.NAME):
         draft = directory / (name + layout.DRAFT)

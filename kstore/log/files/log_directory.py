@@ -1,7 +1,7 @@
 """A log directory in which this process writes: its lock, its session and its checkpoint files.
 
-There is one LogDirectory for a directory in a process. Whatever writes there has a lease of it: a log that is
-open for writing, and a store. The lease that ends last unlocks the directory.
+A process has one LogDirectory for a directory. Each log that is open for writing there, and each store, has a
+lease of it. The last lease that ends unlocks the directory.
 """
 
 import contextlib
@@ -39,14 +39,14 @@ _KEPT_IN_MEMORY = (layout.RECOVERY_POINTS, layout.LOG_STARTS, layout.HIGH_WATERM
 
 
 class Checkpoints:
-    """The checkpoint files of a directory that this process has locked, so that no other one writes them.
+    """The checkpoint files of a directory that this process has locked.
 
-    A change is written at once. If `delays`, one that costs only time at the next opening is written by
-    `store`, with all others: a recovery point that rises, and a high watermark.
+    A change is written at once. If `delays` is set, `store` writes changes whose loss costs only time at the
+    next opening: a rising recovery point and a high watermark.
     """
 
     def __init__(self, directory: Path, own: TopicPartition | None, by_broker: bool) -> None:
-        """own: the partition that keeps these files for itself alone. by_broker: a broker closed them."""
+        """own: the partition, if the files are in a partition. by_broker: a broker closed the directory."""
         self._directory = directory
         self._own = own
         self.delays = False
@@ -54,7 +54,7 @@ class Checkpoints:
         self._offsets: dict[str, dict[TopicPartition, int]] = {}  # by file
         self._damage: dict[str, str] = {}
         self._unwritten: set[str] = set()
-        self._known_starts: set[TopicPartition] = set()  # though the file may have lost its lines
+        self._known_starts: set[TopicPartition] = set()  # known although the file may have lost lines
         for file in _KEPT_IN_MEMORY:
             path = f"{directory}/{file}"
             offsets, self._damage[file] = read_checkpoint(path)
@@ -65,7 +65,7 @@ class Checkpoints:
                 self._unwritten.add(file)
 
     def _reader(self, around: Path) -> Callable[[str], Checkpoint]:
-        """What reads these files, by the path that the directory has for a partition, and others."""
+        """A reader of checkpoint files that returns those of `around` from memory."""
 
         def read(path: str) -> Checkpoint:
             directory, _, file = path.rpartition("/")
@@ -76,7 +76,7 @@ class Checkpoints:
         return read
 
     def state_of(self, path: Path, name: TopicPartition) -> State:
-        """What is known of a partition beside its own files; not whether it was closed cleanly. OSError."""
+        """The state of a partition in the checkpoints; `clean` is not set. OSError."""
         around = directory_of(path)
         state = read_state(path, self._reader(around))
         if name in self._known_starts:
@@ -89,7 +89,7 @@ class Checkpoints:
         return read_log_start(path, self._reader(directory_of(path)))
 
     def put_cleaner_offset(self, name: TopicPartition, offset: int) -> None:
-        """Writes where the compacted part of a partition ends. OSError."""
+        """Write the end of the compacted part of a partition. OSError."""
         file = self._directory / layout.CLEANER_OFFSETS
         found = read_checkpoint(str(file))
         offsets = {name: offset} if self._own is not None else {**found.offsets, name: offset}
@@ -97,7 +97,7 @@ class Checkpoints:
             checkpoints.write_offsets(file, offsets)
 
     def put(self, file: str, name: TopicPartition, offset: int | None) -> None:
-        """What a file is to say of a partition; None for nothing. OSError: it says what it said before."""
+        """Set the offset of a partition in a file, or remove it (None). After an OSError it is unchanged."""
         if file == layout.LOG_STARTS:
             self._known_starts.add(name)
         offsets = self._offsets[file]
@@ -115,7 +115,7 @@ class Checkpoints:
             self._write(file, {**offsets, name: offset})
 
     def forget(self, names: Collection[TopicPartition]) -> None:
-        """Takes partitions out of all files, durably: others of these names may come. OSError."""
+        """Remove partitions from all files, durably, before others get these names. OSError."""
         self._known_starts.update(names)
         for file, known in self._offsets.items():
             kept = {name: offset for name, offset in known.items() if name not in names}
@@ -128,7 +128,7 @@ class Checkpoints:
             checkpoints.write_offsets(cleaner, kept)
 
     def store(self) -> None:
-        """Writes what was not written yet, durably. OSError."""
+        """Write delayed changes, durably. OSError."""
         for file in sorted(self._unwritten):
             self._write(file, self._offsets[file])
 
@@ -136,55 +136,57 @@ class Checkpoints:
         checkpoints.write_offsets(self._directory / file, offsets)
         self._offsets[file] = offsets
         self._unwritten.discard(file)
-        if file == layout.LOG_STARTS:  # lines that are lost stay lost
+        if file == layout.LOG_STARTS:  # writing it does not restore lost lines
             self._known_starts.update(offsets)
         else:
             self._damage[file] = ""
 
 
 class Lease:
-    """The right to write in a log directory: in all of it, or in one partition. A lease that is garbage has
-    ended, whether `leave` was called or not. `leave` may be interrupted, and called again."""
+    """The right to write in a log directory: in all of it, or in one partition.
 
-    directory: "LogDirectory | None" = None  # set as soon as there is something to give up
+    A lease also ends when it is garbage-collected. If `leave` is interrupted, it may be called again.
+    """
+
+    directory: "LogDirectory | None" = None  # set once there is something to release
     name: TopicPartition | None = None  # None: all of the directory
     _has_begun = False
 
     def __init__(self, path: Path, place: Path) -> None:
-        """path: of the directory; place: what the lease is for. LogLockedError if another process has the
-        directory, or another lease is for that place. OSError."""
+        """Lock a log directory for `place`: the directory itself, or a partition in it. LogLockedError if
+        another process has the directory, or another lease that place. OSError."""
         self._place = place
         self._pid = os.getpid()
         self._left = False
         try:
             LogDirectory.enter(path, place, self)
             self._begin()
-        except BaseException:  # an exception that is kept keeps this object
+        except BaseException:  # its traceback keeps this object alive
             self.leave(clean=False)
             raise
 
     @property
     def has_left(self) -> bool:
-        """Whether the lock was given up, or is another process's: in a forked child it is the parent's."""
+        """Whether the lease has ended, or belongs to the parent of this process."""
         return self._left or os.getpid() != self._pid
 
     def _begin(self) -> None:
-        """Runs when the directory is locked."""
+        """Called when the directory is locked."""
 
     def _settle(self, directory: "LogDirectory", clean: bool) -> None:
-        """Runs before it is unlocked."""
+        """Called before the directory is unlocked."""
 
     def leave(self, *, clean: bool) -> None:
-        """Unlocks. After a clean end the marker of a clean shutdown is written, if every partition of the
-        directory is clean and no other lease is left. OSError if that fails, LogFailedError if the directory
-        is no longer there: the lock is given up all the same."""
+        """End the lease. If `clean`, write the marker of a clean shutdown, provided that every partition of
+        the directory is clean and this is the last lease. OSError if that fails, LogFailedError if the
+        directory was removed; the lease ends in any case."""
         directory = self.directory
         if directory is not None and not self.has_left:
             with directory.writing:
                 self._leave_inside(directory, clean)
 
     def leave_unclean(self) -> None:
-        """Leaves when that can be done: for a lease that is garbage, or soon will be."""
+        """End a lease that is or will be garbage, when the mutex is free."""
         directory = self.directory
         if directory is not None and not self.has_left:
             directory.writing.later(partial(self._leave_inside, directory, False))
@@ -199,13 +201,13 @@ class Lease:
     def __del__(self) -> None:
         try:  # noqa: SIM105 - at the end of the interpreter, contextlib may be gone
             self.leave_unclean()
-        except AttributeError:  # it was interrupted while it was made
+        except AttributeError:  # the constructor was interrupted
             pass
 
 
 class LogDirectory:
-    """The directory that leases of this process are for. `checkpoints` and what follows are for one thread at
-    a time, with `writing` held."""
+    """A log directory and the leases of it in this process. Its session and checkpoints are guarded by
+    `writing`."""
 
     checkpoints: Checkpoints
 
@@ -213,18 +215,18 @@ class LogDirectory:
         self.path = path
         self.writing = Mutex(inner=True)
         self._key = key  # its real path
-        self._leases: dict[str, weakref.ref[Lease]] = {}  # by the real path of what they are for
+        self._leases: dict[str, weakref.ref[Lease]] = {}  # by the real path of their place
         self._file: File | None = None
         self._is_open = False
         self._clean = False  # whether partitions that were not opened are clean
         self._closed: set[TopicPartition] = set()
-        self._unclean: set[TopicPartition] = set()  # those that are open, too
+        self._unclean: set[TopicPartition] = set()  # with those that are open
 
     # ---- the lock ------------------------------------------------------------------------------------------
 
     @classmethod
     def enter(cls, path: Path, place: Path, lease: Lease) -> None:
-        """Locks a directory for a lease. LogLockedError, OSError."""
+        """Lock a directory for a lease. LogLockedError, OSError."""
         key = os.path.realpath(path)
         with lock.guard():
             found = _directories.get(key)
@@ -244,7 +246,7 @@ class LogDirectory:
                 raise
 
     def drop(self, place: Path, lease: Lease) -> None:
-        """Gives the lock up for a lease; it goes with the last."""
+        """Remove a lease, and unlock the directory after the last one."""
         lock.guard().later(partial(self._drop, self._name_of(place), lease), wait=True)
 
     def _drop(self, name: str, lease: Lease) -> None:
@@ -259,14 +261,14 @@ class LogDirectory:
         if _directories.get(self._key) is self:
             del _directories[self._key]
         if self._file is not None:
-            if self.is_at_path():  # else another one's lock has its path
-                with contextlib.suppress(OSError):  # a directory that has failed is given up all the same
+            if self.is_at_path():  # else the path leads to another lock file
+                with contextlib.suppress(OSError):  # unlock a failed directory in any case
                     unlink(f"{self._key}/{layout.LOCK}")
             lock.unlock_directory(self._key, self._file)
             self._file = None
 
     def _name_of(self, place: Path) -> str:
-        """The real path of a place in the directory. It need not be asked for where it is known."""
+        """The real path of a place in the directory, without a system call where possible."""
         name = place.name
         if name in ("", ".", "..") or place.parent != self.path or place.is_symlink():
             return os.path.realpath(place)
@@ -286,7 +288,7 @@ class LogDirectory:
         return self._is_live(self._name_of(partition))
 
     def is_at_path(self) -> bool:
-        """Whether its path still leads to the file that was locked."""
+        """Whether the path still leads to the locked file."""
         try:
             mine = self._file
             return mine is not None and os.path.samestat(os.fstat(mine.fd), (self.path / layout.LOCK).stat())
@@ -294,8 +296,8 @@ class LogDirectory:
             return False
 
     def check_place(self) -> None:
-        """LogFailedError if the directory is no longer where it was: another one may be there by now, which
-        another process may have locked, or none."""
+        """Raise LogFailedError if the directory was moved: its path may lead to another directory, which
+        another process may have locked."""
         if self._file is not None and not self.is_at_path():
             raise LogFailedError(
                 f"{self.path} was renamed or removed while it was open, or its {layout.LOCK} file was: "
@@ -303,20 +305,20 @@ class LogDirectory:
             )
 
     def close_in_child(self) -> None:
-        """Closes the descriptor that a forked child has: the lock must end with its parent."""
+        """Close the descriptor in a forked child, so that the lock ends with its parent."""
         self._file = None
 
     def check_free(self) -> None:
-        """ReentrantCallError if this thread is changing the directory just now."""
+        """Raise ReentrantCallError if this thread is changing the directory."""
         with self.writing:
             pass
 
     # ---- the session ---------------------------------------------------------------------------------------
 
     def open_session(self, own: TopicPartition | None = None) -> list[str]:
-        """Reads what the files of the directory say, if this is the first lease, and takes the marker of a
-        clean shutdown away: until it is written again, a stop is not a clean one. Returns what damaged files
-        have lost, as sentences. own: the partition that keeps these files for itself alone."""
+        """Read the files of the directory, for the first lease, and remove the clean marker: until it is
+        written again, a stop is unclean. Returns the losses by damaged files, as sentences. own: the
+        partition, if the files are in a partition."""
         marker = f"{self.path}/{layout.CLEAN_SHUTDOWN}"
         losses = []
         if not self._is_open:
@@ -332,32 +334,31 @@ class LogDirectory:
 
     @property
     def was_clean(self) -> bool:
-        """Whether all partitions were left clean, but for those that are open."""
+        """Whether all partitions that are not open are clean."""
         return self._clean and self._unclean <= {lease.name for lease in self._others(None)}
 
     def all_recovered(self) -> None:
-        """Every partition of the directory was loaded or is new: those not opened any more are clean."""
+        """Note that every partition was loaded or is new, so that those not open are clean."""
         self._clean = True
 
     def failed(self, name: TopicPartition) -> None:
-        """A partition could not be recovered, or closed, so the directory is not clean."""
+        """Note that a partition could not be recovered or closed, so that the directory is not clean."""
         self._unclean.add(name)
 
     def begin(self, name: TopicPartition) -> bool:
-        """Whether a partition that is opened now was left clean. It is unclean until `finish`."""
+        """Open a partition: return whether it was clean. It is unclean until `finish`."""
         clean = name not in self._unclean and (self._clean or name in self._closed)
         self._unclean.add(name)
         self._closed.discard(name)
         return clean
 
     def finish(self, name: TopicPartition) -> None:
-        """A partition was closed cleanly."""
+        """Note that a partition was closed cleanly."""
         self._unclean.discard(name)
         self._closed.add(name)
 
     def mark_clean(self, lease: Lease) -> None:
-        """Writes the marker of a clean shutdown, if every partition is clean and this lease is the last.
-        OSError."""
+        """Write the clean marker, if every partition is clean and this lease is the last one. OSError."""
         if self._others(lease) or self._unclean:
             return
         if not self._clean:
@@ -371,8 +372,7 @@ class LogDirectory:
         write_whole(f"{self.path}/{layout.CLEAN_SHUTDOWN}", layout.OWN_CLEAN_SHUTDOWN)
 
     def leave_whole(self, clean: bool) -> None:
-        """Ends the time in which a store had all of the directory. OSError, LogFailedError: it is not
-        clean."""
+        """End the lease of a store. After an OSError or LogFailedError the directory is not clean."""
         was_clean, self._clean = self._clean, False
         if clean:
             self.check_place()
@@ -380,8 +380,7 @@ class LogDirectory:
             self._clean = was_clean
 
     def forget(self, names: Collection[TopicPartition]) -> None:
-        """Nothing is known of these partitions any more, durably: they are gone, or new. OSError,
-        LogFailedError."""
+        """Remove all state of partitions that were deleted or are new, durably. OSError, LogFailedError."""
         with self.writing:
             self.check_place()
             self.checkpoints.forget(names)
@@ -391,14 +390,14 @@ class LogDirectory:
     # ---- checkpoints ---------------------------------------------------------------------------------------
 
     def store(self) -> None:
-        """Writes the checkpoint files, as far as they have changed. OSError, LogFailedError."""
+        """Write the checkpoint files that have changed. OSError, LogFailedError."""
         with self.writing:
             if self._file is not None:
                 self.check_place()
                 self.checkpoints.store()
 
     def state_of(self, path: Path, name: TopicPartition) -> State:
-        """What is known of a partition beside its own files; not whether it was closed cleanly. OSError."""
+        """The state of a partition in the checkpoints; `clean` is not set. OSError."""
         with self.writing:
             return self.checkpoints.state_of(path, name)
 
@@ -409,9 +408,8 @@ class LogDirectory:
 
 
 class WholeLease(Lease):
-    """A lease of all of a directory, whether or not a partition of it is open. `was_clean`: all partitions
-    were left clean, but for those that were open. `losses`: what damaged checkpoints have lost, as
-    sentences."""
+    """A lease of a whole directory, beside leases of its partitions. `was_clean`: whether all partitions that
+    were not open were clean. `losses`: the losses by damaged checkpoints, as sentences."""
 
     was_clean = False
     losses: Sequence[str] = ()
@@ -438,8 +436,8 @@ class WholeLease(Lease):
 
 
 class PartitionLease(Lease):
-    """A lease of one partition. `kept` is what is kept of its configuration, if `reads_options`, and `state`
-    what its checkpoints say, as they were found."""
+    """A lease of one partition. `kept`: its saved options, if `reads_options`. `state`: its state in the
+    checkpoints at the opening."""
 
     kept: KeptOptions | None = None
     state: State
@@ -448,25 +446,25 @@ class PartitionLease(Lease):
         self.path = path
         self._location = locate(path)
         self.name: TopicPartition = self._location.name
-        self.losses: list[str] = []  # of the directory, which others of its partitions may have suffered
-        self.keeps_log_start = False  # whether the stored log start offset stays if there is none to store
+        self.losses: list[str] = []  # in the directory, perhaps of other partitions
+        self.keeps_log_start = False  # whether `store` without a log start offset keeps the stored one
         self._reads_options = reads_options
         self._partition_lock: PartitionLock | None = None
         super().__init__(Path(self._location.directory), path)
 
     @property
     def is_moved(self) -> bool:
-        """Whether the directory was renamed or removed meanwhile: by its path another one may be reached."""
+        """Whether the directory was renamed or removed, so that its path may lead to another one."""
         return self._partition_lock is None or not self._partition_lock.is_at(self.path)
 
     @property
     def fate(self) -> str:
-        """What became of a directory that is moved, in words."""
+        """What happened to a moved directory, as a sentence."""
         removed = self._partition_lock is not None and self._partition_lock.is_removed
         return f"{self.path} was removed" if removed else f"{self.path} was renamed or removed"
 
     def show_loaded(self) -> None:
-        """Shows readers in other processes that the log was loaded."""
+        """Show readers in other processes that the log was loaded."""
         if self._partition_lock is not None:
             self._partition_lock.show_loaded()
 
@@ -477,18 +475,18 @@ class PartitionLease(Lease):
     def _begin(self) -> None:
         directory = self._locked()
         self._partition_lock = PartitionLock(self.path)
-        if locate(self.path) != self._location:  # a store's by now, which did not know of this writer
+        if locate(self.path) != self._location:  # a store has made it part of a log directory meanwhile
             raise LogLockedError(str(self.path), None)
         with directory.writing:
             self._refuse_deleted(directory)
-            if self._reads_options:  # if they are damaged, nothing is changed
+            if self._reads_options:  # before any change, because they may be damaged
                 self.kept = kept_options(self.path)
             self.losses = directory.open_session(self.name if self._location.is_alone else None)
             # `store` removes it
             if not self._location.is_alone and is_there(f"{self.path}/{layout.LOG_STARTS}"):
                 self.losses += keep_damaged(self.path)
             state = directory.checkpoints.state_of(self.path, self.name)
-            if state.by_itself:  # what it says of itself, its directory is to say before that is forgotten
+            if state.by_itself:  # copy it to the log directory before the own files are removed
                 directory.checkpoints.put(layout.RECOVERY_POINTS, self.name, state.recovery_point)
                 directory.checkpoints.store()
             self._forget_own_state()
@@ -497,8 +495,7 @@ class PartitionLease(Lease):
             self.state = state if state.by_itself else state._replace(clean=clean)
 
     def _refuse_deleted(self, directory: LogDirectory) -> None:
-        """LogNotFoundError if a store has decided to delete the topic: what is appended now would go with
-        it."""
+        """Raise LogNotFoundError if a store is deleting the topic: appended records would be deleted, too."""
         if self._location.is_alone:
             return
         with contextlib.suppress(CorruptCheckpointError):  # opening the store raises it
@@ -509,8 +506,8 @@ class PartitionLease(Lease):
                 )
 
     def _forget_own_state(self) -> None:
-        """A partition that kept its own state before it was put into a log directory is no longer clean by
-        what it says: a copy of it alone would be believed to be."""
+        """Remove the clean marker and the recovery point of a partition that was moved into a log directory.
+        Otherwise a copy of the partition alone would look clean."""
         if self._location.is_alone:
             return
         for name in (layout.CLEAN_SHUTDOWN, layout.RECOVERY_POINTS):
@@ -520,35 +517,34 @@ class PartitionLease(Lease):
                 sync_directory(str(self.path))
 
     def store(self, recovery_point: int, log_start_offset: int | None) -> None:
-        """Writes both checkpoints, durably: the recovery point, and the log start offset where it is not
-        None. OSError."""
+        """Write the recovery point, and the log start offset unless it is None, durably. OSError."""
         directory = self._locked()
         with directory.writing:
             directory.checkpoints.put(layout.RECOVERY_POINTS, self.name, recovery_point)
             if log_start_offset is not None or not self.keeps_log_start:
                 directory.checkpoints.put(layout.LOG_STARTS, self.name, log_start_offset)
             if not self._location.is_alone and is_there(f"{self.path}/{layout.LOG_STARTS}"):
-                unlink(f"{self.path}/{layout.LOG_STARTS}")  # from before it was put here
+                unlink(f"{self.path}/{layout.LOG_STARTS}")  # it was moved here with the partition
 
     def store_high_watermark(self, offset: int) -> None:
-        """Writes what a broker takes for the high watermark; only in a log directory. OSError."""
+        """Write the high watermark for a broker, if the partition is in a log directory. OSError."""
         if not self._location.is_alone:
             directory = self._locked()
             with directory.writing:
                 directory.checkpoints.put(layout.HIGH_WATERMARKS, self.name, offset)
 
     def cleaner_offset(self) -> int | None:
-        """Where the part ends that was compacted; None if that is not known."""
+        """The end of the compacted part, or None."""
         return read_cleaner_offset(self.path)
 
     def store_cleaner_offset(self, offset: int) -> None:
-        """Writes where the compacted part ends, durably. OSError."""
+        """Write the end of the compacted part, durably. OSError."""
         directory = self._locked()
         with directory.writing:
             directory.checkpoints.put_cleaner_offset(self.name, offset)
 
     def lower_cleaner_offset(self, offset: int) -> None:
-        """What lies at this offset and behind it will not be what was compacted. OSError."""
+        """Lower the end of the compacted part, before other records get offsets from here on. OSError."""
         known = self.cleaner_offset()
         if known is not None and known > offset:
             self.store_cleaner_offset(offset)
@@ -567,7 +563,7 @@ _directories: dict[str, LogDirectory] = {}  # by real path; changed with `lock.g
 
 
 def _forget() -> None:
-    """A forked child has no lock: what it inherited belongs to its parent."""
+    """Drop all locks in a forked child: they belong to its parent."""
     for directory in _directories.values():
         directory.close_in_child()
     _directories.clear()

@@ -1,5 +1,4 @@
-"""What is kept of the configuration of a log that is in no store: a file in its directory, which a broker
-passes over."""
+"""The saved options of a log that is not in a store: a file in its directory, which a broker ignores."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,8 +21,7 @@ _WHAT = "configuration of a log"
 
 
 def read_options(path: Path) -> dict[str, str]:
-    """The options that are kept in a partition directory, in Kafka's notation. CorruptCheckpointError,
-    OSError."""
+    """The options saved in a partition directory, in Kafka's notation. CorruptCheckpointError, OSError."""
     file = path / NAME
     try:
         data = read_whole(str(file))
@@ -54,7 +52,7 @@ def _options_in(file: Path, data: bytes) -> dict[str, str]:
 
 
 def write_options(path: Path, options: Mapping[str, str]) -> None:
-    """Replaces what is kept, durably: the old options or the new ones are there. OSError."""
+    """Replace the saved options, durably and atomically. OSError."""
     if options == read_options(path):
         return
     if options:
@@ -65,7 +63,7 @@ def write_options(path: Path, options: Mapping[str, str]) -> None:
 
 
 def in_python(options: Mapping[str, str]) -> dict[str, Any]:
-    """Options of a topic in Kafka's notation, as options of LogConfig. InvalidConfigError."""
+    """Convert options from Kafka's notation to those of LogConfig. InvalidConfigError."""
     parsed = LogConfig.from_topic(options)
     names = [name.replace(".", "_") for name in options]
     return {name: getattr(parsed, name) for name in names if hasattr(parsed, name)}

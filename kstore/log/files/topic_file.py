@@ -1,9 +1,8 @@
-"""The file in which a store keeps what its directories do not tell: the topics' configuration, and a change
-in progress.
+"""The table of topics of a store: their number of partitions, their options, and an unfinished change.
 
-Every log directory has a copy, which a broker passes over, as it does with every plain file there. The newest
-copy counts. A change of topics is written here first, in one step, and carried out then: so whoever opens the
-store after a crash finds it done, or carries it out.
+Each log directory has a copy, which a broker ignores. The newest copy is used. A change of topics is first
+written to this file, atomically, and then carried out. After a crash, the next opening of the store completes
+it.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -25,28 +24,28 @@ else:
 
 NAME = "kstore-topics.json"
 _VERSION = 1
-MOST_PARTITIONS = 1 << 20  # of a topic: far more than a broker copes with
+MOST_PARTITIONS = 1 << 20  # of a topic; far more than a broker supports
 _WHAT = "table of topics"
-_NO_CHANGE = b'"change": null\n}\n'  # how the file ends then
+_NO_CHANGE = b'"change": null\n}\n'  # the end of a file without a change
 
 
 class KnownTopic(NamedTuple):
-    """What the file says of a topic: how many partitions it has, and its own options in Kafka's notation."""
+    """A topic in the table: its number of partitions and its options, in Kafka's notation."""
 
     count: int  # type: ignore[assignment]
     options: Mapping[str, str]
 
 
 class Change(NamedTuple):
-    """A change of a topic's directories that was decided: partitions to make, by log directory, or all to be
-    deleted, which lie there."""
+    """A decided change of the directories of a topic: partitions to create, or to delete, each with its log
+    directory."""
 
     topic: str
     delete: bool
     make: Mapping[int, str] = MappingProxyType({})
 
     def concerns(self, tp: TopicPartition) -> bool:
-        """Whether it makes or deletes a partition."""
+        """Whether the change creates or deletes a partition."""
         return tp.topic == self.topic and (self.delete or tp.partition in self.make)
 
     def __str__(self) -> str:
@@ -54,29 +53,28 @@ class Change(NamedTuple):
 
 
 class TopicTable(NamedTuple):
-    """What the file holds. `number` counts the changes."""
+    """The content of the file. `number` counts the changes."""
 
     number: int = 0
     topics: Mapping[str, KnownTopic] = MappingProxyType({})
     change: Change | None = None
 
     def with_topic(self, name: str, topic: KnownTopic, change: Change | None = None) -> "TopicTable":
-        """The table after a topic was made or changed."""
+        """The table with a new or changed topic."""
         return TopicTable(self.number + 1, {**self.topics, name: topic}, change)
 
     def without_topic(self, name: str, places: Mapping[int, str]) -> "TopicTable":
-        """The table in which the deletion of a topic is decided, whose partitions lie in these log
-        directories."""
+        """The table with the decided deletion of a topic, whose partitions are in these log directories."""
         topics = {known: topic for known, topic in self.topics.items() if known != name}
         return TopicTable(self.number + 1, topics, Change(name, delete=True, make=places))
 
     def finished(self) -> "TopicTable":
-        """The table once its change is carried out."""
+        """The table after its change is complete."""
         return self._replace(change=None)
 
     def before(self) -> "TopicTable":
-        """The table without a change that is not finished: no partitions that are to be made. A topic that is
-        to be deleted is not in it."""
+        """The table without the partitions of an unfinished creation. It does not contain a topic that is
+        being deleted."""
         change = self.change
         if change is None or change.delete:
             return self.finished()
@@ -87,7 +85,7 @@ class TopicTable(NamedTuple):
         return self._replace(topics=topics, change=None)
 
     def encode(self) -> bytes:
-        """The content of the file."""
+        """Encode the content of the file."""
         change = None
         if self.change is not None:
             make = {str(number): path for number, path in self.change.make.items()}
@@ -133,32 +131,31 @@ def _table_in(path: Path, data: bytes) -> TopicTable:
 
 
 def topic_being_deleted(directory: Path) -> str | None:
-    """The topic whose deletion was decided and is not finished, if there is one. CorruptCheckpointError,
-    OSError."""
+    """The topic of an unfinished deletion, or None. CorruptCheckpointError, OSError."""
     try:
         file = File(str(directory / NAME))
     except FileNotFoundError:
         return None
     size = file.size()
     end = min(size, len(_NO_CHANGE))
-    if file.read(size - end, end) == _NO_CHANGE:  # nearly always; the file may be long
+    if file.read(size - end, end) == _NO_CHANGE:  # the common case: do not parse a long file
         return None
     change = read_table(directory).change
     return change.topic if change is not None and change.delete else None
 
 
 def write_table(directory: Path, table: TopicTable) -> None:
-    """Replaces the table in a log directory, durably: the old one or the new one is there. OSError."""
+    """Replace the table in a log directory, durably and atomically. OSError."""
     write_whole(str(directory / NAME), table.encode())
 
 
 def newest(tables: Iterable[TopicTable]) -> TopicTable:
-    """The one that counts: the latest; of equals one whose change is not finished."""
+    """The latest table; among equals, one with an unfinished change."""
     return max(tables, key=lambda table: (table.number, table.change is not None), default=TopicTable())
 
 
 def merged(tables: Sequence[TopicTable], topics: Container[str]) -> TopicTable:
-    """The newest, with what others know of `topics` that it does not know: a directory of another store was
+    """The newest table, with those of `topics` that only older tables have: a directory of another store was
     added."""
     table = newest(tables)
     deleted = table.change.topic if table.change is not None else None

@@ -1,9 +1,9 @@
-"""Where a log was truncated: who has read beyond such an offset is told by it that others may have these
-offsets now.
+"""The last truncations of a log, which number its generations. Readers detect by them that records before
+their position were removed.
 
-A leader epoch tells it in Kafka, but a log that nobody leads has only one. The file is written before
-anything is cut off, and once more when that is done: so who reads the file behind the log never sees new
-records whose truncation it does not know. A broker passes over it.
+Kafka uses leader epochs for this, but a log without a controller has only one epoch. The file is written
+before records are removed, and again after that. A reader that has read the log first and the file then
+therefore knows the truncation before any new record. A broker ignores the file.
 """
 
 import errno
@@ -17,9 +17,9 @@ from kstore.log.files import layout
 from kstore.log.files.checked_json import decode, encode
 
 _VERSION = 1
-_MOST = 64  # are told apart
+_MOST = 64  # entries of the file
 _LARGEST = 1 << 16  # bytes of the file
-# ns: the time of a commit of older versions, in ms, is before or after each number
+# ns between numbers: more than 1 ms, the precision of the times of older commits
 _NUMBERS_APART = 2_000_000
 _LATEST = 9 * 10**18  # ns since 1970, in the year 2255
 _NO_FILE = (
@@ -35,16 +35,18 @@ _NO_FILE = (
 
 
 class Truncations:
-    """A value: `number` is that of the last one, 0 if there is none. A later one has a greater number, also
-    if the file was lost meanwhile, or an older one was put in its place: it is the time, in nanoseconds since
-    1970.
+    """The truncations of a log. Immutable.
 
-    entries: (number, offset, stable offset) of those that tell something: numbers rise, and so do offsets,
-    since a later one at a lower offset makes others needless once it was carried out. The offset is that of
-    the first record that was removed. The stable offset is lower if an open transaction begins there: readers
-    of committed records may have passed it by as one that was aborted, if that was removed too. pending:
-    "records" if the last one may not have been carried out, "all" if that one removes all records and goes on
-    at its offset, else "". The next opening for writing carries it out.
+    number: the generation of the log, which is the number of the last truncation, or 0. Numbers are times in
+    nanoseconds since 1970, so they rise even if the file was lost or an older copy restored.
+
+    entries: (number, offset, stable offset) of each truncation. The offset is that of the first removed
+    record. The stable offset is lower if the truncation opened a transaction again that begins there: readers
+    of committed records may have skipped it as aborted. Numbers and offsets rise, because a truncation
+    removes earlier entries at higher offsets.
+
+    pending: "records" if the last truncation may be incomplete, "all" if it also removes all records and
+    continues at its offset, else "". The next opening for writing completes it.
     """
 
     def __init__(self, entries: tuple[tuple[int, int, int], ...] = (), pending: str = "") -> None:
@@ -54,31 +56,31 @@ class Truncations:
 
     @property
     def offset(self) -> int:
-        """The offset of the last one; -1 if there is none."""
+        """The offset of the last truncation, or -1."""
         return self._entries[-1][1] if self._entries else -1
 
     def since(self, number: int, isolation: str) -> int:
-        """From which offset on records were cut off after the one of this number, or may be read again; -1 if
-        none were.
+        """The lowest offset from which records were removed, or became readable, after the truncation of this
+        number; -1 if there is none.
 
-        One that is pending tells nothing: before it was carried out, nobody appends."""
+        A pending truncation does not count: no record is appended before it is complete.
+        """
         at = 2 if isolation == "read_committed" else 1
         entries = self._entries[:-1] if self.pending else self._entries
         return min((entry[at] for entry in entries if entry[0] > number), default=-1)
 
     def expecting(self, offset: int, pending: str) -> "Truncations":
-        """These, and one at an offset that is pending."""
+        """The truncations with a pending one at an offset."""
         return self._and_one(self._entries, offset, offset, pending)
 
     def carried_out(self, last_stable_offset: int) -> "Truncations":
-        """These, once the pending one was carried out."""
+        """The truncations after the pending one is complete."""
         offset = self._entries[-1][1]
         kept = tuple(entry for entry in self._entries[:-1] if entry[1] < offset)
         return self._and_one(kept, offset, min(offset, last_stable_offset), "")
 
     def without_pending(self) -> "Truncations":
-        """These, without one that may not have been carried out; but a later one gets a greater number than
-        that."""
+        """The truncations without the pending one. Later numbers are still greater than its number."""
         if not self.pending:
             return self
         settled = Truncations(self._entries[:-1])
@@ -89,7 +91,7 @@ class Truncations:
         self, kept: tuple[tuple[int, int, int], ...], offset: int, stable: int, pending: str
     ) -> "Truncations":
         if len(kept) >= _MOST:
-            # of the two oldest, who knows the first is told a little more than was cut off
+            # merge the two oldest: a reader between them may be reported a lower offset than necessary
             (_, first, first_stable), (number, *_) = kept[:2]
             kept = ((number, first, first_stable), *kept[2:])
         last = max(self.number + _NUMBERS_APART, time.time_ns()), offset, stable
@@ -144,7 +146,7 @@ class TruncationFile:
 
 
 def read_truncations(path: Path) -> Truncations:
-    """Those of a log; what is not known, because the file is damaged, has no say. OSError."""
+    """The truncations of a log; none if the file is missing or damaged. OSError."""
     file = path / layout.TRUNCATIONS
     try:
         content = decode(file, read_whole(str(file), _LARGEST), "truncations of a log")
@@ -153,10 +155,10 @@ def read_truncations(path: Path) -> Truncations:
         )
         if content["version"] != _VERSION or list(entries) != sorted(set(entries)):
             return Truncations()
-        if entries and entries[-1][0] > _LATEST:  # a later one could not be larger
+        if entries and entries[-1][0] > _LATEST:  # no later number could be larger
             return Truncations()
-        # A note of an older version, which has the key "end", could stay though its truncation was refused and
-        # records followed. It counts as carried out, which removes nothing.
+        # An older version, which wrote the key "end", could leave an entry whose truncation was refused and
+        # followed by records. Such an entry counts as complete, so that no record is removed.
         pending = "" if "end" in content else content["pending"]
         kind = "all" if pending == "all" else "records" if pending else ""
         return Truncations(entries, kind if entries else "")
@@ -169,7 +171,7 @@ def read_truncations(path: Path) -> Truncations:
 
 
 def write_truncations(path: str, known: Truncations) -> None:
-    """Replaces them, durably. OSError."""
+    """Replace the file, durably. OSError."""
     content = {
         "version": _VERSION,
         "truncations": known._entries,

@@ -1,8 +1,8 @@
-"""The producers of a log, made again from its snapshots and batches when it is opened or truncated (spec 8.4,
+"""Rebuilding the producers of a log from snapshots and batches, after an opening or a truncation (spec 8.4,
 8.5).
 
-A writer gives the snapshots of its directory, in which this removes and writes files as Kafka does. A reader
-gives snapshots in memory: so both come to one answer.
+A writer passes the snapshots of its directory, in which files are removed and written as Kafka does. A reader
+passes snapshots in memory. Both get the same result.
 """
 
 from bisect import bisect_right
@@ -27,15 +27,17 @@ def rebuild(
     truncated: bool = False,
     strict: bool = False,
 ) -> tuple[ProducerStates, dict[int, TransactionIndex]]:
-    """The producers at the end of a log that is opened for writing, or was `truncated`, with the snapshots
-    that Kafka then leaves (spec 8.4, 8.5); and the transaction index of every recovered segment, and of every
-    one whose own is damaged, by its base offset. ProducerStates of a snapshot whose time is over are left
-    out, as Kafka does; those of the batches after it are not (spec 6.7).
+    """Rebuild the producers at the end of a log that is opened for writing, or was `truncated`.
 
-    strict: CorruptRecordError if batches are damaged or contradict each other; see batches_of_producers. For
-    a reader: a writer beside it may have written a marker, and not yet its entry in the transaction index, so
-    that is added."""
-    if truncated:  # which producers recovery saw tells nothing of those that wrote since
+    Leaves the snapshots that Kafka would leave (spec 8.4, 8.5). Returns the producers, and the transaction
+    index of each segment that was recovered or whose index is damaged, by base offset. As in Kafka, expired
+    producers of the snapshot are omitted, and those of later batches are not (spec 6.7).
+
+    strict: for a reader. CorruptRecordError if batches are damaged or contradict each other; see
+    batches_of_producers. A writer in another process may have written a marker and not yet its entry in the
+    transaction index; such entries are added.
+    """
+    if truncated:  # producers may have written since recovery
         loaded = loaded.replace(recovered_producers=True)
     segments = loaded.segments
     end = loaded.log_end_offset
@@ -49,7 +51,7 @@ def rebuild(
         if segment.base_offset in recovered:
             index = indexes[segment.base_offset] = TransactionIndex(segment.base_offset)
             producers = _replay(snapshots, loaded, segment.base_offset, before, seen, expiry, strict)
-            if loaded.recovered_producers:  # otherwise the scan has seen that there are none
+            if loaded.recovered_producers:  # else recovery has seen that there are none
                 for batch in batches_of_producers(segment, segment.base_offset, strict=strict):
                     aborted = producers.apply(batch)
                     if aborted is not None:
@@ -60,13 +62,13 @@ def rebuild(
         snapshots.remove_strays(bases)
     wanted = {*bases[-2:], end}
     none = clean and not snapshots.offsets
-    told: list[tuple[Segment, AbortedTxn]] = []
-    producers = _replay(snapshots, loaded, end, wanted, seen, expiry, strict, told, durable=truncated)
+    found: list[tuple[Segment, AbortedTxn]] = []
+    producers = _replay(snapshots, loaded, end, wanted, seen, expiry, strict, found, durable=truncated)
     if strict and loaded.recovered_producers:
-        _complete_indexes(told)
+        _complete_indexes(found)
     if none:
-        # Kafka then looks at no batch and writes empty snapshots, also at the start of the log. Here the
-        # batches tell: an open transaction whose snapshot was lost must not pass for committed.
+        # Kafka reads no batch then and writes empty snapshots, also at the start of the log. kstore reads the
+        # batches, so that an open transaction whose snapshot was lost does not look committed.
         for offset in sorted(wanted):
             if offset > 0 and offset not in snapshots:
                 snapshots.write(offset, ())
@@ -74,8 +76,8 @@ def rebuild(
 
 
 def advance(producers: ProducerStates, segment: Segment, position: int, offset: int) -> None:
-    """Applies the batches of a segment from a byte on, where the producers were known to be at `offset`; the
-    transaction index gets what the writer has not written yet. CorruptRecordError."""
+    """Apply the batches of a segment from a byte on, to the producers at `offset`. Entries that the writer
+    has not written yet are added to the transaction index. CorruptRecordError."""
     aborted: list[tuple[Segment, AbortedTxn]] = []
     for batch in batches_of_producers(segment, offset, strict=True, first_position=position):
         txn = producers.apply(batch)
@@ -96,10 +98,12 @@ def _replay(
     *,
     durable: bool = False,
 ) -> ProducerStates:
-    """The producers at an offset where a segment or the log ends, from the newest sound snapshot on;
-    snapshots are written at the `wanted` offsets that it passes, and there. `recovered`: the base offsets of
-    segments that recovery has walked. `aborted` gets the aborted transactions of the batches that it passes.
-    `durable`: the last snapshot is on the disk when this returns."""
+    """Rebuild the producers at the end of a segment or of the log, from the newest sound snapshot on.
+
+    A snapshot is written at `to_offset` and at each `wanted` offset on the way. `recovered`: base offsets of
+    segments that recovery has read. Aborted transactions on the way are added to `aborted`. `durable`: sync
+    the last snapshot.
+    """
     producers = ProducerStates()
     snapshots.remove_outside(loaded.log_start_offset, to_offset)
     newest = snapshots.read_newest(to_offset)
@@ -133,7 +137,7 @@ def _replay(
 
 
 def _complete_indexes(aborted: list[tuple[Segment, AbortedTxn]]) -> None:
-    """Sees to it that the transaction indexes of segments have the transactions that their batches tell."""
+    """Add missing aborted transactions to the transaction indexes of segments, in memory."""
     for segment, found in groupby(aborted, itemgetter(0)):
         index = segment.transaction_index
         last = max((entry.last_offset for entry in index), default=-1)

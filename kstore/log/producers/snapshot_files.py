@@ -1,4 +1,4 @@
-"""The .snapshot files of a partition: which there are, which stay, writing one (spec 3.5, 6.7, 8.5)."""
+"""The .snapshot files of a partition: listing, writing and removing them (spec 3.5, 6.7, 8.5)."""
 
 import os
 from collections import deque
@@ -14,7 +14,7 @@ from kstore.log.producers.states import ProducerState, encode_snapshot, read_sna
 class SnapshotFiles:
     """The producer snapshots in one directory.
 
-    There is one for every segment of a log, so nothing that is done for a segment may look at all of them.
+    A log has one for each segment, so an operation on one segment must not read the whole list.
     """
 
     def __init__(self, directory: str) -> None:
@@ -24,8 +24,8 @@ class SnapshotFiles:
             offset = layout.parse_offset(name)
             if offset is not None and name.partition(".")[2] == "snapshot":
                 self._paths[offset] = f"{directory}/{name}"
-        self._order = deque(sorted(self._paths))  # of all offsets, and of some whose snapshots have gone
-        self.unsynced: list[str] = []  # paths of those that were written, and are not on the disk for sure
+        self._order = deque(sorted(self._paths))  # all offsets, and some of removed snapshots
+        self.unsynced: list[str] = []  # paths of snapshots that were written and not synced
 
     @property
     def offsets(self) -> list[int]:
@@ -33,19 +33,19 @@ class SnapshotFiles:
 
     @property
     def latest(self) -> int:
-        """The offset of the newest; -1 where there is none."""
+        """The offset of the newest snapshot, or -1."""
         while self._order and self._order[-1] not in self._paths:
             self._order.pop()
         return self._order[-1] if self._order else -1
 
     def _begins_until(self, offset: int) -> bool:
-        """Whether the oldest is at this offset or below."""
+        """Whether the oldest snapshot is at this offset or below."""
         while self._order and self._order[0] not in self._paths:
             self._order.popleft()
         return bool(self._order) and self._order[0] <= offset
 
     def _enter(self, offset: int) -> None:
-        """Takes one into account."""
+        """Add a snapshot to the list."""
         latest = self.latest
         is_known = offset in self._paths
         self._paths[offset] = self.path_of(offset)
@@ -61,7 +61,7 @@ class SnapshotFiles:
         return self._paths.get(offset) or f"{self.directory}/{layout.segment_stem(offset)}.snapshot"
 
     def write(self, offset: int, states: Iterable[ProducerState], *, durable: bool = False) -> None:
-        """Writes the state at an offset. OSError."""
+        """Write a snapshot at an offset. OSError."""
         path = self.path_of(offset)
         write_whole(path, encode_snapshot(states), durable=durable)
         if not durable:
@@ -69,45 +69,45 @@ class SnapshotFiles:
         self._enter(offset)
 
     def remove(self, offset: int) -> None:
-        """Removes one, if it is there. OSError."""
+        """Remove a snapshot, if it exists. OSError."""
         path = self._paths.pop(offset, None)
         if path is not None:
             unlink(path, missing_ok=True)
 
     def clear(self) -> None:
-        """Removes all. OSError."""
+        """Remove all snapshots. OSError."""
         for offset in self.offsets:
             self.remove(offset)
 
     def set_aside(self, offset: int) -> str | None:
-        """Takes one out of account and returns its path, for who deletes it later."""
+        """Remove a snapshot from the list and return its path, for a later deletion of the file."""
         return self._paths.pop(offset, None)
 
     def strays(self, bases: Iterable[int]) -> list[int]:
-        """Those at no segment's base, but for the newest of them if it is above all bases."""
+        """Offsets of snapshots at no base offset, except the newest one if it is above all base offsets."""
         known = set(bases)
         strays = [offset for offset in self.offsets if offset not in known]
         return strays[:-1] if strays and strays[-1] >= max(known, default=0) else strays
 
     def remove_strays(self, bases: Iterable[int]) -> None:
-        """Removes them. OSError."""
+        """Remove the strays. OSError."""
         for offset in self.strays(bases):
             self.remove(offset)
 
     def remove_outside(self, log_start_offset: int, log_end_offset: int) -> None:
-        """Removes those that say nothing of the log: at its start or below, or above its end."""
+        """Remove snapshots at or below the start of the log, or above its end. OSError."""
         while self.latest > log_end_offset:
             self.remove(self.latest)
         while self._begins_until(log_start_offset):
             self.remove(self._order[0])
 
     def read(self, offset: int) -> list[ProducerState]:
-        """The producers in one. CorruptSnapshotError, OSError."""
+        """The producers in a snapshot. CorruptSnapshotError, OSError."""
         return read_snapshot(read_whole(self._paths[offset], or_deleted=True), self._paths[offset])
 
     def read_newest(self, most: int) -> tuple[int, list[ProducerState]] | None:
-        """The newest sound one at or below `most`, with its offset; broken ones on the way are removed, as by
-        Kafka."""
+        """The newest sound snapshot at or below `most`: its offset and producers. Damaged ones on the way are
+        removed, as in Kafka."""
         for offset in reversed(self._order):
             if offset <= most and offset in self._paths:
                 try:
@@ -118,8 +118,7 @@ class SnapshotFiles:
 
 
 class SnapshotsInMemory(SnapshotFiles):
-    """Snapshots for a reader: what is written is kept in memory, and what is removed is only left out of
-    account."""
+    """Snapshots for a reader: writing keeps them in memory, and removing only hides them."""
 
     def __init__(self, directory: str) -> None:
         super().__init__(directory)
@@ -134,10 +133,10 @@ class SnapshotsInMemory(SnapshotFiles):
         self._written.pop(offset, None)
 
     def read(self, offset: int) -> list[ProducerState]:
-        """The producers in one. CorruptSnapshotError, also if the file is gone or cannot be read."""
+        """The producers in a snapshot. CorruptSnapshotError, also if the file is missing or unreadable."""
         if offset in self._written:
             return read_snapshot(self._written[offset], self._paths[offset])
         try:
             return super().read(offset)
-        except OSError as e:  # whoever writes the log may remove it meanwhile
+        except OSError as e:  # the writer of the log may have removed it
             raise CorruptSnapshotError("a producer snapshot", file=self._paths[offset], position=0) from e

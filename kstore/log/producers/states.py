@@ -1,5 +1,4 @@
-"""Producer state: who wrote last, which transactions are open, which were aborted (spec 3.5, 6.6 to 6.8,
-8.5)."""
+"""Producer states: last batches, open transactions, aborted transactions (spec 3.5, 6.6 to 6.8, 8.5)."""
 
 import struct
 from collections import deque
@@ -31,7 +30,7 @@ ABORT, COMMIT = 0, 1
 
 
 class BatchMetadata(NamedTuple):
-    """One of the last batches of a producer: what a retry is recognised by."""
+    """One of the last batches of a producer, by which a retry is recognised."""
 
     last_sequence: int
     last_offset: int
@@ -49,7 +48,7 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerState:
-    """What a log remembers of one producer id."""
+    """The state of one producer id in a log."""
 
     def __init__(
         self,
@@ -74,13 +73,13 @@ class ProducerState:
         return f"ProducerState({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     def move_to(self, epoch: int) -> None:
-        """Another epoch forgets the batches of the one before."""
+        """Set the epoch; another epoch forgets the batches of the one before."""
         if epoch != self.producer_epoch:
             self.producer_epoch = epoch
             self.batches.clear()
 
     def retried(self, batch: RecordBatch) -> BatchMetadata | None:
-        """The batch remembered that this one repeats, if it does."""
+        """The remembered batch that this one repeats, or None."""
         if batch.producer_epoch == self.producer_epoch:
             for known in self.batches:
                 if (known.first_sequence, known.last_sequence) == (batch.base_sequence, batch.last_sequence):
@@ -89,7 +88,7 @@ class ProducerState:
 
 
 class Expiry(NamedTuple):
-    """Which producers are forgotten: those that wrote nothing for so long and have no open transaction (spec
+    """The rule of expiry: producers without an open transaction that have written nothing for so long (spec
     6.7)."""
 
     expiration_ms: int
@@ -130,7 +129,7 @@ def read_snapshot(data: bytes, file: str = "") -> list[ProducerState]:
 
 
 def _java_order(states: list[ProducerState]) -> list[ProducerState]:
-    """The order in which a Java HashMap with these ids gives them out: Kafka writes snapshots in it."""
+    """The order in which a Java HashMap iterates over these ids: that of Kafka's snapshots."""
     capacity = 16
     while len(states) > capacity * 3 // 4:
         capacity *= 2
@@ -143,7 +142,7 @@ def _java_order(states: list[ProducerState]) -> list[ProducerState]:
 
 
 def encode_snapshot(states: Iterable[ProducerState]) -> bytes:
-    """The bytes of a .snapshot file; of each producer's batches the last one is kept (spec 3.5)."""
+    """Encode a .snapshot file, which has the last batch of each producer (spec 3.5)."""
     entries = []
     for state in _java_order(list(states)):
         last = state.batches[-1] if state.batches else BatchMetadata(-1, -1, 0, -1)
@@ -175,7 +174,7 @@ def _check(
     origin: str,
     transaction_version: int,
 ) -> None:
-    """Epoch, sequence and transaction of one batch against its producer's state."""
+    """Check epoch, sequence and transaction of a batch against the state of its producer."""
     pid, epoch = batch.producer_id, batch.producer_epoch
     if batch.is_control:
         _check_marker(batch, updated, transaction_version)
@@ -222,7 +221,7 @@ def _check_marker(batch: RecordBatch, updated: ProducerState, transaction_versio
             f"{transaction_version}"
         )
     known, epoch = updated.producer_epoch, batch.producer_epoch
-    # with version 2 every marker raises the epoch; an equal one is a retry of one that is there
+    # with version 2 every marker raises the epoch; an equal epoch is a retry of a stored marker
     retry = epoch == known and (updated.current_txn_first_offset is None or epoch == _MAX_EPOCH)
     if epoch < known or (transaction_version == 2 and epoch == known and not retry):
         raise InvalidProducerEpochError(
@@ -239,11 +238,11 @@ def _check_marker(batch: RecordBatch, updated: ProducerState, transaction_versio
 
 
 def _marker_of(batch: RecordBatch) -> tuple[int, Record] | None:
-    """The transaction marker in a control batch, and ABORT or COMMIT; None if it is none.
+    """The kind of a transaction marker, ABORT or COMMIT, and its record; None for another control batch.
 
-    Kafka cannot load a log with another control record of a producer. Here its transaction just stays open.
+    Kafka cannot load a log with another control record of a producer. In kstore its transaction stays open.
     """
-    records, _ = batch._readable()  # what may follow the first record is nothing to Kafka
+    records, _ = batch._readable()  # Kafka ignores what follows the first record
     if not records:
         return None
     try:
@@ -254,15 +253,14 @@ def _marker_of(batch: RecordBatch) -> tuple[int, Record] | None:
 
 
 class OpenTransactions:
-    """The first offsets of open transactions, with their producers. Finding the lowest takes no longer if
-    there are many.
+    """The first offsets of open transactions, with their producers, in a heap.
 
-    One thread changes them; `first()` is for all. It may still give the lowest one for a moment after that
-    was removed."""
+    One thread changes them; any thread may call `first()`, which may return an offset that is being removed.
+    """
 
     def __init__(self, producers: Iterable[tuple[int, int]] = ()) -> None:
         self._producers = dict(producers)
-        # a heap; what was removed stays in it until it is the lowest
+        # a heap; a removed offset stays in it until it is the lowest
         self._offsets = sorted(self._producers)
 
     def add(self, first_offset: int, producer_id: int) -> None:
@@ -282,7 +280,7 @@ class OpenTransactions:
             return None
 
     def first_without(self, removed: Collection[int]) -> int | None:
-        """The lowest one that is not among these."""
+        """The lowest offset that is not in `removed`."""
         offsets = self._offsets
         waiting = [(offset, 0) for offset in offsets[:1]]
         while waiting:
@@ -296,7 +294,7 @@ class OpenTransactions:
 
 
 class _Trial(OpenTransactions):
-    """Others, as they would be after changes."""
+    """Open transactions after changes that leave the original as it is."""
 
     def __init__(self, others: OpenTransactions) -> None:
         super().__init__()
@@ -313,7 +311,7 @@ class _Trial(OpenTransactions):
 
 
 class ProducerStates:
-    """The states of all producers of a log, kept up by applying its batches in order, as replication does."""
+    """The states of all producers of a log, updated by applying its batches in order."""
 
     def __init__(self) -> None:
         self.states: dict[int, ProducerState] = {}
@@ -321,7 +319,7 @@ class ProducerStates:
         self.end_offset = 0
 
     def restore(self, states: Iterable[ProducerState], end_offset: int) -> None:
-        """Begins anew from a snapshot."""
+        """Replace all states by those of a snapshot."""
         self.states = {state.producer_id: state for state in states}
         self.ongoing = OpenTransactions(
             (state.current_txn_first_offset, state.producer_id)
@@ -331,37 +329,37 @@ class ProducerStates:
         self.end_offset = end_offset
 
     def copy(self) -> "ProducerStates":
-        """A copy of these states, which may change apart from them."""
+        """An independent copy."""
         made = ProducerStates()
         made.restore(self.copied().values(), self.end_offset)
         return made
 
     def copied(self) -> dict[int, ProducerState]:
-        """As they are now: nothing changes them, and who changes them changes nothing here."""
+        """Independent copies of the present states, by producer id."""
         return {producer_id: _copied(state, producer_id) for producer_id, state in list(self.states.items())}
 
     def forget(self, expiry: Expiry) -> None:
-        """Removes the producers whose time is over."""
+        """Remove expired producers."""
         for producer_id in [pid for pid, state in self.states.items() if expiry.is_over(state)]:
             del self.states[producer_id]
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest open transaction begins."""
+        """The first offset of the oldest open transaction, or None."""
         return self.ongoing.first()
 
     def analyze(
         self, batches: Sequence[RecordBatch], origin: str, transaction_version: int = -1
     ) -> dict[int, Appended]:
-        """Checks batches that are about to be appended (spec 6.6). Which of them are retries of what is
-        there, or of one before them, by their places: Kafka takes one batch of a client at a time, and would
-        answer all as the first retry.
+        """Check batches before an append, without changing the states (spec 6.6).
 
-        origin "replication" is checked as a follower does: hardly. Nothing is changed.
+        Returns the retries, by index: batches that are stored or repeat an earlier one of the call. (Kafka
+        takes one batch of a client at a time.) With origin "replication" only control batches are checked, as
+        by a follower.
         """
         updated: dict[int, ProducerState] = {}
         retries: dict[int, Appended] = {}
-        for place, batch in enumerate(batches):
+        for at, batch in enumerate(batches):
             if batch.producer_id < 0:
                 continue
             if batch.is_control and batch.records(verify=False) and _marker_of(batch) is None:
@@ -376,7 +374,7 @@ class ProducerStates:
             if working is None:
                 working = updated[batch.producer_id] = _copied(current, batch.producer_id)
             if origin == "client" and (known := working.retried(batch)) is not None:
-                retries[place] = Appended(known.first_offset, known.last_offset, 0, True)
+                retries[at] = Appended(known.first_offset, known.last_offset, 0, True)
                 continue
             _check(batch, working, current, origin, transaction_version)
             if not batch.is_control:
@@ -391,7 +389,7 @@ class ProducerStates:
         return retries
 
     def aborted_by(self, batches: Sequence[RecordBatch]) -> list[AbortedTxn]:
-        """The transactions that batches would abort. Nothing is changed."""
+        """The transactions that batches would abort. The states do not change."""
         if not any(batch.is_control for batch in batches):
             return []
         trial = ProducerStates()
@@ -405,7 +403,7 @@ class ProducerStates:
         return [transaction for transaction in aborted if transaction is not None]
 
     def apply(self, batch: RecordBatch) -> AbortedTxn | None:
-        """Takes one batch with a producer id; returns the transaction that it aborts, if it does."""
+        """Apply a batch with a producer id. Returns the transaction that it aborts, or None."""
         state = self.states.get(batch.producer_id)
         if state is None:
             state = self.states[batch.producer_id] = ProducerState(batch.producer_id)
@@ -426,7 +424,7 @@ class ProducerStates:
         return None
 
     def _end(self, state: ProducerState, batch: RecordBatch) -> AbortedTxn | None:
-        """A transaction marker. Replayed ones are taken whatever their epochs, as Kafka does for replicas."""
+        """Apply a transaction marker, whatever its epochs, as Kafka does on replicas."""
         found = _marker_of(batch)
         if found is None:
             return None
@@ -445,7 +443,7 @@ class ProducerStates:
                 )
         state.move_to(batch.producer_epoch)
         value = marker.value or b""
-        if len(value) >= 6:  # Kafka fails on a shorter one; the log is sound without it
+        if len(value) >= 6:  # Kafka fails on a shorter value, which the log does not need
             state.coordinator_epoch = int.from_bytes(value[2:6], "big", signed=True)
         state.last_timestamp = marker.timestamp
         state.current_txn_first_offset = None
@@ -455,11 +453,11 @@ class ProducerStates:
 def batches_of_producers(
     segment: Segment, start_offset: int, *, strict: bool = False, first_position: int = 0
 ) -> Iterable[RecordBatch]:
-    """The batches of a segment, from start_offset on, that have a producer id: headers find them. One begins
-    at `first_position`, the first byte that is looked at.
+    """The batches of a segment, from start_offset on, that have a producer id, found by their headers. A
+    batch must begin at `first_position`, where the search begins.
 
-    strict: CorruptRecordError where offsets contradict each other, bytes are left between the batches and the
-    next segment, or one of these batches is damaged. Otherwise they count as they are, as for Kafka.
+    strict: CorruptRecordError if offsets contradict each other, if bytes follow the last batch of a sealed
+    segment, or if one of these batches is damaged. Otherwise they are used as they are, as in Kafka.
     """
     headers = segment.read_headers(first_position)
     if strict:
@@ -473,7 +471,7 @@ def batches_of_producers(
 
 
 def _check_order(segment: Segment, headers: Any) -> None:
-    """CorruptRecordError unless the batches follow each other and fill a segment that another one follows."""
+    """Raise CorruptRecordError unless the batches have rising offsets and fill a sealed segment."""
     if not len(headers):
         end = 0
     else:

@@ -1,4 +1,4 @@
-"""Aborted transactions and the last stable offset of a log that is read (spec 6.8, 7.2, 8.4, 8.5)."""
+"""Aborted transactions and the last stable offset, for readers (spec 6.8, 7.2, 8.4, 8.5)."""
 
 from kstore.engine.segment.index import AbortedTxn
 from kstore.engine.segment.segment import Segment
@@ -12,13 +12,13 @@ class Transactions:
     """Producer state at the end of a log, and the aborted transactions of each of its segments."""
 
     def __init__(self, directory: str, loaded: Loaded) -> None:
-        """Replays the log as a writer would when it opens it, but writes nothing. CorruptRecordError."""
+        """Replay the log as an opening for writing does, without writing. CorruptRecordError."""
         self.producers, _ = rebuild(SnapshotsInMemory(directory), loaded, None, strict=True)
         self._stop_at(loaded.log_start_offset, loaded.log_end_offset)
 
     def advanced(self, before: Loaded, now: Loaded) -> "Transactions | None":
-        """Those of a later moment, if only the last segment has grown since `before`, of which these are;
-        None otherwise. It reads what was appended. CorruptRecordError."""
+        """The transactions of a later view, by reading only the appended batches; None if more has changed
+        than the end of the last segment. `before`: the view of these transactions. CorruptRecordError."""
         if (
             not (before.segments and now.segments)
             or before.segments[:-1] != now.segments[:-1]
@@ -32,7 +32,7 @@ class Transactions:
 
     @classmethod
     def of(cls, producers: ProducerStates, log_start_offset: int, log_end_offset: int) -> "Transactions":
-        """Those of a log that is written, whose producers are known at every moment."""
+        """The transactions of a log that is open for writing, from its present producers."""
         known = object.__new__(cls)
         known.producers = producers
         known._stop_at(log_start_offset, log_end_offset)
@@ -45,8 +45,8 @@ class Transactions:
         )
 
     def aborted(self, segments: tuple[Segment, ...], from_offset: int, upper_bound: int) -> list[AbortedTxn]:
-        """The aborted transactions of these segments that overlap the offsets, until one tells that no more
-        will."""
+        """The aborted transactions of these segments that overlap the offsets. The search ends when an index
+        entry shows that later segments have none."""
         found: list[AbortedTxn] = []
         for segment in segments:
             here, complete = segment.transaction_index.collect(from_offset, upper_bound)
