@@ -1,9 +1,9 @@
-"""What a file is that holds no batch of Kafka's, in words for an error."""
+"""The kind of a file that contains no batch of Kafka's, in words for an error."""
 
 from kstore.engine.io.file import File
 from kstore.engine.record.batch import crc32c
 
-_HEAD = 4 << 10  # bytes that are looked at
+_HEAD = 4 << 10  # bytes to examine
 _SIGNATURES = (
     (b"\x1f\x8b", "compressed with gzip: unpack it first"),
     (b"\x28\xb5\x2f\xfd", "compressed with zstd: unpack it first"),
@@ -23,7 +23,7 @@ _REDPANDA = 61  # bytes of a header
 
 
 def kind_of(path: str) -> str:
-    """What the file at a path is by its first bytes, "" if they are not known, or cannot be read."""
+    """The kind of a file, by its first bytes; "" if it is unknown or the file cannot be read."""
     try:
         head = File(path).read(0, _HEAD)
     except OSError:
@@ -41,8 +41,7 @@ def kind_of(path: str) -> str:
 
 
 def _is_redpandas(head: bytes) -> bool:
-    """Whether the header of a batch of Redpanda comes first: the fields are those of Kafka, the bytes in the
-    other order."""
+    """Whether the bytes begin with a batch header of Redpanda: Kafka's fields in little-endian order."""
     if len(head) < _REDPANDA:
         return False
     return crc32c(head[4:_REDPANDA]) == int.from_bytes(head[:4], "little")
@@ -52,7 +51,7 @@ def _is_text(head: bytes) -> bool:
     try:
         text = head.removeprefix(b"\xef\xbb\xbf").decode()
     except UnicodeDecodeError as e:
-        if e.end < len(head) or e.start < len(head) - 3:  # else the last character goes on behind them
+        if e.end < len(head) or e.start < len(head) - 3:  # else `head` ends inside a character
             return False
         text = head[: e.start].decode()
     return all(character.isprintable() or character in "\t\r\n\f" for character in text)

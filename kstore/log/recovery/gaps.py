@@ -1,8 +1,8 @@
-"""Offsets that lie between two segments, or in both, and whether that is as it should be.
+"""Gaps and overlaps of offsets between two segments, and whether they are losses.
 
-Segments follow each other without a gap, but for compaction, which takes records away, and whole segments
-with them, and for a broker's truncation inside a batch, which takes all of the batch. So a gap is a loss if
-an index still names offsets in it, or if it is large and the log looks like neither.
+Segments follow each other without gaps, with two exceptions: compaction removes records and whole segments,
+and a broker that truncates inside a batch removes the whole batch. A gap is therefore a loss if an index
+names offsets in it, or if it is large and neither explains it.
 """
 
 import contextlib
@@ -20,25 +20,24 @@ from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.steps import Code
 
 _DELETE_HORIZON = 64  # the attribute bit that only compaction sets
-_MOST_LOOKED_THROUGH = 64 << 20  # bytes of segments, to see whether a log is compacted
-_FEW_GAPS = 2  # a log that leaves out offsets has more
-_UNBROKEN = 16  # offsets that follow each other in a segment, in a log that leaves out none
-_FEWEST_OFFSETS = 2  # that are surely missing if no index names them
+_MOST_LOOKED_THROUGH = 64 << 20  # bytes of segments to read, to find out whether a log is compacted
+_FEW_GAPS = 2  # a log whose writer omits offsets has more
+_UNBROKEN = 16  # consecutive offsets in a segment of a log whose writer omits none
+_FEWEST_OFFSETS = 2  # of a gap that is a loss although no index names its offsets
 _LARGEST_DISTANCE = 2**31 - 1  # of an offset from its segment's base
 
 
 class Gap(NamedTuple):
-    """What lies between the last whole batch of a segment and the next segment."""
+    """A gap or overlap between the last whole batch of a segment and the next segment."""
 
     offsets: tuple[int, int]
     code: Code
-    is_sure: bool  # records are missing
-    tail: int  # bytes that are no batch
+    is_sure: bool  # records are lost for certain
+    tail: int  # bytes behind the last whole batch
 
 
 def offset_named(segment: Segment) -> int:
-    """The largest offset of the segment that its index files name, -1 for none. Files that make no sense name
-    none."""
+    """The largest offset of a segment that its index files name, or -1. Implausible files name none."""
     named = -1
     for kind, width in ((".index", 8), (".timeindex", 12)):
         try:
@@ -54,8 +53,8 @@ def offset_named(segment: Segment) -> int:
 
 
 def is_compacted(path: Path) -> bool:
-    """Whether a log is known to be compacted: by its options, by the cleaner's checkpoint, or by Kafka's own
-    use of its topic. Offsets that are missing between its segments say nothing then."""
+    """Whether a log is known to be compacted: by its options, by the cleaner's checkpoint, or because it is a
+    compacted topic of Kafka's own. Gaps between its segments are not losses then."""
     if "compact" in _policy_of(path):
         return True
     with contextlib.suppress(CorruptFileError, OSError):
@@ -64,8 +63,8 @@ def is_compacted(path: Path) -> bool:
 
 
 def is_said_to_delete(path: Path) -> bool:
-    """Whether the options that are kept of a log say that old segments are deleted. Asked only if it is not
-    compacted, too."""
+    """Whether the saved cleanup policy of a log includes deletion. Used only for a log that is not
+    compacted."""
     return "delete" in _policy_of(path)
 
 
@@ -84,16 +83,16 @@ def gaps_in(
     orphans: Collection[int],
     make: SegmentFactory,
 ) -> Iterator[tuple[Segment, Gap]]:
-    """The gaps of a log that are not as they should be, each with the segment before it.
+    """The gaps and overlaps of a log to report, each with the segment before it.
 
-    `orphans` are the offsets of indexes without a log. `recovered` segments are asked themselves; of others
-    only headers behind the last index entry are read, and no file stays open.
+    `orphans`: the offsets of indexes without a log. `recovered`: segments to use as they are; other segments
+    are opened again, so that no file stays open, and only headers behind their last index entry are read.
     """
 
     def reopened(segment: Segment) -> Segment:
         return make(segment.stem, segment.base_offset, segment.suffixes, segment.end_offset, segment.origin)
 
-    unexplained: list[tuple[int, Gap]] = []  # by no index; a compaction leaves such gaps
+    unexplained: list[tuple[int, Gap]] = []  # named by no index, as a compaction leaves them
     for at, (segment, following) in enumerate(pairwise(segments)):
         base, next_base = segment.base_offset, following.base_offset
         if next_base <= log_start_offset:
@@ -102,7 +101,7 @@ def gaps_in(
         try:
             end, size = asked.read_next_offset(), asked.size
         except (CorruptFileError, OSError):
-            continue  # reading raises it
+            continue  # reading the segment raises the error
         offsets = (end, next_base)
         if end > next_base and asked.overlaps_next():
             yield segment, Gap(offsets[::-1], Code.SEGMENTS_OVERLAP, False, 0)
@@ -124,17 +123,17 @@ def gaps_in(
         count, held = gap.offsets[1] - gap.offsets[0], gap.offsets[0] - segments[at].base_offset
         if gap.code is Code.OFFSETS_MISSING:
             if count < _largest_batch(map(reopened, segments[at : at + 2])):
-                continue  # it was truncated inside a batch, perhaps
-            # As much as a segment may hold. A follower of Kafka may have left out a few, or a few of all
-            # segments, if they are small.
+                continue  # a broker may have truncated it inside a batch
+            # A follower of Kafka may omit a few offsets, or some small segments: a loss is a gap of about a
+            # segment's size, in a log that has few gaps or segments of many offsets.
             is_sure = count >= max(_FEWEST_OFFSETS, held // 2) and (are_few or held >= _UNBROKEN)
             gap = Gap(gap.offsets, gap.code, is_sure, 0)
         yield segments[at], gap
 
 
 def _largest_batch(segments: Iterable[Segment]) -> int:
-    """How many offsets a batch beside the gap takes at most. Truncation inside a batch leaves a gap of
-    fewer."""
+    """The number of offsets of the largest batch beside a gap. A truncation inside a batch leaves a smaller
+    gap."""
     largest = 1
     for segment in segments:
         with contextlib.suppress(CorruptFileError, OSError):
@@ -145,7 +144,7 @@ def _largest_batch(segments: Iterable[Segment]) -> int:
 
 
 def _has_gaps_inside(segments: Sequence[Segment], at: int, reopened: Callable[[Segment], Segment]) -> bool:
-    """Whether records are missing within segments too: those beside the gap, and others if they are small."""
+    """Whether records are missing within the segments beside a gap, or within others if they are small."""
     beside = segments[at : at + 2]
     budget = _MOST_LOOKED_THROUGH
     for segment in [*beside, *(s for s in segments if s not in beside)]:

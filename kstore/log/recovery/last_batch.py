@@ -1,4 +1,4 @@
-"""The batch with which a segment ends, as its header tells it."""
+"""The header of the last batch of a segment."""
 
 import contextlib
 import struct
@@ -12,7 +12,7 @@ _V2 = struct.Struct(">q4xiBI2xi34x")  # base offset, leader epoch, magic, checks
 
 
 class LastBatch(NamedTuple):
-    """A batch of format 2. The formats before it have neither of the last two."""
+    """The last batch of a segment, of format 2. Older formats have no checksum of this kind and no epoch."""
 
     last_offset: int
     checksum: int
@@ -20,7 +20,7 @@ class LastBatch(NamedTuple):
 
 
 def last_batch_of(segment: Segment) -> LastBatch | None:
-    """The batch that `segment.read_next_offset()` found last; None if there is none, or it has an older
+    """The last batch that `segment.read_next_offset()` found; None for an empty segment or an older
     format."""
     header = segment._last_header
     if header is None or len(header) < _V2.size:

@@ -1,7 +1,7 @@
-"""A partition directory as Kafka would have it in memory (spec 8).
+"""Loading a partition directory, as Kafka does it (spec 8).
 
-Loading writes nothing: it reads facts (`survey`), makes a plan of them, and shows the log that the plan leads
-to. Opening for writing carries the plan out.
+Loading writes nothing. It reads facts (`survey`), makes a plan of them, and returns the log that the plan
+leads to. An opening for writing then runs the plan.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ from kstore.log.recovery.survey import (
 
 
 class Loaded:
-    """A partition as Kafka would have it in memory. It is never changed."""
+    """A loaded partition: its segments, bounds, leader epochs and truncations. Immutable."""
 
     def __init__(
         self,
@@ -50,10 +50,10 @@ class Loaded:
         leader_epochs: LeaderEpochs,
         recovery: Recovery,
         lost_time_indexes: frozenset[int],
-        lost_transaction_indexes: frozenset[int],  # of which only the batches know the content
+        lost_transaction_indexes: frozenset[int],  # their content is only in the batches
         recovered_producers: bool,  # whether a recovered segment has batches with producer ids
-        origin: object,  # another one if segments were replaced, or all was loaded again
-        truncations: Truncations = NO_TRUNCATIONS,  # before it; the number of the last is its generation
+        origin: object,  # a new object if segments were replaced, or all was loaded again
+        truncations: Truncations = NO_TRUNCATIONS,  # the number of the last one is the generation
     ) -> None:
         self.segments = segments
         self.log_start_offset = log_start_offset
@@ -67,7 +67,7 @@ class Loaded:
         self.truncations = truncations
 
     def replace(self, **changes: Any) -> "Loaded":
-        """Another one with these changes."""
+        """A copy with these changes."""
         return Loaded(**vars(self) | changes)
 
 
@@ -83,15 +83,15 @@ def load(
     state: State | None = None,
     mode: Mode = "read",
 ) -> Loaded:
-    """Loads a partition directory, and writes nothing. What is not given comes from the directory around it.
+    """Load a partition directory without writing. Arguments that are None come from the checkpoints.
 
-    mode: "write" for a log whose plan is carried out then, and which is appended to; "dry" if that plan is
-    only shown. Else LogChangedError if segments are deleted or replaced meanwhile.
+    mode: "write" if the plan will be run, "dry" if the plan for writing is only shown, "read" otherwise. With
+    "read", LogChangedError if segments are deleted or replaced meanwhile.
     """
     if not path.is_dir():
         raise not_found(path)
     stored = state or read_state(path)
-    # If the caller gives what is to be distrusted, every batch from there on is checked.
+    # These arguments distrust the last stop: every batch from the recovery point on is checked.
     is_given = clean is not None or recovery_point is not None
     state = stored._replace(
         clean=stored.clean if clean is None else clean,
@@ -122,18 +122,18 @@ def load(
     if segments:
         gaps = Gaps(lambda: _gap_steps(path, names, found, plan, segments, make, stored))
     if mode != "read":
-        _refuse_overlap(gaps.steps, path)  # now: appends and retention change the files
+        _refuse_overlap(gaps.steps, path)  # before appends and retention change the files
     recovered = list(plan.recovered_segments)
     recovery = Recovery(
         found.clean, state.recovery_point, False, recovered, plan.truncated_bytes, losses, tuple(steps), gaps
     )
     epochs = LeaderEpochs(plan.epochs)
-    # An epoch in which nothing is appended yet: a writer that lives is in it; Kafka's loading drops it.
+    # Kafka's loading drops an epoch without records. A live writer has begun it, so keep it then.
     is_begun = bool(plan.epochs) and plan.epochs[-1][1] == plan.log_end_offset
     is_live = is_begun and mode == "read" and is_locked(directory_of(path))
     epochs = epochs.until(plan.log_end_offset + is_live).since(plan.wanted_start)
     if mode == "read":
-        for segment in segments:  # a compaction may give its name to another
+        for segment in segments:  # a compaction may replace the file of this name
             segment.remember_file(*_file_of(names, segment))
         if not is_as_listed(names):
             raise LogChangedError(str(path), 0, 0, 0, "segments came or went while it was opened")
@@ -151,7 +151,7 @@ def load(
 
 
 def _noted(names: Names, state: State, found: Survey, mode: Mode) -> list[Step]:
-    """What files beside the segments do not tell, or not soundly."""
+    """Steps about damaged checkpoints and an empty directory."""
     steps = []
     for file, text, hides_start in state.complaints:
         code = Code.LOG_START_UNKNOWN if hides_start else Code.CHECKPOINT_DAMAGED
@@ -212,7 +212,7 @@ def _gap_steps(
     make: SegmentFactory,
     stored: State,
 ) -> list[Step]:
-    """Offsets that were between two segments once, and bytes there that are no batch."""
+    """Steps about missing offsets between segments, and bytes there that are not a batch."""
     first = segments[0]
     gaps: list[tuple[Segment, Gap]] = [(first, g) for g in _gap_before(path, found, plan, first, stored)]
     recovered = [segment for segment in segments if segment.base_offset in plan.recovered_segments]
@@ -221,7 +221,7 @@ def _gap_steps(
     steps = []
     for segment, gap in gaps:
         if changed is not None and changed <= gap.offsets[1]:
-            continue  # others are compacting or truncating: between two steps of theirs a file is missing
+            continue  # another process is replacing segments, so a file may be missing for a moment
         if gap.tail:
             steps.append(Step(gap.code, segment.path, segment.size - gap.tail, gap.tail))
         else:
@@ -230,14 +230,14 @@ def _gap_steps(
 
 
 def _gap_before(path: Path, found: Survey, plan: Plan, first: Segment, stored: State) -> list[Gap]:
-    """What is missing before the first segment, as far as that can be known.
+    """Missing offsets before the first segment, if an index without its log or a checkpoint with an earlier
+    log start names them.
 
-    An index without its log tells, and so does a checkpoint with an earlier log start. Only a clean stop
-    leaves both as they should be: before, retention may have been under way. The checkpoint of a broker also
-    counts what the topic has in remote storage.
+    Both are reliable only after a clean stop, because retention may have been interrupted otherwise. The
+    checkpoint of a broker includes the remote part of a topic.
     """
     start, base = stored.log_start_offset, first.base_offset
-    # of a topic that is not tiered, the leader epochs begin with the first segment
+    # the leader epochs of a topic without remote storage begin with the first segment
     remote = max(min((offset for _, offset in found.epochs), default=base), start)
     if remote < base and is_tiered(path):
         return [Gap((remote, base), Code.OFFSETS_REMOTE, is_sure=False, tail=0)]
@@ -251,8 +251,7 @@ def _gap_before(path: Path, found: Survey, plan: Plan, first: Segment, stored: S
 
 
 def _refuse_overlap(steps: Sequence[Step], path: Path) -> None:
-    """CorruptRecordError if offsets are in two segments: of what is appended then, readers would not know
-    what counts."""
+    """Raise CorruptRecordError if offsets are in two segments: appended records would be ambiguous, too."""
     for step in steps:
         if step.code is Code.SEGMENTS_OVERLAP:
             error = CorruptRecordError(
@@ -269,14 +268,14 @@ def _refuse_overlap(steps: Sequence[Step], path: Path) -> None:
 
 
 def carried_out(loaded: Loaded, repairs: Repairs) -> Loaded:
-    """Runs the plan of a log that was loaded for writing; the log as it is then. OSError."""
+    """Run the plan of a log that was loaded for writing, and return the log after it. OSError."""
     recovery = loaded.recovery.run(repairs)
     segments = tuple(_settled(segment, recovery) for segment in loaded.segments)
     return loaded.replace(segments=segments, recovery=recovery)
 
 
 def _settled(segment: Segment, recovery: Recovery) -> Segment:
-    """A segment under the name that its files have now."""
+    """A segment with the names that its files have after the plan."""
     stem = layout.segment_stem(segment.base_offset)
     if not segment.suffixes and not segment.origin and segment.stem == stem:
         return segment

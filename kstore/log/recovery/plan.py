@@ -1,7 +1,7 @@
-"""What an opening makes of a directory: facts in, steps with reasons out (spec 8.2 to 8.4, 8.7).
+"""The plan of an opening: facts in, steps with reasons out (spec 8.2 to 8.4, 8.7).
 
-Kafka finishes interrupted work when it loads a log: it deletes, renames, truncates torn ends, rebuilds
-indexes. Here the same is decided. Nothing is read or written.
+Kafka finishes interrupted work when it loads a log: it deletes, renames, truncates incomplete ends and
+rebuilds indexes. These functions decide the same steps. They read and write nothing.
 """
 
 from bisect import bisect_left
@@ -37,7 +37,7 @@ _GONE = {"read": "are left out", "dry": "would be cut off", "write": "were cut o
 
 
 class Kept(NamedTuple):
-    """A segment of the log, as it was walked."""
+    """A segment of the log after recovery."""
 
     part: Part
     end_offset: int
@@ -46,9 +46,10 @@ class Kept(NamedTuple):
 class Plan(NamedTuple):
     """The log as recovery leaves it, and the steps that lead there, in order.
 
-    The first `kept_count` segments of the directory are left; `walked` has those of which recovery makes
-    others, by number. `orphans` are the offsets of indexes without a log, that nothing was removing.
-    `has_producers`: a segment that was walked may have batches with producer ids.
+    kept_count: how many of the first segments of the directory stay. walked: those of them that recovery has
+    walked, by number, with the segments that replace each. orphans: offsets of indexes without a log, except
+    those of an interrupted removal. has_producers: whether a walked segment may have batches with producer
+    ids.
     """
 
     kept_count: int
@@ -57,7 +58,7 @@ class Plan(NamedTuple):
     losses: tuple[str, ...]
     log_start_offset: int
     log_end_offset: int
-    wanted_start: int  # as far as it counts; the first segment may begin later
+    wanted_start: int  # the stored log start offset, 0 if it is invalid; the first segment may begin later
     epochs: tuple[tuple[int, int], ...]
     recovered_segments: tuple[int, ...]
     truncated_bytes: int
@@ -71,7 +72,7 @@ class Plan(NamedTuple):
 
 
 def counted_swaps(names: Names) -> list[str]:
-    """The .swap files that an opening takes over: those that no unfinished compaction is above."""
+    """The .swap files that an opening completes: those below the first .cleaned file."""
     first_cleaned = _first_cleaned(names)
     swaps = sorted(name for name in names.others if name.endswith(".swap"))
     return [name for name in swaps if first_cleaned is None or _offset(name) < first_cleaned]
@@ -87,8 +88,8 @@ def _offset(name: str) -> int:
 
 
 def tidied(names: Names, swaps: Mapping[str, Swapped]) -> tuple[Names, list[Step], list[str]]:
-    """Passes 1 to 3 of spec 8.2, which finish interrupted deletions and compactions: the names after that,
-    the steps, and what is lost. swaps: what is in the .log.swap files that count."""
+    """Passes 1 to 3 of spec 8.2, which finish interrupted deletions and compactions. Returns the names after
+    them, the steps and the losses. swaps: facts about the .log.swap files of `counted_swaps`."""
     extras = sorted(n for n in names.others if n.endswith((".deleted", ".cleaned", ".swap")))
     if not extras:
         return names, [], []
@@ -117,7 +118,7 @@ def tidied(names: Names, swaps: Mapping[str, Swapped]) -> tuple[Names, list[Step
     void = [name for name in extras if name.endswith(".swap") and name not in counted]
     for name in void:
         delete(Code.COMPACTION_UNFINISHED, name)
-    if void:  # if a .cleaned file went first, the .swap files would count
+    if void:  # durably, before the .cleaned files, which make the .swap files void
         note(Code.NAMES_SYNCED, "", do=action(Repairs.sync_names))
     for name in extras:
         if name.endswith(".cleaned"):
@@ -139,7 +140,7 @@ def tidied(names: Names, swaps: Mapping[str, Swapped]) -> tuple[Names, list[Step
                 there.discard(name)
                 note(Code.DAMAGED_REPLACES, name, swap, action(Repairs.set_aside, name))
                 losses.append(f"{names.directory}/{swap}, which replaces {name}, is damaged")
-    if counted:  # or what was replaced may come back
+    if counted:  # or replaced files could come back
         note(Code.NAMES_SYNCED, "", do=action(Repairs.sync_names))
     renamed = set()
     for name in counted:
@@ -158,7 +159,7 @@ def tidied(names: Names, swaps: Mapping[str, Swapped]) -> tuple[Names, list[Step
 
 
 def _sorted_out(names: Collection[str]) -> tuple[dict[int, int], tuple[str, ...]]:
-    """Names as `files` and `others` of Names have them."""
+    """Names, split into `files` and `others` of Names."""
     files: dict[int, int] = {}
     others = []
     for name in sorted(names):
@@ -175,7 +176,7 @@ def _sorted_out(names: Collection[str]) -> tuple[dict[int, int], tuple[str, ...]
 
 
 class _Draft:
-    """A plan that is being made. `point`: where the log was closed, or flushed to, at least."""
+    """A plan under construction. `point`: the offset to which the log was closed or flushed, at least."""
 
     def __init__(self, found: Survey, log_start_offset: int, point: int, mode: Mode) -> None:
         self.clean = found.clean
@@ -189,15 +190,14 @@ class _Draft:
         self.truncated_bytes = 0
 
     def must_keep(self, path: str, size: int, rest: Rest, offset: int) -> bool:
-        """Whether bytes that go are kept in a .cut file: someone may miss them. Notes what is lost.
-
-        offset: of the record that was there. What was flushed, or closed, was promised."""
+        """Note the loss of removed bytes, and return whether to keep them in a .cut file. offset: the first
+        one that the bytes may contain."""
         promised = self.clean or offset < self.point
         self.lose(path, size, rest, promised)
         return promised or rest.is_followed or rest.sound is not None
 
     def lose(self, path: str, size: int, rest: Rest, promised: bool) -> None:
-        """Notes what is lost with bytes that go."""
+        """Note the loss of removed bytes."""
         if rest.sound is not None:
             if rest.sound.last_offset >= self.log_start_offset:  # else it was deleted
                 self.losses.append(f"{size} bytes of {path} {_GONE[self.mode]}, with {rest.sound}")
@@ -207,7 +207,7 @@ class _Draft:
             self.losses.append(f"{size} bytes of {path}, before sound batches, were damaged")
 
     def remove(self, code: Code, path: str, part: Part) -> None:
-        """Notes that a whole segment goes."""
+        """Add the step that removes a segment."""
         assert part.rest is not None
         keep = self.must_keep(path, part.size, part.rest, part.base_offset)
         do = action(Repairs.delete_segment, layout.segment_stem(part.base_offset), keep)
@@ -215,7 +215,7 @@ class _Draft:
         self.truncated_bytes += part.size * (code is Code.BEHIND_DAMAGE)
 
     def cut(self, path: str, part: Part) -> None:
-        """Notes that a segment ends at its last good batch."""
+        """Add the step that ends a segment after its last sound batch."""
         walk, rest = part.walk, part.rest
         if walk is None or rest is None:
             return
@@ -232,7 +232,7 @@ class _Draft:
         )
 
     def recover(self, known: SegmentFacts, path: str, end_offset: int) -> None:
-        """Notes what recovery makes of a segment that was walked."""
+        """Add the steps for a segment that was walked."""
         parts = known.parts
         ends = [*(part.base_offset for part in parts[1:]), end_offset]
         if [part.base_offset for part in parts] != [known.base_offset]:
@@ -254,7 +254,8 @@ class _Draft:
 
 
 def make_plan(found: Survey, state: State, stored: State, *, recover: bool, mode: Mode) -> Plan:
-    """The plan of an opening. state: what counts of the last stop; stored: what files say of it."""
+    """The plan of an opening. state: the last stop as this opening takes it; stored: as the files report
+    it."""
     point = max(state.recovery_point, stored.recovery_point)
     draft = _Draft(found, state.log_start_offset, point, mode)
     steps = draft.steps
@@ -265,7 +266,7 @@ def make_plan(found: Survey, state: State, stored: State, *, recover: bool, mode
         path = found.path_of(known.base_offset)
         _note_indexes(known, path, steps)
         if behind and known.at == count - 1:
-            # They are deleted before the log ends, the last one first: a crash on the way leaves no gap.
+            # Later segments are deleted first, the last one before the others, so that a crash leaves no gap.
             before = len(draft.losses)
             for each in reversed(behind):
                 draft.remove(Code.BEHIND_DAMAGE, found.path_of(each.base_offset), each.parts[0])
@@ -284,10 +285,10 @@ def make_plan(found: Survey, state: State, stored: State, *, recover: bool, mode
 
 
 def _note_indexes(known: SegmentFacts, path: str, steps: list[Step]) -> None:
-    """What is wrong with the index files of a segment."""
+    """Add the steps for missing and damaged index files of a segment."""
     stem = layout.segment_stem(known.base_offset)
     if not known.files & INDEX:
-        if not known.is_blank:  # a writer gives an empty segment its indexes at the first append
+        if not known.is_blank:  # the first append creates the indexes of an empty segment
             steps.append(Step(Code.NO_OFFSET_INDEX, path))
     elif not known.files & TIME_INDEX:
         do = action(Repairs.write_index, f"{stem}.timeindex", b"")
@@ -298,8 +299,8 @@ def _note_indexes(known: SegmentFacts, path: str, steps: list[Step]) -> None:
 
 
 def _note_other_files(found: Survey, steps: list[Step]) -> list[int]:
-    """Files without a segment, and names that are no segment's; the offsets of indexes that nothing was
-    removing."""
+    """Add the steps for files without a segment and for other names. Returns the offsets of indexes without a
+    log, except those of an interrupted removal."""
     orphans: list[int] = []
 
     def note(code: Code, name: str, detail: object = "", offset: int = -1, *, delete: bool = False) -> None:
@@ -349,7 +350,7 @@ def _with_end(
     recover: bool,
     orphans: tuple[int, ...],
 ) -> Plan:
-    """The plan, once it is known which segments there are."""
+    """Complete the plan with the start and the end of the log."""
     steps, walked, point, clean = draft.steps, draft.walked, draft.point, found.clean
     start = state.log_start_offset
     log_end_offset = found.next_offset
@@ -361,8 +362,8 @@ def _with_end(
             steps.append(Step(Code.ENDS_EARLY, path, offsets=(log_end_offset, point)))
         elif clean and 0 < point < log_end_offset:
             steps.append(Step(Code.ENDS_LATE, path, offsets=(log_end_offset, point)))
-        # The program that opens the log may have given its start, or a truncation was to go on there.
-        # delete_records() flushes what it deletes before it writes the start.
+        # A start beyond the end is valid if the caller passed it, or if a truncation was to continue there.
+        # delete_records() flushes the records that it deletes before it writes the start.
         if log_end_offset < start == stored.log_start_offset and not found.truncation_continues:
             steps.append(Step(Code.LOG_START_BEYOND_END, found.log_starts, offsets=(start, log_end_offset)))
             start = 0
@@ -379,8 +380,8 @@ def _with_end(
     if count:
         first = walked[0][0].part.base_offset if 0 in walked else found.bases[0]
     log_end_offset = log_end_offset if count else first
-    # Kafka and kstore store the end when they close a log. A broker's end lies behind the last batch if it
-    # has truncated the log inside a batch.
+    # A clean stop stores the end of the log. A broker's stored end is behind the last batch if the broker has
+    # truncated the log inside a batch.
     is_explained = clean and (draft.losses or (count and state.by_broker))
     if log_end_offset < point and not is_explained:
         lost = Step(Code.FLUSHED_IS_LOST, found.names.directory, offsets=(log_end_offset, point))
@@ -388,7 +389,7 @@ def _with_end(
         if not clean:
             steps.append(lost)
     if draft.mode != "read" and count - 1 in walked and not walked[count - 1][-1].part.origin:
-        # a writer makes the indexes of the last segment anew, from those in memory
+        # the writer writes the indexes of the last segment itself, from memory
         path = found.path_of(found.bases[count - 1])
         steps = [step for step in steps if step.code is not Code.INDEXES_REBUILT or step.file != path]
     broken = [each.base_offset for each in found.segments if each.transactions is not None]
@@ -419,7 +420,7 @@ def _with_end(
 
 
 def _note_tail(draft: _Draft, found: Survey, path: str, recover: bool) -> None:
-    """What follows the last whole batch of a log that was closed cleanly."""
+    """Add the step for bytes after the last whole batch of a log that was closed cleanly."""
     end = found.end
     if end is None:
         return
@@ -432,8 +433,8 @@ def _note_tail(draft: _Draft, found: Survey, path: str, recover: bool) -> None:
 
 
 def _note_transactions(draft: _Draft, found: Survey, log_end_offset: int) -> None:
-    """An entry behind the end is of a marker that is gone: the next one there must not find it. A reader
-    passes over it: a process may be writing its marker."""
+    """Add the step that removes entries of the transaction index behind the end, before another marker gets
+    such an offset. A reader ignores them: the writer may be about to write the marker."""
     before, after = (count * TRANSACTION for count in found.end.transactions) if found.end else (0, 0)
     if after < before and draft.mode != "read":
         name = f"{layout.segment_stem(found.bases[-1])}.txnindex"
@@ -445,7 +446,7 @@ def _note_transactions(draft: _Draft, found: Survey, log_end_offset: int) -> Non
 
 
 def _epochs(found: Survey) -> LeaderEpochs:
-    """The leader epochs of the checkpoint, and those of batches that it does not have."""
+    """The leader epochs of the checkpoint, with later ones of the batches."""
     is_damaged = found.epochs_error is not None
     in_batches = list(found.epochs) if is_damaged else []
     for each in found.segments:

@@ -1,4 +1,4 @@
-"""Whether a directory is a partition's: any other would be read as a log without records."""
+"""Checks that a directory is a partition. Any other directory would look like a log without records."""
 
 import os
 from pathlib import Path
@@ -8,18 +8,19 @@ from kstore.log.files import layout, topic_file
 from kstore.log.files.listing import scan_directory
 
 _SIGNS = (layout.LEADER_EPOCHS, layout.METADATA)
-# a log directory has them too
+# files that a log directory has, too
 _WEAK_SIGNS = (layout.RECOVERY_POINTS, layout.LOG_STARTS, layout.CLEAN_SHUTDOWN)
-_HARMLESS = (*_WEAK_SIGNS, layout.META_PROPERTIES, "lost+found")  # where there is no partition yet
+# a directory with only these may get a partition
+_HARMLESS = (*_WEAK_SIGNS, layout.META_PROPERTIES, "lost+found")
 _MOST_NAMED = 5
 
 
 def require_partition(path: Path, *, may_be_empty: bool = True) -> None:
-    """LogNotFoundError for a directory without any file of a partition; it names the partitions below, if
-    there are any.
+    """Raise LogNotFoundError for a directory without a file of a partition. The error names the partitions in
+    it, if there are any.
 
-    A directory with a partition's name and nothing else in it is a log without records, as in Kafka: whoever
-    makes a partition makes it first, and may die then. What is no directory at all is left to who opens it.
+    As in Kafka, an empty directory with a partition's name is a log without records, because a program that
+    creates a partition creates the directory first. A path that is not a directory is not checked.
     """
     if not path.is_dir():
         return
@@ -47,12 +48,12 @@ def require_partition(path: Path, *, may_be_empty: bool = True) -> None:
     name = Path(os.path.realpath(path)).name
     if may_be_empty and not others and layout.is_partition_name(name):
         return
-    if not weak and not name.endswith("-delete"):  # Kafka may have deleted the files of such a one
+    if not weak and not name.endswith("-delete"):  # Kafka may have deleted its files
         raise LogNotFoundError(f"no partition at {path}: the directory has no .log file")
 
 
 def require_free(path: Path) -> None:
-    """LogNotFoundError for a directory in which others keep files: a new partition gets one of its own."""
+    """Raise LogNotFoundError for a directory with other files: a new partition needs an empty one."""
     if not path.is_dir():
         return
     with scan_directory(str(path)) as entries:
@@ -66,8 +67,7 @@ def require_free(path: Path) -> None:
 
 
 def doubt_about(path: Path) -> str:
-    """Why the store around it would not use a new partition at a path, in words; "" where there is none, or
-    it would."""
+    """The reason why the store around a path would not use a new partition there, or ""."""
     home, name = path.absolute().parent, path.absolute().name
     try:
         if not (home / topic_file.NAME).exists():
@@ -98,9 +98,8 @@ def doubt_about(path: Path) -> str:
 
 
 def not_found(path: Path) -> LogNotFoundError:
-    """The error for a path that is no directory. It names partitions of that topic, if there are any
-    beside."""
-    import glob  # for an error only
+    """The error for a path that is not a directory. It names partitions of that topic beside the path."""
+    import glob  # imported here, for an error only
 
     topic = path.name
     beside = (

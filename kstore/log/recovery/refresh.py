@@ -1,4 +1,4 @@
-"""A log that is read, brought up to date with what others have written."""
+"""Refreshing a log that is open for reading with the changes of other processes."""
 
 import contextlib
 from pathlib import Path
@@ -31,7 +31,7 @@ else:
 
 
 class LoadOptions(NamedTuple):
-    """How a log was opened for reading; what is None comes from the directory around it."""
+    """The options of an opening for reading. Those that are None come from the checkpoints."""
 
     clean: bool | None = None
     recovery_point: int | None = None
@@ -42,17 +42,17 @@ class LoadOptions(NamedTuple):
 
     @property
     def trusts_files(self) -> bool:
-        """Whether what the files beside the log say counts."""
+        """Whether the checkpoints are used."""
         return self.clean is None and self.recovery_point is None and self.log_start_offset is None
 
 
-_LOOKS = 40  # at a log that changes while it is looked at
-_LOOKS_AT_SWAP = 5  # of these, at one where a compaction puts files in the place of others
+_LOOKS = 40  # to load a log that changes meanwhile
+_LOOKS_AT_SWAP = 5  # of these, while a compaction is replacing files
 
 
 def look(path: Path, options: LoadOptions) -> Loaded:
-    """The log now, with the truncations before it. What another process deletes or truncates meanwhile is
-    looked at again: LogChangedError if it does not come to rest. LogNotFoundError, CorruptFileError, OSError.
+    """Load a log for reading, with its truncations. If another process deletes or truncates meanwhile, it is
+    loaded again; LogChangedError if it keeps changing. LogNotFoundError, CorruptFileError, OSError.
     """
     known = read_truncations(path)
     for _ in range(_LOOKS):
@@ -66,7 +66,7 @@ def look(path: Path, options: LoadOptions) -> Loaded:
 def _look_once(path: Path, options: LoadOptions) -> Loaded:
     if path.is_file():
         return load_file(path, options.index_interval_bytes, options.max_decompressed_bytes)
-    before = None  # as a look found it damaged; a healthy one pays nothing
+    before = None  # the files when the log was found damaged
     for attempt in range(_LOOKS):
         try:
             loaded = load(path, **options._asdict())
@@ -78,7 +78,7 @@ def _look_once(path: Path, options: LoadOptions) -> Loaded:
             if isinstance(e, CorruptFileError):
                 now = _traces(path)
                 if now == before:
-                    raise  # nobody has changed it since the look before, which found the same
+                    raise  # no file has changed since the last attempt
                 before = now
             if attempt == _LOOKS - 1:
                 if isinstance(e, KstoreError):
@@ -89,15 +89,15 @@ def _look_once(path: Path, options: LoadOptions) -> Loaded:
 
 
 def _is_being_replaced(path: Path, loaded: Loaded) -> bool:
-    """Whether files of the log have the suffix .swap, and not since long: a moment later they will have lost
-    it. What a compaction has left that was broken off stays so until somebody writes."""
+    """Whether a compaction is replacing files: some have the suffix .swap and the directory has just changed.
+    An interrupted compaction leaves .swap files until the next opening for writing."""
     if not any(segment.suffixes for segment in loaded.segments):
         return False
     return abs(time() - path.stat().st_mtime) < 1
 
 
 def _traces(path: Path) -> list[tuple[str, int, int, int]]:
-    """What tells that files of a directory were changed."""
+    """Name, inode, size and time of each file in a directory."""
     found = []
     with contextlib.suppress(FileNotFoundError), scan_directory(str(path)) as entries:
         for entry in entries:
@@ -108,8 +108,8 @@ def _traces(path: Path) -> list[tuple[str, int, int, int]]:
 
 
 def _ends_as_it_did(last: Segment, before: Loaded) -> bool:
-    """Whether the last segment is a whole file that still has the batch with which the log ended: it may have
-    been truncated, and have grown beyond that point since."""
+    """Whether the last segment still has the batch with which the log ended. If not, it was truncated, even
+    if it has grown since."""
     try:
         return (
             not last.origin
@@ -122,10 +122,10 @@ def _ends_as_it_did(last: Segment, before: Loaded) -> bool:
 
 
 def refreshed(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
-    """The log now, given what it was: the same object where nothing has changed.
+    """The log at present, from an earlier load; the same object if nothing has changed.
 
-    If it was truncated, all of it is loaded again. Else segments that are still there are taken as they were,
-    but for the last: it may have grown, and others may follow.
+    A truncated log is loaded again. Otherwise existing segments are reused, except the last, which may have
+    grown, and new segments are added.
     """
     try:
         if read_truncations(path) == before.truncations:
@@ -140,8 +140,8 @@ def refreshed(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
 
 
 def with_tail(before: Loaded) -> Loaded | None:
-    """The log with what was appended to its last segment, if nothing else has changed; None if it has: then
-    `refreshed` tells. It looks at no other file. OSError."""
+    """The log with the records appended to its last segment, or None if that segment was truncated. It reads
+    only this segment; `refreshed` finds other changes. OSError."""
     last = before.segments[-1] if before.segments else None
     try:
         if last is None or not _ends_as_it_did(last, before):
@@ -157,7 +157,7 @@ def with_tail(before: Loaded) -> Loaded | None:
 
 
 def _grown(last: Segment, end_offset: int) -> Segment:
-    """The last segment with what was appended to it; the same object if nothing was."""
+    """The last segment with the batches appended to it; the object `last` if there are none."""
     active = grown(last, end_offset)
     if active is not last and last._keys is not None:
         last._keys.go_on_with(active)
@@ -165,7 +165,7 @@ def _grown(last: Segment, end_offset: int) -> Segment:
 
 
 def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded | None:
-    """The log with what was appended to it; None if more than that has changed."""
+    """The log with the records appended to it; None if more has changed."""
     last = before.segments[-1] if before.segments else None
     try:
         bases, *_ = read_directory(str(path), (".log",))
@@ -176,11 +176,10 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded | No
     if (
         last is None
         or last.base_offset not in known
-        # retention takes the first ones; a compaction also others, or puts new files in their place
+        # retention removes the first ones; a compaction also removes others, or replaces their files
         or left[0] is not before.segments[-len(left)]
         or any(segment.is_replaced() for segment in left)
-        # not listed: a directory is not listed at one moment, and a file that is renamed meanwhile may be
-        # missed
+        # a listing is not atomic: it may miss a file that is renamed meanwhile
         or any(segment.is_there() for segment in before.segments[: -len(left)])
         or any(base not in known for base in bases if base < last.base_offset)
         or not last.is_file_of_its_name()
@@ -199,14 +198,14 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded | No
     with contextlib.suppress(OSError, CorruptFileError):
         epochs = LeaderEpochs(e for e in checkpoints.read_epochs(path / layout.LEADER_EPOCHS) if min(e) >= 0)
     same = active is last and not later and len(known) == len(before.segments)
-    # An epoch that has begun belongs to the next records, which `with_tail` takes in without this file.
+    # A new epoch belongs to the next records, which `with_tail` adds without reading this file.
     if same and log_start_offset == before.log_start_offset and epochs == before.leader_epochs:
         return before
     segments = [*left[:-1], active]
     make = SegmentFactory(str(path), options.index_interval_bytes, options.max_decompressed_bytes)
     for at, base in enumerate(later):
         if segments[-1].read_next_offset() != base:
-            return None  # one was missed, or recovery would end the log here
+            return None  # the listing missed a segment, or recovery would end the log here
         segment = make(layout.segment_stem(base), base, None, later[at + 1] if at + 1 < len(later) else MAX64)
         found = segment.recovery_walk()
         if found.valid_bytes < segment.size and at + 1 < len(later):
@@ -220,5 +219,5 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded | No
         log_start_offset=log_start_offset,
         log_end_offset=max(end, log_start_offset),
         leader_epochs=epochs,
-        recovered_producers=True,  # there may be some in what is new
+        recovered_producers=True,  # new batches may have producers
     )

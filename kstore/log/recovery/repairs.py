@@ -1,4 +1,4 @@
-"""What recovery does to the files of a partition (spec 8.2 to 8.4, 8.7). The plan says what is to be done."""
+"""The changes that recovery makes to the files of a partition (spec 8.2 to 8.4, 8.7)."""
 
 import os
 from collections.abc import Sequence
@@ -22,8 +22,7 @@ CUT = layout.CUT
 
 
 def name_for_cut(path: str, position: int) -> str:
-    """The name of a file that is to keep what is cut off from a byte on. What an earlier recovery has kept
-    stays."""
+    """A free name for a .cut file with the bytes of a file from `position` on."""
     name, number = f"{path}.{position}{CUT}", 1
     while os.path.lexists(name):
         number += 1
@@ -32,7 +31,7 @@ def name_for_cut(path: str, position: int) -> str:
 
 
 class Place(NamedTuple):
-    """Where a part of a segment lies in its file, and which offsets it is for."""
+    """A part of a segment: its bytes in the file, and its range of offsets."""
 
     base_offset: int
     origin: int
@@ -41,9 +40,9 @@ class Place(NamedTuple):
 
 
 class Repairs:
-    """Carries steps out in one directory. `keep_cut`: bytes that are cut off are kept beside the log.
+    """The actions of steps, for one directory.
 
-    What was cut off although it was flushed once (`keep`) is kept in any case.
+    `keep_cut`: keep all removed bytes in .cut files. Without it, only those of actions with `keep`.
     """
 
     def __init__(self, directory: str, *, keep_cut: bool = False) -> None:
@@ -52,25 +51,25 @@ class Repairs:
         self.kept: list[str] = []
 
     def delete(self, name: str) -> None:
-        """Removes a file. A directory of that name stays."""
+        """Remove a file. A directory of that name stays."""
         delete_file(f"{self.directory}/{name}")
 
     def set_aside(self, name: str) -> None:
-        """Keeps a .log file under another name."""
+        """Rename a .log file to a .cut file."""
         path = f"{self.directory}/{name}"
         self.kept.append(name_for_cut(path, 0))
         rename(path, self.kept[-1])
 
     def sync_names(self) -> None:
-        """Brings to the disk which files there are."""
+        """Sync the directory."""
         sync_directory(self.directory)
 
     def rename(self, name: str, target: str) -> None:
-        """Gives a file its final name."""
+        """Rename a file."""
         rename(f"{self.directory}/{name}", f"{self.directory}/{target}")
 
     def write_index(self, name: str, entries: bytes) -> None:
-        """Replaces an index file."""
+        """Replace an index file."""
         path = f"{self.directory}/{name}"
         unlink(path, missing_ok=True)
         file = File(path, "x")
@@ -79,13 +78,13 @@ class Repairs:
         file.sync()
 
     def write_indexes(self, stem: str, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
-        """Replaces both indexes of a segment."""
+        """Replace both indexes of a segment."""
         self.write_index(f"{stem}.index", offset_index.to_bytes())
         self.write_index(f"{stem}.timeindex", time_index.to_bytes())
 
     def _keep(self, source: str, position: int) -> None:
-        """Copies what a file holds from a byte on to a file of its own. A hole stays a hole: it may be larger
-        than the disk."""
+        """Copy a file from a byte on to a .cut file. Holes of a sparse file are kept, because they may be
+        larger than the disk."""
         target = name_for_cut(source, position)
         old, new = File(source), File(target, "x")
         take_mode(new, source)
@@ -100,7 +99,7 @@ class Repairs:
         self.kept.append(target)
 
     def cut(self, name: str, size: int, keep: bool) -> None:
-        """Cuts a file off after `size` bytes. Of a .log, what is cut off is kept if that was asked for."""
+        """Truncate a file to `size` bytes. Of a .log, `keep` or `keep_cut` keeps the removed bytes."""
         path = f"{self.directory}/{name}"
         if name.endswith(".log") and (self.keep_cut or keep):
             self._keep(path, size)
@@ -109,7 +108,7 @@ class Repairs:
         file.sync()
 
     def delete_segment(self, stem: str, keep: bool) -> None:
-        """Removes the files of a segment."""
+        """Remove the files of a segment."""
         path = f"{self.directory}/{stem}"
         for kind in layout.SEGMENT_KINDS:
             if kind == ".log" and (self.keep_cut or keep):
@@ -119,8 +118,8 @@ class Repairs:
         delete_file(path + layout.KEYS)
 
     def split(self, base_offset: int, places: Sequence[Place]) -> None:
-        """Replaces a segment by several that hold its parts, so that a crash leaves the old or the new (spec
-        8.7)."""
+        """Replace a segment by several that contain its parts. A crash leaves the old one or the new ones
+        (spec 8.7)."""
         make, old_stem = SegmentFactory(self.directory), layout.segment_stem(base_offset)
         whole = make(old_stem, base_offset)
         mtime = whole.mtime_ms()
@@ -149,8 +148,8 @@ class Repairs:
             for name in names[-1]:
                 set_mtime_ms(f"{self.directory}/{name}.cleaned", mtime)
         self.sync_names()
-        # Beside a .cleaned file an opening passes over the .swap files from its offset on, and over no other:
-        # so each part's new names are on the disk before those of the one below it.
+        # An opening ignores .swap files at or above the offset of the first .cleaned file. So the new names
+        # of each part are synced before those of the part below it.
         for part_names in reversed(names):
             for name in part_names:
                 self.rename(name + ".cleaned", name + ".swap")
@@ -161,7 +160,7 @@ class Repairs:
             if name not in new:
                 self.delete(name)
         delete_file(f"{self.directory}/{old_stem}{layout.KEYS}")
-        self.sync_names()  # or an old index may come back beside the new log
+        self.sync_names()  # or an old index could come back beside the new log
         for name in new:
             self.rename(name + ".swap", name)
         self.sync_names()

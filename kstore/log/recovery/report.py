@@ -1,4 +1,4 @@
-"""What loading a log found, and did about it (spec 8)."""
+"""The report of an opening: findings, losses and repairs (spec 8)."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Self
@@ -10,16 +10,17 @@ from kstore.log.recovery.steps import Code, Finding, Step
 
 
 class DataLossWarning(UserWarning):
-    """Recovery removed records that were undamaged, had been flushed, or lay before undamaged ones. What was
-    removed is kept in .cut files. Or log start offsets are lost, so that records which were deleted may be
-    readable again; the damaged log-start-offset-checkpoint is kept as a .cut file, too.
+    """Records are lost: recovery removed records that were undamaged, had been flushed, or came before
+    undamaged ones. The removed bytes are kept in .cut files.
 
-    kstore.open can read a .cut file, or the whole log with recover=False.
+    Or log start offsets are lost, so that deleted records may be readable again. The damaged
+    log-start-offset-checkpoint is kept as a .cut file, too. kstore.open can read a .cut file, or the whole
+    log with recover=False.
     """
 
 
 class Gaps:
-    """The steps about gaps between segments, found when they are first asked for: that reads all segments."""
+    """Steps about gaps between segments. They are found at the first use, because that reads all segments."""
 
     def __init__(self, find: Callable[[], list[Step]] = list) -> None:
         self._find: Callable[[], list[Step]] | None = find
@@ -27,25 +28,25 @@ class Gaps:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps, none of which has an action. CorruptFileError, OSError."""
+        """The steps, without actions. CorruptFileError, OSError."""
         find = self._find
         if find is not None:
             self._found = tuple(find())
-            self._find = None  # with the segments that it has
+            self._find = None  # release its segments
         return self._found
 
 
 class Recovery(NamedTuple):
-    """What opening a log found, and what was done about it. A log that is opened for reading shows what would
-    be done.
+    """The report of an opening: what was found and repaired. For a log that is open for reading: what an
+    opening for writing would repair.
 
-    `clean`: whether the log was closed cleanly. `findings`: everything that was found. `losses`: what
-    recovery removes (or would) and someone may miss, as sentences: undamaged batches after damage, damage
-    before them, and records that had been flushed. Opening for writing keeps those bytes in .cut files, and
-    warns with DataLossWarning. `truncated_bytes`: how many bytes recovery cut off. `recovered_segments`: base
-    offsets of the segments that it walked. `written`: whether the files were changed. `missing`: offsets
-    between segments that were there once, as sentences. Of a log that is opened for reading they are looked
-    for when they are first asked for, or records are first read, since that looks at every segment.
+    `clean`: whether the log was closed cleanly. `findings`: everything that was found. `losses`: removed
+    bytes that contain records, as sentences: undamaged batches after damage, damage before them, and flushed
+    records. An opening for writing keeps them in .cut files, and warns with DataLossWarning.
+    `truncated_bytes`: how many bytes recovery removed. `recovered_segments`: the base offsets of the segments
+    that it read. `written`: whether the files were changed. `missing`: lost offsets between segments, as
+    sentences. Finding them reads every segment; if a log is open for reading, this happens at the first use
+    or when records are first read.
     """
 
     clean: bool
@@ -59,11 +60,11 @@ class Recovery(NamedTuple):
 
     @property
     def missing(self) -> list[str]:
-        """What is missing between segments."""
+        """Lost offsets between segments, as sentences."""
         return self.missing_between(0, MAX64)
 
     def missing_between(self, start: int, stop: int) -> list[str]:
-        """What is missing between segments of the offsets start to stop (exclusive)."""
+        """Lost offsets between segments from start to stop (exclusive), as sentences."""
         return [
             f"{step.file}: {step.text(done=True)}"
             for step in self.gaps.steps
@@ -72,27 +73,28 @@ class Recovery(NamedTuple):
 
     @property
     def lost_starts(self) -> list[str]:
-        """Why the log start offset is not known, as sentences."""
+        """The reasons why the log start offset is unknown, as sentences."""
         codes = (Code.LOG_START_UNKNOWN, Code.LOG_START_BEYOND_END)
         return [f"{step.file}: {step.text(done=True)}" for step in self.steps if step.code in codes]
 
     @property
     def findings(self) -> list[Finding]:
-        """What is not as a clean shutdown leaves it: damage first, and what is lost with it behind."""
+        """Everything that differs from the state after a clean shutdown; damage first, its consequences
+        after."""
         steps = [step for step in (*self.steps, *self.gaps.steps) if step.code.kind]
         behind = sorted((s for s in steps if s.code is Code.BEHIND_DAMAGE), key=lambda step: step.file)
         steps = [step for step in steps if step.code is not Code.BEHIND_DAMAGE] + behind
         return [step.finding(done=self.written) for step in steps]
 
     def run(self, repairs: Repairs) -> Self:
-        """Carries the steps out, in order; the Recovery after that. OSError."""
+        """Run the steps in order, and return the Recovery after them. OSError."""
         for step in self.steps:
             if step.action is not None:
                 step.action.run(repairs)
         return self.shown()._replace(written=True)
 
     def shown(self) -> Self:
-        """This Recovery without actions, which hold indexes."""
+        """This Recovery without the actions, which reference indexes."""
         return self._replace(steps=tuple(step._replace(action=None) for step in self.steps))
 
     def __repr__(self) -> str:
@@ -113,6 +115,6 @@ class Recovery(NamedTuple):
 
 
 def in_short(losses: list[str]) -> str:
-    """The first of them, and how many more there are."""
+    """The first three losses, and the number of others."""
     more = [f"and {len(losses) - 3} more"] if len(losses) > 3 else []
     return "; ".join([*losses[:3], *more])

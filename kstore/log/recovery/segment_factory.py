@@ -1,11 +1,11 @@
-"""How the segments of one log are made."""
+"""Creating the segments of one log."""
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64, MAX_DECOMPRESSED_BYTES
 from kstore.engine.segment.segment import Segment
 
 
 class SegmentFactory:
-    """Makes segments of one directory with the options of this opening."""
+    """A factory of segments of one directory, with the options of an opening."""
 
     def __init__(
         self,

@@ -1,5 +1,4 @@
-"""One .log file read by itself: what recovery kept of a log (.cut), or a segment that was copied from
-somewhere."""
+"""Reading a single .log or .cut file, without a partition directory."""
 
 from pathlib import Path
 
@@ -18,11 +17,10 @@ from kstore.log.recovery.survey import is_zeros, sound_batches
 
 
 def load_file(path: Path, index_interval_bytes: int, max_decompressed_bytes: int) -> Loaded:
-    """A log of that file alone, from its first sound batch to its last, with the damage that lies between.
+    """Load a file as a log, from its first sound batch to its last, with the damage in between.
 
-    LogNotFoundError if its name is not that of a .log file, with or without something behind it.
-    CorruptFileError, with what the file is as far as that is known, if it is not empty and has no sound
-    batch.
+    LogNotFoundError if the name is not that of a .log file, with or without a suffix. CorruptFileError, with
+    the kind of the file if it is known, if it has bytes and no sound batch.
     """
     stem, dot, suffix = path.name.partition(".log")
     offset = layout.parse_offset(path.name)
@@ -32,7 +30,7 @@ def load_file(path: Path, index_interval_bytes: int, max_decompressed_bytes: int
             f"{path} is no partition directory, nor a .log or .cut file of "
             f"one{f': it is {kind}' if kind else ''}"
         )
-    # a name with something behind it has no index files of its own
+    # index files do not have the suffix
     suffixes = dict.fromkeys(layout.SEGMENT_KINDS, suffix) if suffix else None
     make = SegmentFactory(str(path.parent), index_interval_bytes, max_decompressed_bytes)
     segment = make(stem, offset, suffixes)
@@ -43,7 +41,7 @@ def load_file(path: Path, index_interval_bytes: int, max_decompressed_bytes: int
     if first < offset:  # the file was misnamed
         segment = make(stem, first, suffixes)
     recovery = Recovery(True, end, False, [], 0, [])
-    if sound is not None and not is_locked(directory_of(path.parent)):  # else a writer may be at work there
+    if sound is not None and not is_locked(directory_of(path.parent)):  # else a writer may be appending
         recovery = _with_tail(recovery, segment, sound.end)
     return Loaded((segment,), first, end, LeaderEpochs(), recovery, frozenset(), frozenset(), True, object())
 
@@ -62,7 +60,7 @@ def _no_log(segment: Segment) -> CorruptFileError:
 
 
 def _with_tail(recovery: Recovery, segment: Segment, end: int) -> Recovery:
-    """The recovery, with the bytes behind the last sound batch."""
+    """The recovery with a step about bytes behind the last sound batch."""
     size = segment.size - end
     if size <= 0:
         return recovery

@@ -14,7 +14,7 @@ _Arguments = ParamSpec("_Arguments")
 
 
 class Code(Enum):
-    """What is out of order: the `kind` of a Finding, and its text. {be} is "would be" or "was", {were} is its
+    """The code of a step: the `kind` of its Finding, and the text. {be} is "would be" or "was", {were} its
     form for bytes."""
 
     REMOVAL_UNDER_WAY = "leftover", "{be} deleted: its removal was under way"
@@ -110,7 +110,7 @@ class Code(Enum):
         ),
     )
     FLUSHED_IS_LOST = "checkpoint", "offsets {first} to {last} had been flushed, and are lost"
-    # What recovery does to every segment that it walks is no finding.
+    # Recovery does these to every segment that it reads, so they are not findings.
     INDEXES_REBUILT = "", "its indexes {be} rebuilt"
     NAMES_SYNCED = "", "what was deleted {be} brought to the disk first"
 
@@ -120,7 +120,7 @@ class Code(Enum):
 
 
 class Finding(NamedTuple):
-    """Something that is not as a clean shutdown leaves it.
+    """A difference from the state after a clean shutdown.
 
     `kind` is a stable word: "torn_tail", "corrupt_batch", "beyond" (bytes or segments behind the end that
     recovery would remove), "leftover" (a .deleted, .cleaned or .swap file), "preallocated" (zeros behind the
@@ -140,7 +140,7 @@ class Finding(NamedTuple):
 
 
 class SoundBatches(NamedTuple):
-    """Sound batches behind damage: how many, the offsets of the first and the last, and the byte behind the
+    """Sound batches behind damage: their number, the first and the last offset, and the byte after the
     last."""
 
     batch_count: int
@@ -160,7 +160,7 @@ class Action(NamedTuple):
     arguments: tuple[Any, ...]
 
     def run(self, repairs: Repairs) -> None:
-        """Makes the call. OSError."""
+        """Make the call. OSError."""
         self.method(repairs, *self.arguments)
 
 
@@ -169,7 +169,7 @@ def action(
     *args: _Arguments.args,
     **kwargs: _Arguments.kwargs,
 ) -> Action:
-    """An Action. The arguments are positional."""
+    """Make an Action, with type-checked positional arguments."""
     assert not kwargs
     return Action(method, args)
 
@@ -183,12 +183,12 @@ class Step(NamedTuple):
     size: int = -1
     detail: object = ""
     sound: SoundBatches | None = None
-    offsets: tuple[int, int] = (-1, -1)  # the first, and the one behind the last
+    offsets: tuple[int, int] = (-1, -1)  # the first, and the one after the last
     action: Action | None = None
-    is_loss: bool = False  # records surely had these offsets
+    is_loss: bool = False  # records had these offsets for certain
 
     def text(self, *, done: bool) -> str:
-        """What would be done, or was `done`, in words."""
+        """A sentence about what would be done, or was `done`."""
         first, end = self.offsets
         where = "a .cut file keeps them" if done else "recover=False shows them"
         return self.code.text.format(

@@ -1,7 +1,7 @@
-"""What a partition directory holds: all facts that the plan of an opening is made from are read here.
+"""Facts about a partition directory, from which the plan of an opening is made.
 
-Nothing is written. What is read depends on how the log was closed: the batches from the recovery point on
-after an unclean stop, nearly nothing after a clean one.
+Nothing is written. After an unclean stop the batches from the recovery point on are read, after a clean one
+almost nothing.
 """
 
 import contextlib
@@ -37,22 +37,22 @@ KINDS = (*layout.SEGMENT_KINDS, layout.KEYS, ".snapshot")
 BITS = {kind: 1 << i for i, kind in enumerate(KINDS)}
 LOG, INDEX, TIME_INDEX, TRANSACTIONS, KEYS, _ = (BITS[kind] for kind in KINDS)
 _FILES = INDEX | TIME_INDEX | TRANSACTIONS
-TRANSACTION = 34  # bytes of an entry of a .txnindex
+TRANSACTION = 34  # the size of an entry of a .txnindex
 Mode = Literal["read", "dry", "write"]  # dry: the steps of an opening for writing are only shown
 
-_OWN_ENDINGS = (".log", ".deleted", ".cleaned", ".swap", ".cut", ".moved", ".tmp")  # behind .log
+_OWN_ENDINGS = (".log", ".deleted", ".cleaned", ".swap", ".cut", ".moved", ".tmp")  # suffixes after .log
 _HEADER_SIZE = 61  # bytes of a batch before its records
-_FIRST_PIECE, _PIECE = 4 << 10, 1 << 20  # bytes that are read at a time to find out whether all are zero
+_FIRST_PIECE, _PIECE = 4 << 10, 1 << 20  # bytes to read at a time when searching for others than zeros
 
 
 class Names(NamedTuple):
-    """The names in a directory, when it was listed, or what they are once interrupted work is finished.
+    """The names in a directory, as listed or as they are after interrupted work is finished.
 
-    Most are a base offset in 20 digits and one of KINDS: `files` has, for each such offset in order, the BITS
-    of the kinds that are there. `others` are all other names. `inodes` are those of .log files, by offset,
-    and `device` is theirs. `digest` distinguishes the listing from most others. `renamed` are names that are
-    still called NAME.swap. `removed` are the offsets of segments whose removal was under way: a .log is the
-    first file that is called .deleted.
+    files: for each base offset in order, the BITS of the kinds of its files, if they are named by 20 digits
+    and one of KINDS. others: all other names. inodes: those of .log files, by offset. device: the device of
+    the directory. digest: a hash of the listing. renamed: final names of files that are still called
+    NAME.swap. removed: the offsets of segments whose removal was interrupted; their .log is renamed to
+    .deleted before their other files.
     """
 
     directory: str
@@ -65,20 +65,20 @@ class Names(NamedTuple):
     removed: frozenset[int] = frozenset()
 
     def suffixes(self, stem: str) -> dict[str, str]:
-        """How the files of a segment are named on disk, where that is not their final name."""
+        """The suffixes of a segment's files that do not have their final names yet, by kind."""
         return {kind: ".swap" for kind in layout.SEGMENT_KINDS if stem + kind in self.renamed}
 
 
 class Swapped(NamedTuple):
-    """A .log.swap file: the offset after its last batch, and whether all of it is sound."""
+    """A .log.swap file: the offset after its last batch, and whether all its batches are sound."""
 
     end: int
     is_sound: bool
 
 
 class Rest(NamedTuple):
-    """Bytes of a segment behind its last batch that counts: the sound batches in them, whether all are zero,
-    and whether sound batches lie in later segments."""
+    """The bytes of a segment behind its last valid batch: the sound batches in them, whether all bytes are
+    zero, and whether later segments have sound batches."""
 
     sound: SoundBatches | None
     is_zeros: bool = False
@@ -86,8 +86,8 @@ class Rest(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What recovery makes a segment of: all of its file, or a part from byte `origin` on, if its offsets are
-    too far apart for one segment. Without a walk it lies behind damage, and `rest` is all of it."""
+    """A segment after recovery: a whole file, or the part of one from byte `origin` on, if its offsets are
+    too far apart for one segment. `walk` is None for a part behind damage; `rest` is all of it then."""
 
     base_offset: int
     origin: int
@@ -97,11 +97,11 @@ class Part(NamedTuple):
 
 
 class SegmentFacts(NamedTuple):
-    """What is known of a segment: number `at`, of those in the directory, with files of these BITS. `parts`
-    is empty if it was not walked.
+    """The facts about a segment.
 
-    `is_trusted`: a process that has the log open for writing has checked it, and a walk found only its end.
-    `is_blank`: it is the last, without an offset index, and has no bytes but zeros.
+    at: its number in the directory. files: the BITS of its files. parts: empty if it was not walked.
+    is_trusted: the process that has the log open for writing has checked it, and a walk read only its end.
+    is_blank: it is the last one, without an offset index, and has only zeros.
     """
 
     at: int
@@ -111,20 +111,20 @@ class SegmentFacts(NamedTuple):
     parts: tuple[Part, ...] = ()
     is_trusted: bool = False
     is_blank: bool = False
-    transactions: CorruptIndexError | None = None  # what is wrong with its .txnindex
+    transactions: CorruptIndexError | None = None  # the damage of its .txnindex
 
     @property
     def is_behind_damage(self) -> bool:
-        """Whether the log ends in a segment before it."""
+        """Whether the log ends in an earlier segment."""
         return bool(self.parts) and self.parts[0].walk is None
 
 
 class End(NamedTuple):
-    """How the last segment ends, if it was not walked: its size, the offset after its last batch, and how
-    many bytes follow.
+    """The end of the last segment, if it was not walked.
 
-    `was_batch`: they have room for a batch, and are not zeros. `transactions`: how many entries its .txnindex
-    has, and how many of them name transactions that end before `next_offset`.
+    next_offset: the offset after its last batch. tail: how many bytes follow that batch. was_batch: whether
+    they may have been a batch: there are enough of them, and not all are zero. transactions: the number of
+    entries of its .txnindex, and of those that end before `next_offset`.
     """
 
     size: int
@@ -136,15 +136,15 @@ class End(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """All facts about a log. `bases` are the base offsets of its segments, and `segments` those of which
-    there is more to say: the last, those that were walked, and those that lack a file.
+    """The facts about a log.
 
-    `next_offset` follows the last batch that counts; -1 if there are no segments. `end` is None if the last
-    segment was walked. If the log ends before its log start offset, `log_starts` is the file with that, and
-    `truncation_continues` says whether a truncation was to go on there. `epochs` are those of the
-    leader-epoch-checkpoint; if that is damaged, as `epochs_error` says, those of the batches. `packed` says
-    what files are whose names are nearly those of segments. `drafts` are files that no process is writing any
-    more.
+    bases: the base offsets of its segments. segments: the last one, those that were walked, and those that
+    lack a file. next_offset: the offset after the last valid batch, -1 without segments. end: None if the
+    last segment was walked. log_starts: the file with the log start offset, if that is beyond the end of the
+    log. truncation_continues: whether a pending truncation continues at that offset. epochs: those of the
+    leader-epoch-checkpoint, or of the batches if it is damaged. epochs_error: its damage. packed: the kinds
+    of files whose names are similar to those of segments. drafts: unfinished files that no process is
+    writing.
     """
 
     names: Names
@@ -176,20 +176,20 @@ def read_names(directory: str) -> Names:
 
 
 def names_of(offset: int, bits: int) -> list[str]:
-    """The names of the files of these kinds."""
+    """The names of a segment's files of these kinds."""
     return [layout.segment_stem(offset) + kind for kind, bit in BITS.items() if bits & bit]
 
 
 def changed_from(names: Names) -> int | None:
-    """The first offset of a segment that came or went since a directory was listed; None if none did."""
+    """The first segment that was created or removed since a directory was listed, by offset; None if none
+    was."""
     before, now = ({offset for offset, _ in _logs(each)} for each in (names, read_names(names.directory)))
     return min(before ^ now, default=None)
 
 
 def is_as_listed(names: Names) -> bool:
-    """Whether a directory has the logs that it had when it was listed, under the names that they had, up to
-    the last."""
-    if digest(names.directory) == names.digest:  # nearly always
+    """Whether a directory still has the same .log files, with the same names, up to the last one listed."""
+    if digest(names.directory) == names.digest:  # the common case
         return True
     before = _logs(names)
     last, _ = max(before, default=(-1, 0))
@@ -197,8 +197,7 @@ def is_as_listed(names: Names) -> bool:
 
 
 def _logs(names: Names) -> set[tuple[int, int]]:
-    """The offsets of segments that have their .log, with its inode, or 0 if that is not known; -1 if it is a
-    .swap file."""
+    """The offsets of segments with a .log file, each with its inode: 0 if unknown, -1 for a .swap file."""
     logs = {(offset, names.inodes.get(offset, 0)) for offset, bits in names.files.items() if bits & LOG}
     return logs | {(offset, -1) for offset in map(swap_offset, names.others) if offset is not None}
 
@@ -209,7 +208,7 @@ def swap_offset(name: str) -> int | None:
 
 
 def read_swaps(swaps: Iterable[str], make: SegmentFactory) -> dict[str, Swapped]:
-    """What is in these .swap files of segments. CorruptFileError, OSError."""
+    """Facts about .log.swap files, by name. CorruptFileError, OSError."""
     found = {}
     for name in swaps:
         offset = swap_offset(name)
@@ -224,7 +223,7 @@ def read_swaps(swaps: Iterable[str], make: SegmentFactory) -> dict[str, Swapped]
 
 
 def segments_of(names: Names, make: SegmentFactory) -> list[Segment]:
-    """The segments, in order; nothing of them is read yet."""
+    """The segments of a directory in order, without reading them."""
     offsets = sorted(offset for offset, bits in names.files.items() if bits & LOG)
     made = []
     for offset, end_offset in zip(offsets, [*offsets[1:], MAX64], strict=False):
@@ -243,29 +242,29 @@ def survey(
     mode: Mode,
     trusts_writer: bool,
 ) -> Survey:
-    """Reads what the plan needs. trusts_writer: batches are not checked that a process has checked which has
-    the log open for writing. CorruptFileError, OSError."""
+    """Read the facts for the plan. trusts_writer: batches that the process with the log open for writing has
+    checked are not checked again. CorruptFileError, OSError."""
     clean = state.clean
     if state.by_itself and clean and segments:
         clean = _next_offset(segments[-1]) == state.recovery_point
-    first = len(segments)  # the first that is walked since the log was not closed cleanly
+    first = len(segments)  # the first segment to walk after an unclean stop
     if recover and not clean:
         first = max(sum(segment.base_offset <= state.recovery_point for segment in segments) - 1, 0)
     until = 0
     if trusts_writer and not clean and segments:
         until = trusted_until(path, state.recovery_point)
     facts: list[SegmentFacts] = []
-    is_cut = False  # the log ends in a segment before
+    is_cut = False  # whether the log ends in an earlier segment
     for at, segment in enumerate(segments):
         files_of_it, is_last = names.files[segment.base_offset], at == len(segments) - 1
-        if at < first and not is_last and files_of_it & _FILES == INDEX | TIME_INDEX:  # nearly all
+        if at < first and not is_last and files_of_it & _FILES == INDEX | TIME_INDEX:  # most segments
             continue
         known, later = _facts_of(at, segment, files_of_it), segments[at + 1 :]
         if is_cut:
             rest = _rest_of(segment, 0, later, state.log_start_offset)
             known = known._replace(parts=(Part(segment.base_offset, 0, segment.size, None, rest),))
         elif recover and (not known.files & INDEX or known.transactions is not None):
-            # Kafka recovers such a segment even after a clean shutdown, and keeps those behind it
+            # Kafka recovers such a segment even after a clean shutdown, and keeps later ones
             known = known._replace(parts=_walked(segment, later, state.log_start_offset))
         elif at >= first:
             if until:
@@ -274,8 +273,8 @@ def survey(
                 known = known._replace(parts=_walked(segment, later, state.log_start_offset))
                 is_cut = any(part.rest is not None for part in known.parts)
         elif recover and clean and mode != "read" and is_last and _has_tail(segment):
-            # Kafka trusts the clean shutdown, and appends behind these bytes: then the new batch completes
-            # what was damaged, and nothing behind it can be read.
+            # Kafka trusts the clean shutdown and appends behind these bytes. The new batch would look like
+            # the rest of the damaged one, so that nothing behind it could be read.
             known = known._replace(parts=_walked(segment, (), state.log_start_offset))
         facts.append(known)
     end, next_offset, continues, log_starts = None, -1, False, ""
@@ -287,19 +286,20 @@ def survey(
         else:
             end = _end_of(segments[known.at], known)
             next_offset = end.next_offset
-            if not recover and end.sound is not None:  # shown as it is, the log goes on behind the damage
+            # with recover=False the log continues behind the damage
+            if not recover and end.sound is not None:
                 next_offset = max(next_offset, end.sound.last_offset + 1)
         if next_offset < state.log_start_offset:
             continues = bool(read_truncations(path).pending)
             log_starts = f"{directory_of(path)}/{layout.LOG_STARTS}"
-    epochs, error = _read_epochs(path)  # after the walks: a writer may have begun one meanwhile
+    epochs, error = _read_epochs(path)  # after the walks, because a writer may begin an epoch meanwhile
     if error is not None:
         epochs = tuple(entry for segment in segments for entry in _epochs_in(segment))
     packed = {}
     if not segments:
         packed = {name: kind_of(str(path / name)) for name in names.others if _may_be_packed(path / name)}
     drafts = []
-    if mode != "read":  # else a process may be writing them
+    if mode != "read":  # otherwise a process may be writing them
         drafts = [name for name in names.others if _is_draft(name) and not (path / name).is_dir()]
     return Survey(
         names,
@@ -326,12 +326,12 @@ def _facts_of(at: int, segment: Segment, files: int) -> SegmentFacts:
 
 
 def _check_transactions(segment: Segment) -> CorruptIndexError | None:
-    """What is wrong with a .txnindex."""
+    """The damage of a .txnindex, or None."""
     path, rest = segment.path_of(".txnindex"), 0
     try:
         try:
             rest = Path(path).stat().st_size % TRANSACTION
-        except FileNotFoundError:  # it was removed just now
+        except FileNotFoundError:  # another process has removed it
             if Path(path).is_symlink():
                 what, found = "transaction index", "a symbolic link to nowhere"
                 return CorruptIndexError(what, file=path, position=0, expected="a file", found=found)
@@ -346,7 +346,7 @@ def _check_transactions(segment: Segment) -> CorruptIndexError | None:
 
 
 def _walked(segment: Segment, later: Sequence[Segment], log_start_offset: int) -> tuple[Part, ...]:
-    """What recovery makes of a segment, up to the first damage in it."""
+    """Walk a segment up to the first damage. Returns the parts that recovery makes of it."""
     parts: list[Part] = []
     pending = [segment]
     is_cut = False
@@ -370,7 +370,7 @@ def _walked(segment: Segment, later: Sequence[Segment], log_start_offset: int) -
 
 
 def _without_batches(segment: Segment, walk: RecoveryWalk) -> RecoveryWalk:
-    """A walk that found nothing, with the error of one that did."""
+    """An empty walk, with the error of another one."""
     size = segment.size
     segment.limit_to(0)
     empty = segment.recovery_walk()
@@ -382,14 +382,14 @@ def _rest_of(segment: Segment, position: int, later: Iterable[Segment], log_star
     sound = sound_batches(segment, position)
     if sound is not None:
         return Rest(sound)
-    # damage before sound batches is no torn end; but what lies below the log start was deleted
+    # Sound batches in later segments show that this is not an incomplete end. Deleted segments do not count.
     is_followed = segment.end_offset > log_start_offset and any(map(_has_sound_batch, later))
     return Rest(None, is_zeros(segment, position), is_followed)
 
 
 def _rises(segment: Segment) -> bool:
-    """Whether offsets rise from batch to batch: where they do not, an offset far off is damage, not old
-    age."""
+    """Whether offsets rise from batch to batch. If they do not, a large distance between offsets is
+    damage."""
     headers = segment.read_headers()
     return bool((headers["base_offset"][1:] > headers["last_offset"][:-1]).all())
 
@@ -406,7 +406,7 @@ def _split(segment: Segment) -> list[Segment]:
 
 
 def part_of(segment: Segment, base_offset: int, origin: int, end_offset: int, end: int) -> Segment:
-    """A segment that is a part of another one's file, which begins at byte `origin`."""
+    """A segment of a part of another one's file, from byte `origin` on."""
     make = SegmentFactory(segment.directory, segment.index_interval_bytes, segment.max_decompressed_bytes)
     part = make(segment.stem, base_offset, segment.suffixes, end_offset, origin)
     part.limit_to(end - origin)
@@ -414,12 +414,12 @@ def part_of(segment: Segment, base_offset: int, origin: int, end_offset: int, en
 
 
 def trusted_until(path: Path, recovery_point: int) -> int:
-    """The offset below which batches need no check, though the log was not closed cleanly: a process lives
-    that has loaded or written it, so no power cut came between. 0 if there is no such process.
+    """The offset below which batches need no check after an unclean stop, because a live process has loaded
+    or written them. 0 if there is no such process.
 
-    A program of kstore's shows it of each log by a lock on its directory. A broker loads all logs of the
-    directory that it has locked. If a program of kstore's has the directory locked, and not this log, what
-    was flushed is as it was.
+    A process of kstore has a lock on the directory of each log that it has loaded. A broker has loaded all
+    logs of the log directory that it has locked. If a process of kstore has locked the log directory and not
+    this log, records below the recovery point are still as they were flushed.
     """
     if is_loaded(path):
         return MAX64
@@ -432,13 +432,13 @@ def trusted_until(path: Path, recovery_point: int) -> int:
 def _trusted(
     path: Path, segment: Segment, last: Segment, known: SegmentFacts, state: State, until: int
 ) -> SegmentFacts:
-    """The facts of a segment if all of it below the offset `until` needs no check; the rest was checked."""
+    """The facts about a segment that needs no check below the offset `until`; the rest is checked."""
     if segment is not last and segment.end_offset <= until:
         return known._replace(is_trusted=True)
     walk = segment.walk_on(until)
     if walk is None or (walk.valid_bytes < segment.size and segment is not last):
         return known
-    if trusted_until(path, state.recovery_point) < until:  # the process has ended meanwhile
+    if trusted_until(path, state.recovery_point) < until:  # the process has ended
         return known
     rest = None
     if walk.valid_bytes < segment.size:
@@ -451,7 +451,7 @@ def _trusted(
 
 
 def _next_offset(segment: Segment) -> int:
-    """The offset after its last batch; -1 if it cannot be read."""
+    """The offset after the last batch of a segment; -1 if it cannot be read."""
     try:
         return segment.read_next_offset()
     except CorruptFileError:
@@ -459,8 +459,8 @@ def _next_offset(segment: Segment) -> int:
 
 
 def _has_tail(last: Segment) -> bool:
-    """Whether bytes follow the last whole batch, or that cannot be known, or an appended batch would not
-    follow on."""
+    """Whether bytes follow the last whole batch, or may follow, or an appended batch would not continue the
+    offsets."""
     try:
         last.read_next_offset()
         _ = last.max_timestamp_so_far
@@ -510,7 +510,7 @@ def _read_epochs(path: Path) -> tuple[tuple[tuple[int, int], ...], Exception | N
 
 
 def _epochs_in(segment: Segment) -> tuple[tuple[int, int], ...]:
-    """The leader epochs that its batches bear, each with the offset of its first batch; none if they cannot
+    """The leader epochs of the batches of a segment, each with its first offset; none if the headers cannot
     be read."""
     with contextlib.suppress(CorruptFileError):
         headers = segment.read_headers(fields=("base_offset", "leader_epoch", "magic"))
@@ -526,19 +526,19 @@ def _is_draft(name: str) -> bool:
 
 
 def _may_be_packed(path: Path) -> bool:
-    """Whether a file may be a segment that was packed, or named otherwise."""
+    """Whether a file may be a segment that was compressed or renamed."""
     file = layout.parse_file(path.name)
     return (
         file is not None and file.kind == ".log" and not path.name.endswith(_OWN_ENDINGS) and path.is_file()
     )
 
 
-# ---- what lies behind damage -----------------------------------------------------------------------------
+# ---- batches behind damage -------------------------------------------------------------------------------
 
 
 def sound_batches(segment: Segment, position: int) -> SoundBatches | None:
-    """The sound batches in a segment's file from a byte on, whatever lies between them, and whatever offsets
-    they have: the file may be misnamed. None if there are none. OSError."""
+    """The sound batches in a segment's file from a byte on, with any bytes between them and any offsets,
+    because the file may be misnamed. None if there are none. OSError."""
     count, first, last, end = 0, -1, -1, 0
     for batch in _batches(segment, position):
         first = _first_offset(batch) if count == 0 else first
@@ -548,7 +548,7 @@ def sound_batches(segment: Segment, position: int) -> SoundBatches | None:
 
 
 def _first_offset(batch: RecordBatch) -> int:
-    """Its base offset, or, of a compressed message that cannot be unpacked, what is known: its last one."""
+    """The base offset of a batch; the last offset of an old message that cannot be decompressed."""
     try:
         return batch.base_offset
     except (CorruptRecordError, RecordTooLargeError):
@@ -567,9 +567,9 @@ def _batches(segment: Segment, position: int) -> BatchReader:
 
 
 def is_zeros(segment: Segment, position: int) -> bool:
-    """Whether a segment's file has zeros only from a byte on. Holes are not read: they may be larger than the
-    disk. OSError."""
-    if segment.size <= position:  # a link that leads nowhere is an error of the segment, which names it
+    """Whether a segment's file has only zeros from a byte on. Holes of a sparse file are skipped, because
+    they may be larger than the disk. OSError."""
+    if segment.size <= position:  # reading the segment raises the error of a broken link
         return True
     file, size = File(segment.path), _FIRST_PIECE
     try:
@@ -581,6 +581,6 @@ def is_zeros(segment: Segment, position: int) -> bool:
             position += len(piece)
             size = min(2 * size, _PIECE)
     except OSError as e:
-        if e.errno == errno.ENXIO:  # only a hole, or the end
+        if e.errno == errno.ENXIO:  # only a hole remains
             return True
         raise

@@ -1,8 +1,7 @@
-"""What recovery has to do in a log whose directory was not closed cleanly: often nothing.
+"""The amount of work for recovery in a log whose directory was not closed cleanly: often none.
 
-A store closes logs that it does not need, and opens them again. If it is killed, most of its logs are as
-their closing left them. To open and close each of them, as a broker does, would take files that are made anew
-and brought to the disk for nothing.
+A store closes idle logs. If it is killed, most of its logs were closed before. A broker would open and close
+each of them, which writes and syncs new files without need.
 """
 
 from bisect import bisect_right
@@ -16,16 +15,16 @@ from kstore.log.files.listing import scan_directory
 from kstore.log.files.log_dir_state import State
 from kstore.log.recovery.segment_factory import SegmentFactory
 
-_SMALL = 1 << 16  # bytes of a segment that are all checked
+_SMALL = 1 << 16  # bytes of a segment that is checked as a whole
 _WIDTHS = {".index": 8, ".timeindex": 12}
 _LEFT_BEHIND = (".deleted", ".cleaned", ".swap", ".tmp")
 
 
 def work_left(path: Path, state: State, index_interval_bytes: int = INDEX_INTERVAL_BYTES) -> int:
-    """How many bytes recovery must read; 0 if it would find nothing to do, and all of the log is on the disk:
-    it ends at its recovery point, with nothing behind. What is below was flushed, and is not checked, as in a
-    log that was closed cleanly. A log that was written by itself is opened once in any case: then its
-    directory has a line for it. OSError."""
+    """The number of bytes that recovery must read. 0 if it would change nothing and the log is synced: the
+    log ends at its recovery point, and nothing follows. Batches below it were flushed and are not checked, as
+    after a clean stop. A partition that was moved into the log directory is opened once in any case, to get a
+    line in the checkpoints. OSError."""
     sizes: dict[str, int] = {}
     is_tidy = True
     with scan_directory(str(path)) as entries:
@@ -34,7 +33,7 @@ def work_left(path: Path, state: State, index_interval_bytes: int = INDEX_INTERV
             if entry.name.endswith((*layout.SEGMENT_KINDS, ".snapshot")):
                 sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
     if not sizes and is_tidy and not state.by_itself and state.recovery_point == state.log_start_offset == 0:
-        return 0  # it was made, and never opened
+        return 0  # it was created and never opened
     bases = sorted(
         base for name in sizes if name.endswith(".log") and (base := layout.segment_offset(name)) is not None
     )
@@ -44,13 +43,13 @@ def work_left(path: Path, state: State, index_interval_bytes: int = INDEX_INTERV
         if _is_as_closed(path, last, sizes, state):
             return 0
     if state.clean:
-        return 1  # nothing is read
+        return 1  # recovery reads no batch
     first = max(bisect_right(bases, state.recovery_point) - 1, 0)
     return 1 + sum(sizes[f"{layout.segment_stem(base)}.log"] for base in bases[first:])
 
 
 def _is_complete(sizes: dict[str, int], bases: list[int]) -> bool:
-    """Whether each segment has its files, and every file its segment."""
+    """Whether each segment has its indexes, and each index its segment."""
     stems = set(map(layout.segment_stem, bases))
     return all(f"{stem}{kind}" in sizes for stem in stems for kind in _WIDTHS) and all(
         name.endswith(".snapshot") or name.partition(".")[0] in stems for name in sizes
@@ -58,7 +57,7 @@ def _is_complete(sizes: dict[str, int], bases: list[int]) -> bool:
 
 
 def _is_as_closed(path: Path, last: Segment, sizes: dict[str, int], state: State) -> bool:
-    """Whether the log ends at its recovery point, and its last segment has what closing it leaves."""
+    """Whether the log ends at its recovery point, and its last segment has the files that closing writes."""
     point = state.recovery_point
     if point > state.log_start_offset and f"{layout.segment_stem(point)}.snapshot" not in sizes:
         return False
