@@ -1,8 +1,4 @@
-"""The configuration of a log: a topic's options in Kafka (spec 12.1), with underscores for the dots in their
-names.
-
-The file is long because it lists every option with its default, its limits and its explanation.
-"""
+"""The configuration of a log: the options of a topic in Kafka (spec 12.1), with underscores for the dots."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +19,7 @@ _HOUR_MS = 3_600_000
 
 
 class _Synonym(NamedTuple):
-    """A broker's name for a topic's key. The key's value is this one's times `factor`."""
+    """A broker's name of an option. The value of the option is the broker's value times `factor`."""
 
     name: str
     kind: Kind
@@ -31,24 +27,22 @@ class _Synonym(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """What is known of a key; of its broker synonyms the first that is set counts."""
+    """An option. Of its broker synonyms, the first that is set is used."""
 
     kind: Kind
     default: object
     synonyms: tuple[_Synonym, ...]
     text: str
-    of_topic: bool = True  # else only a broker's properties have it
-    in_kafka: bool = True  # else it is kstore's own
+    of_topic: bool = True  # False: only a broker's properties have it
+    in_kafka: bool = True  # False: an option of kstore's own
 
 
 class ConfigOption(NamedTuple):
-    """What is known of an option of LogConfig: its name here, in a topic's configuration and in
-    server.properties.
+    """An option of LogConfig: its `name` here, in a topic's configuration (`kafka_name`) and in
+    server.properties (`broker_names`, of which the first that is set is used).
 
-    `unit` is "bytes", "ms", "records" or "". `allowed` says in words which values it can have, `text` what it
-    does. `broker_names` are the names in server.properties: the first that is set counts. `in_kafka` is False
-    for an option that Kafka does not know; its `kafka_name` is how kstore writes it beside those that Kafka
-    knows.
+    `unit`: "bytes", "ms", "records" or "". `allowed`: the allowed values, in words. `text`: what the option
+    does. `in_kafka`: False for an option of kstore's own; `kafka_name` is then its name in kstore's files.
     """
 
     name: str
@@ -62,23 +56,23 @@ class ConfigOption(NamedTuple):
 
 
 def _key(kind: Kind, default: object, *synonyms: str | _Synonym, text: str) -> Any:
-    """A field of LogConfig; a synonym that is only a name has the key's own kind and unit."""
+    """A field of LogConfig. A synonym that is only a name has the kind and unit of the field."""
     known = tuple(_Synonym(s, kind) if isinstance(s, str) else s for s in synonyms)
     return _Key(kind, default, known, text)
 
 
 def _broker_key(kind: Kind, default: object, name: str, *, text: str) -> Any:
-    """A field of LogConfig that a broker has for all its topics; no topic has its own."""
+    """A field of LogConfig that a broker sets for all its topics; a topic cannot set it."""
     return _Key(kind, default, (_Synonym(name, kind),), text, False)
 
 
 def _own_key(kind: Kind, default: object, *, text: str) -> Any:
-    """A field of LogConfig that a topic has in kstore only."""
+    """A field of LogConfig that exists in kstore only."""
     return _Key(kind, default, (), text, in_kafka=False)
 
 
 _NO_EFFECT = (
-    "It has no effect in kstore, and is accepted so that a configuration of Kafka's can be given as it is."
+    "It has no effect in kstore, which accepts it so that a configuration of Kafka's can be used unchanged."
 )
 
 
@@ -86,11 +80,10 @@ class LogConfig:
     """The configuration of a log: a topic's options in Kafka 4.3.1, with underscores for the dots in their
     names, and key_files.
 
-    LogConfig(segment_bytes=64 << 20, retention_ms=-1) sets some of them; the others have Kafka's defaults.
-    Times are in milliseconds and sizes in bytes. A configuration cannot be changed: `replace` makes another
-    one. InvalidConfigError is raised for an option that does not exist (its message names the nearest one)
-    and for a value that Kafka would refuse. `from_topic` and `from_server_properties` read Kafka's own
-    notation. `describe` lists all options as objects.
+    LogConfig(segment_bytes=64 << 20, retention_ms=-1) sets two options; the others have Kafka's defaults.
+    Times are in milliseconds and sizes in bytes. A configuration is immutable: `replace` makes another one.
+    An option that does not exist, or a value that Kafka would refuse, raises InvalidConfigError. `from_topic`
+    and `from_server_properties` read Kafka's notation. `describe` lists all options as objects.
 
     The options:
     """
@@ -99,13 +92,13 @@ class LogConfig:
         int32(1 << 20),
         1 << 30,
         "log.segment.bytes",
-        text="Size of a segment's .log file at which a new segment begins. Kafka allows no less than 1 MiB; "
-        "for tests see internal_segment_bytes.",
+        text="Size of a segment's .log file at which a new segment begins. Kafka's minimum is 1 MiB; for "
+        "tests see internal_segment_bytes.",
     )
     internal_segment_bytes: int | None = _key(
         int32(),
         None,
-        text="If set, replaces segment_bytes, and may be as small as a test needs.",
+        text="If set, replaces segment_bytes. It has no minimum, for tests.",
     )
     segment_ms: int = _key(
         int64(1),
@@ -119,8 +112,8 @@ class LogConfig:
         0,
         "log.roll.jitter.ms",
         _Synonym("log.roll.jitter.hours", int32(0), _HOUR_MS),
-        text="A random time up to this is subtracted from segment_ms, for each segment, so that the segments "
-        "of many logs do not end at the same moment.",
+        text="For each segment, a random time up to this is subtracted from segment_ms, so that many logs do "
+        "not roll at once.",
     )
     segment_index_bytes: int = _key(
         int32(4),
@@ -132,28 +125,28 @@ class LogConfig:
         int32(0),
         INDEX_INTERVAL_BYTES,
         "log.index.interval.bytes",
-        text="An index gets an entry after more than this many bytes of log. A smaller value makes lookups "
-        "faster and indexes larger.",
+        text="An index gets an entry after more than this many bytes of the .log file. A smaller value makes "
+        "lookups faster and indexes larger.",
     )
     flush_messages: int = _key(
         int64(1),
         MAX64,
         "log.flush.interval.messages",
-        text="Number of records not yet on the disk at which an append flushes.",
+        text="Number of unsynced records at which an append flushes.",
     )
     flush_ms: int = _key(
         int64(0),
         MAX64,
         "log.flush.interval.ms",
         "log.flush.scheduler.interval.ms",
-        text="Time after which a thread flushes what was appended.",
+        text="Time after which a background thread flushes appended records.",
     )
     retention_bytes: int = _key(
         int64(),
         -1,
         "log.retention.bytes",
         text="retain() deletes the oldest segments as long as the others have at least this size together. "
-        "-1: the size does not matter. If it is given, and retention_ms is not, nothing goes by age.",
+        "-1: no limit of size. If this is set and retention_ms is not, nothing is deleted by age.",
     )
     retention_ms: int = _key(
         int64(-1),
@@ -161,16 +154,15 @@ class LogConfig:
         _Synonym("log.retention.ms", int64()),
         _Synonym("log.retention.minutes", int32(), _MINUTE_MS),
         _Synonym("log.retention.hours", int32(), _HOUR_MS),
-        text="retain() deletes the oldest segments whose newest record is older than this, the active one "
-        "too. -1: the age does not matter. Set segment_ms too: segments go whole, so a record stays for up "
-        "to retention_ms and segment_ms together; "
-        'longer with cleanup_policy="compact,delete", since a compaction makes few segments of many.',
+        text="retain() deletes the oldest segments whose newest record is older than this, also the active "
+        "one. -1: no limit of age. Segments are deleted as a whole, so a record stays for up to retention_ms "
+        'plus segment_ms; longer with cleanup_policy="compact,delete", because a compaction merges segments.',
     )
     max_message_bytes: int = _key(
         int32(0),
         (1 << 20) + 12,
         "message.max.bytes",
-        text="Size of the largest batch that can be appended, compressed if it is stored so.",
+        text="Size of the largest batch that can be appended, after compression.",
     )
     cleanup_policy: Sequence[str] = _key(
         Choices(("compact", "delete")),
@@ -178,34 +170,34 @@ class LogConfig:
         "log.cleanup.policy",
         text="What happens to old records, as a tuple of words or as text with commas. "
         '"delete": retain() deletes old segments, by retention_ms and retention_bytes. '
-        '"compact": of each key the newest record is kept; records need a '
-        "key then, and compact() removes the others. Neither: all records are kept.",
+        '"compact": compact() keeps the newest record of each key and removes the others; records need a '
+        "key. Neither: all records are kept.",
     )
     delete_retention_ms: int = _key(
         int64(0),
         24 * _HOUR_MS,
         "log.cleaner.delete.retention.ms",
-        text="How long compact() keeps records that delete a key, and transaction markers, after it first "
-        "met them.",
+        text="How long compact() keeps tombstones (records that delete a key) and transaction markers after "
+        "it first read them.",
     )
     min_compaction_lag_ms: int = _key(
         int64(0),
         0,
         "log.cleaner.min.compaction.lag.ms",
-        text="How long compact() leaves a segment alone, from its newest record on.",
+        text="Minimum age of a segment's newest record before compact() reads the segment.",
     )
     max_compaction_lag_ms: int = _key(
         int64(1),
         MAX64,
         "log.cleaner.max.compaction.lag.ms",
-        text="Time after which a record must be compacted: compact() then begins whatever "
-        "min_cleanable_dirty_ratio says. If cleanup_policy has compact, a segment also ends at this age.",
+        text="Age of a record at which compact() begins in spite of min_cleanable_dirty_ratio. If "
+        "cleanup_policy has compact, the log also rolls at this age.",
     )
     min_cleanable_dirty_ratio: float = _key(
         Ratio(),
         0.5,
         "log.cleaner.min.cleanable.ratio",
-        text="Share of bytes not yet compacted above which compact() begins.",
+        text="Share of uncompacted bytes above which compact() begins.",
     )
     file_delete_delay_ms: int = _key(
         int64(0),
@@ -223,8 +215,8 @@ class LogConfig:
         Choice(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
         "producer",
         "compression.type",
-        text='Compression of stored batches. "producer": batches are stored as they come; what append() and '
-        'extend() write is not compressed then. "uncompressed": none.',
+        text='Compression of stored batches. "producer": batches of append_batches() keep their compression; '
+        'append() and extend() do not compress. "uncompressed": none.',
     )
     compression_gzip_level: int = _key(
         int32(1, 9, other=-1),
@@ -249,9 +241,7 @@ class LogConfig:
         Choice(("CreateTime", "LogAppendTime")),
         "CreateTime",
         "log.message.timestamp.type",
-        text='"CreateTime": a record keeps the timestamp that it is appended with. '
-        '"LogAppendTime": it gets the time of '
-        "the append.",
+        text='"CreateTime": a record keeps its timestamp. "LogAppendTime": it gets the time of the append.',
     )
     message_timestamp_before_max_ms: int = _key(
         int64(0),
@@ -271,36 +261,36 @@ class LogConfig:
         int32(1),
         1,
         "min.insync.replicas",
-        text="Number of replicas that must have a record before it counts as written. " + _NO_EFFECT,
+        text="Number of replicas that must have a record before it is acknowledged. " + _NO_EFFECT,
     )
     unclean_leader_election_enable: bool = _key(
         Boolean(),
         False,
         "unclean.leader.election.enable",
-        text="Whether a replica that misses records may become leader. " + _NO_EFFECT,
+        text="Whether a replica that lacks records may become the leader. " + _NO_EFFECT,
     )
     remote_storage_enable: bool = _key(
         Boolean(),
         False,
-        text="Whether old segments are moved to remote storage. kstore has no remote storage: it only "
-        "checks, as Kafka does, which options go together with it.",
+        text="Whether old segments are moved to remote storage. kstore has no remote storage. It only "
+        "checks, as Kafka does, that other options are compatible.",
     )
     local_retention_ms: int = _key(
         int64(-2),
         -2,
         "log.local.retention.ms",
-        text="retention_ms for what is not only in remote storage; -2: as retention_ms. " + _NO_EFFECT,
+        text="retention_ms for local segments; -2: as retention_ms. " + _NO_EFFECT,
     )
     local_retention_bytes: int = _key(
         int64(-2),
         -2,
         "log.local.retention.bytes",
-        text="retention_bytes for what is not only in remote storage; -2: as retention_bytes. " + _NO_EFFECT,
+        text="retention_bytes for local segments; -2: as retention_bytes. " + _NO_EFFECT,
     )
     remote_log_copy_disable: bool = _key(
         Boolean(),
         False,
-        text="Whether no more segments are copied to remote storage. " + _NO_EFFECT,
+        text="Whether copying to remote storage is disabled. " + _NO_EFFECT,
     )
     remote_log_delete_on_disable: bool = _key(
         Boolean(),
@@ -310,81 +300,79 @@ class LogConfig:
     key_files: bool = _own_key(
         Boolean(),
         False,
-        text="True: a .keys file is made in the background beside each sealed segment, also after a "
-        "compaction, so that the last record of a key is found at once. See make_key_files of LogWriter. "
-        "Kafka has no such option.",
+        text="True: a background thread writes a .keys file for each sealed or compacted segment, so that "
+        "lookups of keys are fast. See make_key_files of LogWriter. Kafka has no such option.",
     )
     log_cleaner_dedupe_buffer_size: int = _broker_key(
         int64((1 << 20) + 1),
         128 << 20,
         "log.cleaner.dedupe.buffer.size",
-        text="Most memory that compact() takes for what it knows of keys: 24 bytes a key. If the keys do not "
-        "fit, it goes over the log several times. Of a broker, not of a topic.",
+        text="Largest map of keys of compact(), at 24 bytes a key. If the keys do not fit, compact() makes "
+        "several passes. An option of a broker, not of a topic.",
     )
     log_cleaner_io_buffer_load_factor: float = _broker_key(
         Ratio(),
         0.9,
         "log.cleaner.io.buffer.load.factor",
-        text="How full the memory for keys may become, as a share. A larger value takes in more keys, and is "
-        "slower. Of a broker, not of a topic.",
+        text="Share of the map of keys that may be filled. A larger value allows more keys and is slower. An "
+        "option of a broker, not of a topic.",
     )
     log_cleaner_io_max_bytes_per_second: float = _broker_key(
         Positive(),
         1.7976931348623157e308,
         "log.cleaner.io.max.bytes.per.second",
-        text="Most bytes that compact() reads and writes in a second, together. It holds for erase(), for "
-        "making .keys files and for dry runs, too. Of a broker, not of a topic.",
+        text="Most bytes that compact() reads and writes in a second, together. erase(), make_key_files() "
+        "and dry runs have this limit, too. An option of a broker, not of a topic.",
     )
     log_cleaner_enable: bool = _broker_key(
         Boolean(),
         True,
         "log.cleaner.enable",
-        text="Whether a LogStore compacts in the background. Of a store, not of a topic.",
+        text="Whether a LogStore compacts in the background. An option of a store, not of a topic.",
     )
     log_cleaner_backoff_ms: int = _broker_key(
         int64(0),
         15_000,
         "log.cleaner.backoff.ms",
-        text="How often a LogStore looks in the background for what is to be compacted. Of a store, not of a "
-        "topic.",
+        text="How often a LogStore looks for partitions to compact. An option of a store, not of a topic.",
     )
     log_retention_check_interval_ms: int = _broker_key(
         int64(1),
         5 * _MINUTE_MS,
         "log.retention.check.interval.ms",
-        text="How often a LogStore deletes old segments in the background. Of a store, not of a topic.",
+        text="How often a LogStore deletes old segments. An option of a store, not of a topic.",
     )
     log_flush_offset_checkpoint_interval_ms: int = _broker_key(
         int32(0),
         _MINUTE_MS,
         "log.flush.offset.checkpoint.interval.ms",
-        text="How often a LogStore writes the checkpoints in the background. Of a store, not of a topic.",
+        text="How often a LogStore writes the checkpoint files. An option of a store, not of a topic.",
     )
     log_flush_start_offset_checkpoint_interval_ms: int = _broker_key(
         int32(0),
         _MINUTE_MS,
         "log.flush.start.offset.checkpoint.interval.ms",
-        text="Log start offsets are on the disk at once. " + _NO_EFFECT,
+        text="How often Kafka writes log start offsets; kstore writes them at once. " + _NO_EFFECT,
     )
     offsets_retention_minutes: int = _broker_key(
         int32(1),
         7 * 24 * 60,
         "offsets.retention.minutes",
-        text="How long the positions of a group of cursors are kept after its last member has left. A "
-        "LogStore removes them in the background only if this is given. Of a store, not of a topic.",
+        text="How long the positions of a cursor group are kept after its last member has left. A LogStore "
+        "expires them only if this is set. An option of a store, not of a topic.",
     )
     offsets_retention_check_interval_ms: int = _broker_key(
         int64(1),
         10 * _MINUTE_MS,
         "offsets.retention.check.interval.ms",
-        text="How often a LogStore looks for such positions. Of a store, not of a topic.",
+        text="How often a LogStore looks for positions to expire. An option of a store, not of a topic.",
     )
 
     def __init__(self, **options: "Unpack[ConfigOptions]") -> None:
         for name, value in options.items():
             if name not in _KEYS:
                 raise _unknown(name, "no such option", _both)
-            self.__dict__[name] = _accept(_KEYS[name], name, value)  # else the class has its default
+            self.__dict__[name] = _accept(_KEYS[name], name, value)  # the class has the defaults
         _check_together(self)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -407,11 +395,11 @@ class LogConfig:
 
     @classmethod
     def from_topic(cls, topic: Mapping[str, object]) -> Self:
-        """A configuration from a topic's in Kafka's notation, such as {"segment.bytes": "1048576"}.
+        """Make a configuration from a topic's options in Kafka's notation, such as {"segment.bytes":
+        "1048576"}.
 
-        Values are text, which is read as Kafka reads it, or have their type already. The two options that
-        name throttled replicas are ignored: they do not concern a log. InvalidConfigError for an unknown name
-        or a value that is not allowed.
+        Values are text, which is parsed as Kafka parses it, or have the right type. The two options that name
+        throttled replicas are ignored. InvalidConfigError for an unknown name or a value that is not allowed.
         """
         return cls(**_topic_options(topic))
 
@@ -419,17 +407,17 @@ class LogConfig:
     def from_server_properties(
         cls, broker: str | PathLike[str] | Mapping[str, object], topic: Mapping[str, object] | None = None
     ) -> Self:
-        """The configuration that a topic has on a broker, from the broker's server.properties and the topic's
-        options.
+        """Make the configuration that a topic has on a broker, from the broker's server.properties and the
+        topic's options.
 
-        `broker` is the path of the file, or a mapping of what is in it; `topic` is as in `from_topic`. The
-        topic's value counts first, then the broker's (log.segment.bytes for segment.bytes), then the default.
-        Of log.retention.ms, log.retention.minutes and log.retention.hours the first that is set counts, and
-        likewise of log.roll.ms and log.roll.hours. All that are set are checked, whether they count or not. A
-        negative log.retention means no limit, and 0 is refused, as by the broker.
+        broker: the path of the file, or a mapping with its content. topic: as in `from_topic`. The topic's
+        value has precedence over the broker's (log.segment.bytes for segment.bytes), and that over the
+        default. Of log.retention.ms, log.retention.minutes and log.retention.hours the first that is set is
+        used, likewise of log.roll.ms and log.roll.hours. All of them are checked. A negative log.retention
+        means no limit, and 0 is refused, as by the broker.
 
-        Other properties are ignored, as by the broker. A UserWarning is given for a property that begins with
-        log. but does not exist in Kafka 4.3.1, and for a topic's name such as segment.bytes, which has no
+        Other properties are ignored, as by the broker. A UserWarning names each property that begins with
+        log. and does not exist in Kafka 4.3.1, and each topic option, such as segment.bytes, which has no
         effect in that file.
 
         Raises InvalidConfigError for a value that is not allowed, OSError if the file cannot be read.
@@ -440,17 +428,16 @@ class LogConfig:
         return cls(**(_broker_options(properties) | _topic_options(topic or {})))
 
     def replace(self, **changes: "Unpack[ConfigOptions]") -> Self:
-        """A copy of this configuration with other values for these options: config.replace(segment_bytes=64
-        << 20).
+        """Make a copy with other values for some options: config.replace(segment_bytes=64 << 20).
 
         InvalidConfigError for an unknown option or a value that is not allowed.
         """
         return type(self)(**self.__dict__ | dict(changes))
 
     def given_options(self) -> dict[str, Any]:
-        """The options that were given, by name, also where they are the defaults:
-        `LogConfig(**config.given_options())` is an equal configuration. Options that were not given have the
-        values that the log or the store keeps.
+        """The options that were set, by name, even if they are the defaults:
+        `LogConfig(**config.given_options())` is an equal configuration. Options that were not set have the
+        values that the log or the store has saved.
         """
         return {name: self.__dict__[name] for name in _KEYS if name in self.__dict__}
 
@@ -458,15 +445,15 @@ class LogConfig:
         """The options that differ from their defaults, as text in Kafka's notation: {"segment.bytes":
         "1048576"}.
 
-        `from_topic` makes an equal configuration from it. It has key.files, if that is set, which Kafka
-        refuses.
+        `from_topic` makes an equal configuration from it. If key_files is set, the result has key.files,
+        which Kafka refuses.
         """
         values = {name: getattr(self, name) for name, key in _KEYS.items() if key.of_topic}
         return {_dotted(n): as_text(value) for n, value in values.items() if value != _KEYS[n].default}
 
     @classmethod
     def describe(cls) -> list[ConfigOption]:
-        """All options, each with its names, unit, default, allowed values and what it does."""
+        """All options with their names, units, defaults, allowed values and explanations."""
         return [
             ConfigOption(
                 name,
@@ -498,8 +485,8 @@ class LogConfig:
 
 
 def changed(config: LogConfig, changes: Mapping[str, Any]) -> LogConfig:
-    """The configuration with these changes: None gives an option its default back, as if it had not been
-    given. InvalidConfigError."""
+    """The configuration with these changes. None restores the default of an option, as if it had not been
+    set. InvalidConfigError."""
     for name in changes:
         if name not in _KEYS:
             raise _unknown(name, "no such option", _both)
@@ -508,7 +495,7 @@ def changed(config: LogConfig, changes: Mapping[str, Any]) -> LogConfig:
 
 
 def given_in_text(config: LogConfig) -> dict[str, str]:
-    """The options that were given and that a topic has, in Kafka's notation."""
+    """The topic options that were set, in Kafka's notation."""
     given = config.given_options().items()
     return {_dotted(n): as_text(value) for n, value in given if _KEYS[n].of_topic and value is not None}
 
@@ -529,7 +516,7 @@ _BROKER_LOG_NAMES = _TOPIC_NAME_OF.keys() | {
 }
 
 
-# No options of a configuration, but asked for as such.
+# Names that users mistake for options of a configuration.
 _PARTITIONS = "create_topic(name, partitions) and add_partitions(topic, total) say how many there are"
 _DURABILITY = "durability is an argument of kstore.open and LogStore, not of a topic"
 _MEANT = {
@@ -557,10 +544,10 @@ def _unit_of(name: str) -> str:
 
 
 def _help(option: ConfigOption) -> str:
-    """An option as help(LogConfig) shows it."""
+    """The text about an option in help(LogConfig)."""
     default = repr(option.default) + (f" {option.unit}" if option.unit and option.default is not None else "")
     name = f"; in Kafka {option.kafka_name}" if option.in_kafka else ""
-    import textwrap  # not at every start of a program
+    import textwrap  # imported here: only help() needs it
 
     text = f"{option.text} Default {default}{name}."
     return f"    {option.name}:\n" + textwrap.indent(textwrap.fill(text, 108), " " * 8)
@@ -573,7 +560,7 @@ def _both(name: str) -> str:
 
 
 def _unknown(name: str, what: str, called: Callable[[str], str]) -> InvalidConfigError:
-    """The error for a name that does not exist, with the one that was likely meant, as it is called there."""
+    """The error for a name that does not exist, with the most similar one in the same notation."""
     import difflib
 
     asked = name.replace(".", "_")
@@ -590,13 +577,13 @@ def _unknown(name: str, what: str, called: Callable[[str], str]) -> InvalidConfi
             f"; {_both(near[0])} is an option of a whole store or broker: "
             "LogStore and, on the command line, --server-properties take it"
         )
-    elif near == [name]:  # in the notation of the other
+    elif near == [name]:  # the name in the other notation
         hint = f"; here it is called {_dotted(name)}"
     return InvalidConfigError(f"{what}: {name}{hint}", name=name)
 
 
 def _accept(key: _Key | _Synonym, name: str, value: object, *, text: bool = False) -> Any:
-    """The value as it is kept; text is parsed if `text` says so. `name` is what the error calls it."""
+    """Check a value, or parse it if it is text and `text` is set. `name`: its name in the error."""
     if value is None and isinstance(key, _Key) and key.default is None:
         return None
     try:
@@ -613,7 +600,7 @@ def _accept(key: _Key | _Synonym, name: str, value: object, *, text: bool = Fals
 
 
 def _topic_options(topic: Mapping[str, object]) -> dict[str, Any]:
-    """A topic's configuration in Kafka's notation, in Python's."""
+    """Convert a topic's configuration from Kafka's notation."""
     if not isinstance(topic, Mapping):
         raise TypeError(f"topic is a mapping of option names and values, not {topic!r:.80}")
     options = {}
@@ -628,7 +615,7 @@ def _topic_options(topic: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _broker_options(properties: Mapping[str, object]) -> dict[str, Any]:
-    """What a broker's properties say for its topics."""
+    """The options of topics in a broker's properties."""
     options = {}
     for option, key in _KEYS.items():
         given = [s for s in key.synonyms if s.name in properties]
@@ -651,7 +638,7 @@ def _broker_options(properties: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _warn_of_idle(properties: Mapping[str, object]) -> None:
-    """Warns of properties that look as if they concerned a log, and do not."""
+    """Warn of properties that look like options of a log and have no effect."""
     import difflib
 
     for name in sorted(properties):
@@ -666,7 +653,7 @@ def _warn_of_idle(properties: Mapping[str, object]) -> None:
 
 
 def _check_together(config: LogConfig) -> None:
-    """What Kafka asks of several values at once."""
+    """Check the combinations of values that Kafka checks. InvalidConfigError."""
 
     def refuse(name: str, text: str) -> InvalidConfigError:
         return InvalidConfigError(text, name=name, value=getattr(config, name))
@@ -703,7 +690,7 @@ def _check_together(config: LogConfig) -> None:
 
 
 class _Documentation:
-    """A docstring that is made when it is asked for."""
+    """A docstring that is built at the first use."""
 
     def __init__(self, text: str) -> None:
         self._text = text

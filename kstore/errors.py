@@ -1,18 +1,19 @@
-"""The exceptions of kstore. What the operating system reports stays OSError; a wrong argument is TypeError or
+"""The exceptions of kstore. Errors of the operating system are OSError; wrong arguments are TypeError or
 ValueError.
 """
 
 import os
 import re
 
-# C0, DEL and C1, the ends of lines, the marks that change the direction of text, and lone surrogates
+# C0, DEL and C1, line ends, marks that change the direction of text, and lone surrogates
 _INVISIBLE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
 def visible(text: object) -> str:
-    r"""Text from outside (a name, a path, what a file holds) on one line: \n, \t, \xNN and \uNNNN in place of
-    what a terminal obeys or an encoding refuses. Messages, warnings, logging and the command line use it.
+    r"""Text from outside, such as a name, a path or bytes of a file, on one line. Characters that a terminal
+    obeys or an encoding refuses become \n, \t, \xNN or \uNNNN. Messages, warnings, logging and the command
+    line use this function.
     """
     return re.sub(_INVISIBLE, escaped, str(text))
 
@@ -23,7 +24,7 @@ def escaped(found: re.Match[str]) -> str:
 
 
 def _remake(kind: type["KstoreError"], args: tuple[object, ...], state: dict[str, object]) -> "KstoreError":
-    # of several builtin bases only this one's is safe
+    # an error with OSError and another builtin base needs the __new__ of OSError
     maker = OSError if issubclass(kind, OSError) else Exception
     error = maker.__new__(kind, *args)
     error.args = args
@@ -32,24 +33,23 @@ def _remake(kind: type["KstoreError"], args: tuple[object, ...], state: dict[str
 
 
 class KstoreError(Exception):
-    """Base class of kstore's own exceptions. Their texts are one line each, with escapes for control
-    characters."""
+    """Base class of kstore's own exceptions. A message is one line, with escapes for control characters."""
 
     def __str__(self) -> str:
         return visible(super().__str__())
 
     def add_note(self, note: str, /) -> None:
-        """Adds a note, with escapes for control characters."""
+        """Add a note, with escapes for control characters."""
         super().add_note(visible(note))
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exception's own calls the constructor with `args`, the text: no constructor here takes just that. An
-        # error that cannot be unpickled ends the pool of processes in which it was raised.
+        # Exception.__reduce__ would call the constructor with the message alone, which no constructor here
+        # accepts. An error that cannot be unpickled breaks the process pool in which it was raised.
         return _remake, (type(self), self.args, self.__dict__)
 
 
 def _placed(reason: str, file: str, unit: str, position: int) -> str:
-    """The reason with what is known of its place in front."""
+    """The reason, preceded by file and position if they are known."""
     known = [file] if file else []
     if position >= 0:
         known.append(f"at {unit} {position}")
@@ -57,10 +57,10 @@ def _placed(reason: str, file: str, unit: str, position: int) -> str:
 
 
 class CorruptFileError(KstoreError):
-    """A file, or bytes in memory, that is damaged or not in the format that it should be in.
+    """A file, or bytes in memory, is damaged or in another format.
 
-    `file` is its path ("" for bytes in memory), `position` the byte at which the damage is (-1 if unknown).
-    `reason` is what was checked, `expected` and `found` what it should be and what it is.
+    `file`: its path ("" for bytes in memory). `position`: the byte of the damage (-1 if unknown). `reason`:
+    what was checked. `expected`, `found`: what it should be and what it is.
     """
 
     _unit = "byte"
@@ -86,10 +86,10 @@ class CorruptFileError(KstoreError):
 
 
 class CorruptRecordError(CorruptFileError):
-    """A batch or record that is damaged: its checksum or one of its fields is wrong.
+    """A batch or record is damaged: its checksum or one of its fields is wrong.
 
-    `offset` is the offset that it claims to have, -1 if unknown. `file`, `position`, `reason`, `expected` and
-    `found` are those of CorruptFileError.
+    `offset`: the offset in its header, -1 if unknown. `file`, `position`, `reason`, `expected` and `found`
+    are those of CorruptFileError.
     """
 
     def __init__(
@@ -118,32 +118,32 @@ class CorruptRecordError(CorruptFileError):
 
 
 class CorruptIndexError(CorruptFileError):
-    """An index file (.index, .timeindex, .txnindex) that is damaged, or does not match its .log file."""
+    """An index file (.index, .timeindex, .txnindex) is damaged, or does not match its .log file."""
 
 
 class CorruptSnapshotError(CorruptFileError):
-    """A producer snapshot (a .snapshot file) that is damaged."""
+    """A producer snapshot (a .snapshot file) is damaged."""
 
 
 class CorruptCheckpointError(CorruptFileError):
-    """A checkpoint, partition.metadata or meta.properties file that cannot be parsed.
+    """A checkpoint, partition.metadata or meta.properties file cannot be parsed.
 
-    `position` is the number of the line, from 1.
+    `position`: the number of the line, from 1.
     """
 
     _unit = "line"
 
 
 class UnsupportedCodecError(CorruptRecordError):
-    """A batch whose compression codec is unknown: no Kafka release has written its number."""
+    """The compression codec of a batch is unknown: no Kafka release writes its number."""
 
 
 class RecordTooLargeError(KstoreError, ValueError):
-    """More bytes than a limit allows.
+    """A batch has more bytes than a limit allows.
 
-    A batch to append that is larger than max_message_bytes, or a batch that unpacks to more than
-    max_decompressed_bytes: a writer does not append one, and a reader does not unpack one. `size` is the
-    number of bytes, `limit` what is allowed.
+    A batch to append is larger than max_message_bytes, or a batch decompresses to more than
+    max_decompressed_bytes, which applies to appending and to reading. `size`: the number of bytes. `limit`:
+    the allowed number.
     """
 
     def __init__(self, reason: str, *, size: int, limit: int, file: str = "", position: int = -1) -> None:
@@ -156,13 +156,12 @@ class RecordTooLargeError(KstoreError, ValueError):
 
 
 class OffsetOutOfRangeError(KstoreError, LookupError):
-    """An offset that the log does not hold, for example because retention has deleted it.
+    """The log does not contain an offset, for example because retention has deleted it.
 
-    `asked` is the offset that was asked for. The log holds the offsets from `first` to `end`, without `end`
-    itself.
+    `asked`: the requested offset. The log has the offsets from `first` to `end` (exclusive).
     """
 
-    _is_exact = False  # whether `end` is noted as the first offset that was cut off
+    _is_exact = False  # whether `end` is the first offset that a truncation removed
 
     def __init__(self, asked: int, first: int, end: int) -> None:
         self.asked = asked
@@ -179,12 +178,11 @@ class OffsetOutOfRangeError(KstoreError, LookupError):
 
 
 class LogChangedError(OffsetOutOfRangeError, FileNotFoundError):
-    """A file of the log was deleted or truncated after the log was opened for reading, so records are gone.
+    """A file of the log was deleted or truncated after the log was opened for reading.
 
-    Call `refresh()` on the log, or open it again, to see what it holds now. `compact()` and `erase()` raise
-    it if that happens while they are at work: call them again. `file` is the path of the file, `asked` an
-    offset that was in it (-1 if unknown). The log held the offsets from `first` to `end`, without `end`
-    itself.
+    Call `refresh()` on the log, or open it again. `compact()` and `erase()` raise this error if the log
+    changes while they run: call them again. `file`: the path of the file. `asked`: an offset that was in it
+    (-1 if unknown). The log had the offsets from `first` to `end` (exclusive).
     """
 
     def __init__(self, file: str, asked: int, first: int, end: int, what: str) -> None:
@@ -198,7 +196,7 @@ class LogChangedError(OffsetOutOfRangeError, FileNotFoundError):
         self.args = (text,)
 
     def _met_by(self, call: str) -> None:
-        """Names a call during which the log was changed: there is nothing to refresh."""
+        """Name the call during which the log changed. It has no view to refresh."""
         self.args = (f"{self.file}: {self._what} while {call} was at work; call it again for what is left",)
 
     def __str__(self) -> str:
@@ -210,28 +208,27 @@ class LogClosedError(KstoreError):
 
 
 class ReentrantCallError(KstoreError, RuntimeError):
-    """A call on a log from inside another call of this thread on it; it would wait for itself for ever.
+    """A thread called a log during another call of its own on that log. The call would wait for itself.
 
-    Signal handlers, finalizers, and functions that the log calls (its `clock`, `progress`, `where`) can make
-    such calls. Nothing was done. In a signal handler set a flag, or raise SystemExit, and close the log
-    outside the handler.
+    Signal handlers, finalizers, and functions that the log calls (`clock`, `progress`, `where`) can make such
+    calls. Nothing was changed. In a signal handler, set a flag or raise SystemExit, and close the log outside
+    the handler.
     """
 
 
 class LogNotFoundError(KstoreError, FileNotFoundError):
     """There is no partition, or no log directory, at this path.
 
-    `is_log_directory` is true if the path is a log directory where a partition was expected: open a partition
-    in it.
+    `is_log_directory`: whether the path is a log directory instead of a partition. Open a partition in it.
     """
 
     is_log_directory = False
 
 
 class InvalidRecordError(KstoreError, ValueError):
-    """A record or batch that cannot be appended.
+    """A record or batch cannot be appended.
 
-    If records of a batch are wrong, `errors` lists them as (index in the batch, reason).
+    `errors`: the wrong records of a batch, as (index in the batch, reason).
     """
 
     def __init__(self, text: str, errors: list[tuple[int, str]] | None = None) -> None:
@@ -240,23 +237,22 @@ class InvalidRecordError(KstoreError, ValueError):
 
 
 class InvalidTimestampError(InvalidRecordError):
-    """A timestamp that no record can have, or that the configuration does not allow.
+    """A timestamp is invalid, or the configuration does not allow it.
 
     The options are message_timestamp_before_max_ms and message_timestamp_after_max_ms.
     """
 
 
 class OffsetOverflowError(KstoreError, OverflowError):
-    """An append that needs an offset above 2^63 - 2, the largest that a record can have."""
+    """An append needs an offset above 2^63 - 2, the largest offset of a record."""
 
 
 class OffsetsOutOfOrderError(KstoreError, ValueError):
-    """Batches to append at given offsets that do not increase, or are too far apart for one segment."""
+    """The given offsets of batches to append do not rise, or are too far apart for one segment."""
 
 
 class UnexpectedAppendOffsetError(KstoreError, ValueError):
-    """Batches to append at given offsets that begin below the log end offset: the log has records there
-    already."""
+    """The given offsets of batches to append begin below the log end offset."""
 
     def __init__(self, first_offset: int, last_offset: int, log_end_offset: int) -> None:
         self.first_offset = first_offset
@@ -268,29 +264,28 @@ class UnexpectedAppendOffsetError(KstoreError, ValueError):
 
 
 class OutOfOrderSequenceError(KstoreError, ValueError):
-    """A batch whose sequence number does not follow the last one of its producer: a batch between them is
-    missing."""
+    """The sequence number of a batch does not follow the last one of its producer: a batch is missing."""
 
 
 class InvalidProducerEpochError(KstoreError, ValueError):
-    """A batch with an older producer epoch than the log knows: a newer instance of that producer has taken
-    over."""
+    """The producer epoch of a batch is below that of the log: a newer instance of the producer has replaced
+    this one."""
 
 
 class InvalidTxnStateError(KstoreError, ValueError):
-    """A batch that does not match the state of its producer's transaction, such as one outside any
-    transaction."""
+    """A batch does not match the transaction of its producer, for example because it is outside the open
+    one."""
 
 
 class TransactionCoordinatorFencedError(KstoreError, ValueError):
-    """A transaction marker with an older coordinator epoch than the log knows: that coordinator was
+    """The coordinator epoch of a transaction marker is below that of the log: the coordinator was
     replaced."""
 
 
 class LogLockedError(KstoreError, OSError):
-    """The log is open for writing already, in another process or in this one; a log has one writer at a time.
+    """The log is already open for writing, in another process or in this one.
 
-    `path` is what is locked. `pid` is the process that holds the lock, None if the system does not say.
+    `path`: what is locked. `pid`: the process that holds the lock, None if the system does not report it.
     """
 
     def __init__(self, path: str, pid: int | None) -> None:
@@ -314,10 +309,10 @@ class LogLockedError(KstoreError, OSError):
 
 
 class CursorLockedError(LogLockedError):
-    """Another cursor reads the partition for this group; a group has one reader a partition at a time.
+    """Another cursor reads the partition for this group. In a group, one cursor reads a partition at a time.
 
-    `path` is what is locked: directory, partition and group. `pid` is the process that holds the lock, None
-    if the system does not say. It is also raised by a cursor whose lock was lost, when it should commit.
+    Commits of a cursor that has lost its lock raise it, too. `path`: what is locked: directory, partition and
+    group. `pid`: the process that holds the lock, None if the system does not report it.
     """
 
     def __init__(self, path: str, pid: int | None) -> None:
@@ -337,24 +332,22 @@ class CursorLockedError(LogLockedError):
 class LogFailedError(KstoreError):
     """The log refuses to write, because an earlier failure may have left its files in an unknown state.
 
-    Close it and open it again: opening recovers it.
+    Close the log and open it again, which recovers it.
     """
 
 
 class LibraryError(KstoreError, ImportError):
-    """A library that kstore needs for what was asked is not installed, or cannot be imported. `name` is its
-    module."""
+    """A library that the call needs is not installed, or cannot be imported. `name`: its module."""
 
 
 class PolicyViolationError(KstoreError, ValueError):
-    """An operation that the configured cleanup_policy does not allow, such as deleting records of a compacted
-    log."""
+    """The cleanup_policy does not allow an operation, such as deleting records of a compacted log."""
 
 
 class InvalidConfigError(KstoreError, ValueError):
-    """A configuration option that does not exist, or a value that it cannot have.
+    """A configuration option does not exist, or its value is not allowed.
 
-    `name` is the option as it was given, `value` the value.
+    `name`: the option as it was passed. `value`: its value.
     """
 
     def __init__(self, reason: str, *, name: str = "", value: object = None) -> None:

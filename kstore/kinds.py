@@ -1,4 +1,4 @@
-"""What the value of a configuration key may be, and how text becomes one (spec 12)."""
+"""Types of configuration values, their limits and their text form (spec 12)."""
 
 import operator
 import re
@@ -12,8 +12,7 @@ _COMMA = r"\s*,\s*"
 
 
 class Kind(Protocol):
-    """A type and its limits. `check` and `parse` return the value as kstore keeps it, ValueError where it is
-    none."""
+    """A type and its limits. `check` and `parse` return the value in kstore's type, or raise ValueError."""
 
     @property
     def allowed(self) -> str:
@@ -21,16 +20,17 @@ class Kind(Protocol):
         ...
 
     def check(self, value: object) -> object:
-        """A value given in Python."""
+        """Check a value of Python."""
         ...
 
     def parse(self, text: str) -> object:
-        """A value written as text, with or without space around it."""
+        """Parse a value from text. Space around it is ignored."""
         ...
 
 
 class Integer(NamedTuple):
-    """An integer from `least` to `most`, or `other`. A bool is none, nor is a float; numpy's integers are."""
+    """An integer from `least` to `most`, or `other`. NumPy's integers are accepted; bool and float are
+    not."""
 
     least: int
     most: int
@@ -54,17 +54,17 @@ class Integer(NamedTuple):
 
 
 def int32(least: int = -MAX32 - 1, most: int = MAX32, other: int | None = None) -> Integer:
-    """Kafka's INT, within limits."""
+    """Kafka's INT, with limits."""
     return Integer(least, most, other)
 
 
 def int64(least: int = -MAX64 - 1) -> Integer:
-    """Kafka's LONG, within limits."""
+    """Kafka's LONG, with limits."""
     return Integer(least, MAX64)
 
 
 class Ratio:
-    """A number from 0 to 1. NaN is refused, though Kafka lets it pass."""
+    """A number from 0 to 1. Unlike in Kafka, NaN is refused."""
 
     allowed = "a number from 0 to 1"
 
@@ -91,7 +91,7 @@ class Positive(Ratio):
 
 
 class Boolean:
-    """True or False; as text in any case."""
+    """True or False. As text, the case does not matter."""
 
     allowed = "true or false"
 
@@ -108,7 +108,7 @@ class Boolean:
 
 
 class Choice(NamedTuple):
-    """One of some words, in their own case."""
+    """One word of a list. The case matters."""
 
     words: tuple[str, ...]
 
@@ -126,8 +126,7 @@ class Choice(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """Any of some words, none included, each once and in the order given: a sequence, or text with commas
-    between."""
+    """Any number of words of a list, each once, in the given order: a sequence, or text with commas."""
 
     words: tuple[str, ...]
 
@@ -148,7 +147,7 @@ class Choices(NamedTuple):
 
 
 def as_text(value: object) -> str:
-    """A value as a properties file has it."""
+    """The text form of a value, as in a properties file."""
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(value) if isinstance(value, tuple) else str(value)

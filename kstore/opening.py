@@ -1,4 +1,4 @@
-"""kstore.open, and where the C headers are."""
+"""kstore.open, open_async and get_include."""
 
 import os
 import time
@@ -71,58 +71,68 @@ def open(
 
 
 def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> PartitionLog:
-    """Opens a partition: a directory with the records of one partition of a topic, such as data/orders-0.
+    """Open a partition: a directory with the records of one partition of a topic, such as data/orders-0.
 
-    mode "r": reads. Nothing is written or locked, so it works beside a writer or a running broker and on a
-    read-only file system. `path` may also be a single .log or .cut file. Bytes behind its last sound batch
-    are a finding in `recovery`, with a DataLossWarning. Returns a PartitionLog, which shows what the log
-    holds at this moment; its refresh() takes in what was appended since, its follow() waits for more. mode
-    "a": writes, and creates the directory if it does not exist. Returns a LogWriter. Close it, or use `with`.
-    mode "r+": as "a", but the directory must exist.
+    Modes:
+        mode "r": reads, and writes and locks nothing. Another process, or a broker, may be writing the log;
+            the file system may be read-only. Returns a PartitionLog, which shows the log at this moment;
+            refresh() adds what was appended since, follow() waits for more. `path` may also be a single .log
+            or .cut file; bytes behind its last sound batch are a finding in `recovery`, with a
+            DataLossWarning.
+        mode "a": writes, and creates the directory if it does not exist. Returns a LogWriter. Close it, or
+            use `with`.
+        mode "r+": writes as "a" does, but the directory must exist.
 
-    A log has one writer at a time. If it was not closed cleanly, opening it for writing recovers it first, as
-    Kafka does; reading shows what that recovery would leave. `log.recovery` says what was found. A warning
-    says so if a new partition in the directory of a store has a name, or a number, with which the store will
-    not use it.
+    A log has one writer at a time. If the log was not closed cleanly, opening it for writing recovers it
+    first, as Kafka does; opening it for reading shows what that recovery would leave. `log.recovery` is the
+    report. Unlike Kafka, opening for writing also removes bytes after the last whole batch of a log that was
+    closed cleanly; Kafka appends after them.
 
-    Options for reading: recover: False shows every file as it is, not as recovery would leave it. Default
-    True. index_interval_bytes: the topic's index.interval.bytes, for an index that is missing or damaged and
-    is rebuilt in memory. Default 4096. wait: how many seconds to wait for a log that is not there yet.
-    Default 0. open_async does so in an event loop.
+    Options for reading:
+        recover: False shows every file as it is, not as recovery would leave it. Default True.
+        index_interval_bytes: the topic's index.interval.bytes, for an index that is missing or damaged and is
+            rebuilt in memory. Default 4096.
+        wait: how many seconds to wait for a log that does not exist yet. Default 0. open_async waits in an
+            event loop.
 
-    Options for writing: config: a LogConfig. Each of its options may also be given by name, such as
-    segment_bytes=1 << 20, and counts before `config`. Options that are given are kept in the directory of the
-    log, and count at every opening until others are given; None gives an option its default back. If the
-    partition is in the directory of a LogStore that knows the topic, nothing is kept, and what is not given
-    is what the store keeps of the topic. durability: when append() returns. "none" (default): when the
-    operating system has the record; it is safe from a power cut after flush() or close(). "group" or "each",
-    its alias: when it is safe from a power cut; one sync serves all threads that wait for it.
-    keep_cut: True keeps all bytes that recovery cuts off, in .cut files. Default False: it keeps only those
-    that hold undamaged batches or had been flushed, and warns with DataLossWarning. leader_epoch: begins this
-    leader epoch, an int. Default: the newest epoch of the log, or 0. wait: how many seconds to wait while
-    another writer has the log open. Default 0. topic_id: a uuid.UUID for partition.metadata. clock: a
-    function that returns the time in milliseconds since 1970, for tests. producer_id_expiration_ms: a
-    producer whose newest record is older than this is forgotten, by the timestamps of records (section 6.7 of
-    docs/spec.md). Default 86,400,000, a day.
+    Options for writing:
+        config: a LogConfig. Each of its options may also be passed by name, such as segment_bytes=1 << 20,
+            which has precedence. Options that are set are saved in the directory and apply at every opening
+            until they are changed; None restores the default. If the partition is in the directory of a
+            LogStore that has the topic, nothing is saved, and the topic's saved options apply.
+        durability: when append() returns. "none" (default): when the operating system has the record, which
+            survives a power cut after flush() or close(). "group", or its alias "each": when the record
+            survives a power cut; one sync serves all threads that wait for it.
+        keep_cut: True keeps all bytes that recovery removes, in .cut files. Default False: only those that
+            contain undamaged batches or had been flushed are kept, with a DataLossWarning.
+        leader_epoch: an int; begins this leader epoch. Default: the newest epoch of the log, or 0.
+        wait: how many seconds to wait while another writer has the log open. Default 0.
+        topic_id: a uuid.UUID for partition.metadata.
+        clock: a function that returns the time in milliseconds since 1970, for tests.
+        producer_id_expiration_ms: a producer whose newest record is older than this is forgotten, by the
+            timestamps of records (section 6.7 of docs/spec.md). Default 86,400,000, a day.
 
-    Options for both: max_decompressed_bytes: the most bytes that one compressed batch may unpack to, in
-    reading and in appending: a writer refuses what a reader with this limit would refuse. Default 256 MiB.
-    clean, recovery_point, log_start_offset: replace what the files beside the partition say: whether it was
-    closed cleanly, the offset below which it needs no recovery, and the first offset that can be read. These
-    files are in the log directory around the partition, or in the partition's own directory if there is none.
+    Options for both:
+        max_decompressed_bytes: the largest size of a decompressed batch, in reading and in appending. Default
+            256 MiB.
+        clean, recovery_point, log_start_offset: replace the values of the checkpoint files: whether the log
+            was closed cleanly, the offset below which it needs no recovery, and the first offset that can be
+            read. These files are in the log directory around the partition, or in the partition if there is
+            none.
 
-    Unlike Kafka, opening for writing removes bytes after the last whole batch of a log that was closed
-    cleanly; Kafka appends after them.
+    Raises:
+        LogNotFoundError: there is no such directory, or no partition in it; for reading, also after `wait`.
+            Mode "a" creates a partition, but not in a directory with partitions or other files. An empty
+            directory with a partition's name, such as orders-0, is a log without records.
+        LogLockedError: another writer has the log open, also after `wait`.
+        InvalidConfigError: an option of the configuration is unknown, or its value is not allowed.
+        CorruptFileError: a single file has bytes and no sound batch. The message names the kind of the file:
+            compressed, text, zeros and so on.
+        CorruptCheckpointError: the saved options are damaged: remove the file, and pass the options again.
+        TypeError, ValueError: another argument is wrong. Arguments are checked before anything is created.
+        OSError: a file cannot be read or written.
 
-    Raises: LogNotFoundError: there is no such directory, or no partition in it (mode "a" creates one, but not
-    in a directory that holds partitions or other files), and for reading there still is none after `wait`. An
-    empty directory with a partition's name, such as orders-0, is a log without records. LogLockedError:
-    another writer has the log open, and still has it after `wait`. InvalidConfigError: an option of the
-    configuration is unknown, or has a value that it cannot have. CorruptFileError: a single file has no sound
-    batch, and is not empty. The message says what the file is: packed, text, zeros and so on.
-    CorruptCheckpointError: what is kept of the configuration is damaged: remove the file, and give the
-    options again. TypeError, ValueError: another argument is wrong. Arguments are checked before anything is
-    created. OSError: a file cannot be read or written.
+    A UserWarning is issued if a new partition has a name or number that the store around it will not use.
     """
     choice("mode", mode, ("r", "a", "r+"))
     if os.fspath(path) in ("", b""):
@@ -136,7 +146,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
         raise TypeError("recover is an option for reading: opening for writing always recovers")
     own = {name: options.pop(name) for name in names_of("write") if name in options}
     config = options.pop("config", None)
-    if not (config is None or isinstance(config, LogConfig)):  # before it is asked for what options change
+    if not (config is None or isinstance(config, LogConfig)):  # before its options are read
         raise TypeError(f"config must be a kstore.LogConfig, not {config!r}")
     changes = (config.given_options() if config is not None else {}) | options
     if mode == "a" and not Path(path).exists() and (doubt := doubt_about(Path(path))):
@@ -147,17 +157,17 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
 def open_writer(
     path: str | PathLike[str], kept: KeptConfig, *, create: bool, wait: float, **own: Any
 ) -> LogWriter:
-    """A partition for writing, whose configuration is what is kept of it, with changes."""
-    changed(LogConfig(), kept.changes)  # before anything is touched
+    """Open a partition for writing, with its saved options and changes of them."""
+    changed(LogConfig(), kept.changes)  # checks the options before any change
     _check_directory(Path(path), create=create)
     return once_free(lambda: LogWriter(path, create=create, kept=kept, **own), wait)
 
 
 async def open_async(path: str | PathLike[str], *, wait: float = 0, **options: Any) -> PartitionLog:
-    """Opens a partition for reading, as open() does, in another thread: the event loop goes on, also while it
-    waits for a log that is not there yet.
+    """Open a partition for reading in another thread, without blocking the event loop.
 
-    wait: how many seconds to wait for it. Default 0. The other options are those of open() for reading.
+    wait: how many seconds to wait for a log that does not exist yet. Default 0. The other options are those
+    of open() for reading.
     """
     import asyncio
 
@@ -174,8 +184,7 @@ async def open_async(path: str | PathLike[str], *, wait: float = 0, **options: A
 
 
 def _check_directory(path: Path, *, create: bool) -> None:
-    """Nothing of a partition is put into a log directory, nor, unless `create`, into any directory without
-    one."""
+    """Raise LogNotFoundError if the directory is not a partition and, with `create`, cannot become one."""
     try:
         require_partition(path)
     except LogNotFoundError as e:
@@ -187,7 +196,7 @@ def _check_directory(path: Path, *, create: bool) -> None:
 def get_include() -> str:
     """The directory with the C headers (kstore/*.h) and their Cython declarations (libkstore/*.pxd).
 
-    Give it to a compiler as include directory, and to Cython as include_path.
+    Pass it to a compiler as an include directory, and to Cython as include_path.
     """
     package = Path(__file__).resolve().parent
     installed = package / "include"
