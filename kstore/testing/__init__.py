@@ -1,8 +1,8 @@
-"""For tests of programs that use kstore: let its system calls fail, and see what a power cut may leave.
+"""Tools for tests of programs that use kstore: failing system calls, and the states after a power cut.
 
-`failing` lets a call fail; `count_calls` tells how many calls there are. A `Recorder` notes what a program
-does to a directory, and `crash_states` makes of it every state that a disk may hold after a power cut. The
-module kstore.testing.fixtures has fixtures for pytest. Nothing else of kstore imports this.
+`failing` lets a system call fail; `count_calls` counts them. A `Recorder` records the changes of a directory,
+and `crash_states` yields every state that a disk may have after a power cut. The module
+kstore.testing.fixtures has fixtures for pytest. No other module of kstore imports this package.
 """
 
 from kstore.testing.faults import count_calls, failing

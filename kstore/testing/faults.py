@@ -1,4 +1,4 @@
-"""System calls of kstore that fail when a test wants it."""
+"""System calls of kstore that fail on request."""
 
 import errno
 from collections.abc import Callable, Iterator
@@ -14,11 +14,11 @@ HOW = ("error", "half", "kill", "kill_half")
 def failing(
     nth: int, error: int = errno.EIO, how: str = "error", *, this_thread: bool = False
 ) -> Iterator[None]:
-    """Within this block the `nth` system call that kstore makes on a file (from 1 on) fails with this errno.
+    """Let the `nth` system call of kstore on a file (from 1 on) fail with this errno, within a `with` block.
 
-    how: "error"; "half", so that a write first lands in part; "kill", so that the process dies at that call
-    by SIGKILL; "kill_half", so that it dies with the write half done. The calls of all threads count, those
-    of kstore's own in the background too, unless `this_thread` is True. One block at a time in a process.
+    how: "error"; "half": a write is done in part before it fails; "kill": the process dies at that call by
+    SIGKILL; "kill_half": it dies with the write half done. The calls of all threads are counted, also those
+    of kstore's background threads, unless `this_thread` is True. A process may have one such block at a time.
     TypeError, ValueError.
     """
     nth = integer("nth", nth, 1)
@@ -31,8 +31,8 @@ def failing(
 
 
 def count_calls(work: Callable[[], object]) -> int:
-    """How many system calls kstore makes on files while `work` is called, in all threads: what `failing`
-    counts."""
+    """Call `work` and return the number of system calls that kstore makes on files meanwhile, in all threads,
+    as `failing` counts them."""
     fail_call(0)
     work()
     return calls_made()

@@ -1,8 +1,8 @@
-"""Fixtures for pytest: write `pytest_plugins = ["kstore.testing.fixtures"]` into the conftest.py of your
+"""Fixtures for pytest. Write `pytest_plugins = ["kstore.testing.fixtures"]` into the conftest.py of your
 tests.
 
-`kstore_log` is an empty log that is open for writing, `kstore_log_directory` a directory as a broker has it,
-with two partitions.
+`kstore_log` is an empty log that is open for writing. `kstore_log_directory` is a log directory with two
+partitions.
 """
 
 from collections.abc import Iterator
@@ -15,16 +15,16 @@ import kstore
 
 @pytest.fixture
 def kstore_log(tmp_path: Path) -> Iterator[kstore.LogWriter]:
-    """An empty log, open for writing, whose segments are of 2,000 bytes; closed after the test."""
+    """An empty log, open for writing, with segments of 2,000 bytes. It is closed after the test."""
     with kstore.open(tmp_path / "log-0", "a", internal_segment_bytes=2000, segment_index_bytes=256) as log:
         yield log
 
 
 @pytest.fixture
 def kstore_log_directory(tmp_path: Path) -> Path:
-    """What a broker calls log.dirs: a directory with the partitions orders-0 and orders-1, of 100 records
-    each, closed cleanly. The value of a record is b"orders-0 " and its offset, its key is b"k" and the offset
-    modulo 10, and its timestamp 1,700,000,000,000 ms and the offset."""
+    """A log directory, as in a broker's log.dirs, with the partitions orders-0 and orders-1, closed cleanly.
+    Each has 100 records. The value of a record is b"orders-0 " plus its offset, its key b"k" plus the offset
+    modulo 10, its timestamp 1,700,000,000,000 ms plus the offset."""
     home = tmp_path / "log-directory"
     home.mkdir()
     (home / "meta.properties").write_text("version=1\nnode.id=1\n")

@@ -1,4 +1,4 @@
-"""What a directory holds, in memory."""
+"""The content of a directory in memory."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -7,14 +7,14 @@ from pathlib import Path
 
 @dataclass
 class Image:
-    """A directory in memory: `files` are contents by path below it, `directories` paths."""
+    """A directory in memory. `files`: contents by relative path. `directories`: relative paths."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     directories: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, root: Path) -> "Image":
-        """What a directory holds now."""
+        """Read a directory."""
         image = cls()
         for path in sorted(root.rglob("*")):
             name = str(path.relative_to(root))
@@ -25,7 +25,7 @@ class Image:
         return image
 
     def write_to(self, root: Path) -> None:
-        """Makes these files and directories below `root`, an empty directory."""
+        """Create these files and directories in `root`, an empty directory."""
         for name in sorted(self.directories):
             Path(root, name).mkdir()
         for name, content in self.files.items():

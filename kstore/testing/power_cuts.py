@@ -1,12 +1,12 @@
-"""From a record of calls, the directories that a disk may hold after a power cut at any moment of it.
+"""The directories that a disk may have after a power cut, at any moment of a trace of calls.
 
-What a sync that has returned covers is on the disk. Anything later may be there or not, as a model says:
+Content is durable when a sync of it has returned. A model defines which later changes a disk may have:
 
-strict   What POSIX promises. A sync of a file makes its content and length durable, but not its name; names
-         become durable by a sync of their directory. Any subset of later writes, lengths and names may be
-         there. A write may be torn at any multiple of 512 bytes or 4 KiB, and its length may be there with
-         zeros in place of its bytes.
-ordered  What ext4 does by default (data=ordered, delayed allocation). Names, truncations and allocations
+strict   The guarantees of POSIX. A sync of a file makes its content and length durable, but not its name;
+         names become durable by a sync of their directory. Any subset of later writes, lengths and names may
+         be there. A write may be torn at any multiple of 512 bytes or 4 KiB, and its length may be there
+         with zeros in place of its bytes.
+ordered  The default of ext4 (data=ordered, delayed allocation). Names, truncations and allocations
          reach the disk in their order, of all files; a sync of a file brings everything of that kind up to
          its own last one. A file grows only by bytes that are there; bytes written over others come at any
          time.
@@ -30,24 +30,24 @@ MODELS = ("strict", "ordered", "pages")
 PAGES = (512, 4096)
 
 
-ROOT = -1  # the number of the recorded directory; those below it have lower ones, and files numbers above 0
+ROOT = -1  # the number of the recorded directory. Other directories have lower numbers, files have 1 or more
 
 
 class Change(NamedTuple):
-    """A call that is not durable yet. `at`: its place in the record. A change of names has a directory, else
-    a file."""
+    """A call that is not durable yet. `at`: its index in the trace. It has a directory if it changes names,
+    else a file."""
 
     at: int
     call: Call
     directory: int | None = None
-    names: tuple[tuple[str, int | None], ...] = ()  # name -> the number of what is there, or None
+    names: tuple[tuple[str, int | None], ...] = ()  # name -> number of the file or directory, or None
 
 
 class State(NamedTuple):
-    """A directory as a power cut may leave it.
+    """A directory after a power cut.
 
-    `at`: how many calls of the record had been made; `value`: that of the last mark before; `model` and
-    `text`: what reached the disk, in words; `image`: the files.
+    `at`: the number of calls that had been made. `value`: that of the last mark before. `model`, `text`: the
+    changes that reached the disk, in words. `image`: the files.
     """
 
     at: int
@@ -59,17 +59,17 @@ class State(NamedTuple):
 
 @dataclass
 class _Choice:
-    """Which changes reached the disk, by their places; of a write perhaps certain pieces [(from, to)]
-    only."""
+    """The changes that reached the disk, by their indexes; for a write perhaps only the pieces [(from,
+    to)]."""
 
     text: str
     taken: set[int]
     pieces: dict[int, list[tuple[int, int]]]
-    zeros: set[int]  # writes whose length is there, with zeros
+    zeros: set[int]  # writes of which only the length reached the disk
 
 
 class Disk:
-    """The record, replayed up to some call: what is durable, and what is not yet."""
+    """A trace, replayed up to some call: the durable content, and the changes that are not durable yet."""
 
     def __init__(self, trace: Trace) -> None:
         self.contents = {number: trace.base.files[path] for path, number in trace.numbers.items()}  # durable
@@ -94,7 +94,7 @@ class Disk:
         self.names[self._directories[parent]][name] = number
 
     def take(self, at: int, call: Call) -> None:
-        """Goes on by one call."""
+        """Replay one call."""
         name = call.name
         if name == "create":
             self.contents[call.file] = b""
@@ -157,11 +157,11 @@ class Disk:
         self.committed = max(self.committed, min(last, begun))
 
     def whole(self) -> Image:
-        """What the disk holds if everything has reached it."""
+        """The directory if all changes have reached the disk."""
         return self.image(_Choice("everything", {change.at for change in self.pending}, {}, set()))
 
     def image(self, choice: _Choice) -> Image:
-        """What the disk holds if these changes have reached it."""
+        """The directory if these changes have reached the disk."""
         changed: dict[int, bytearray] = {}
         names: dict[int, dict[str, int]] = {}
         for change in self.pending:
@@ -216,11 +216,11 @@ def _apply(content: bytearray, call: Call) -> None:
     apply(content, call.name, call.position, call.data, call.size)
 
 
-# ---- which changes are there -------------------------------------------------------------------------------
+# ---- choices of changes ------------------------------------------------------------------------------------
 
 
 def _pieces(call: Call, page: int) -> list[tuple[int, int]]:
-    """A write in pieces of a page each."""
+    """The pages of a write."""
     end = call.position + len(call.data)
     edges = [call.position, *range((call.position // page + 1) * page, end, page), end]
     return list(pairwise(edges))
@@ -296,11 +296,11 @@ def _ordered(disk: Disk, rng: random.Random, randoms: int) -> Iterator[_Choice]:
 
 
 def _grown(disk: Disk, rng: random.Random, bound: int, named: set[int], possible: list[Change]) -> _Choice:
-    """Some content: each file has grown as far as its bytes are there, and has some of what was written over
-    others."""
+    """A choice in which each file has grown to its first missing byte, and has some of its overwritten
+    pages."""
     page, share = rng.choice(PAGES), rng.choice((0.2, 0.5, 0.8))
     lengths: dict[int, int] = {}
-    ends: dict[int, int] = {}  # where a file stops growing
+    ends: dict[int, int] = {}  # the size at which a file stops growing
     taken, pieces = set(named), {}
     for change in disk.pending:
         call = change.call
@@ -346,15 +346,15 @@ def crash_states(
     moments: int | None = None,
     seed: object = 0,
 ) -> Iterator[State]:
-    """Every state that a power cut may leave, at every moment of the record, by these models.
+    """Yield every state that a power cut may leave, at every moment of a trace.
 
-    A model says what a disk may hold: "strict" what POSIX promises, "ordered" what ext4 does by default,
-    "pages" any of the pages of each write. See docs/testing.md.
+    models: "strict" (the guarantees of POSIX), "ordered" (the default of ext4), "pages" (any pages of each
+    write). See docs/testing.md. randoms: the number of random subsets at a moment, besides the regular ones.
+    most: the largest number of states for a model and a moment. moments: the approximate number of moments.
+    Both are evenly distributed samples, by `seed`. Equal states with equal values are yielded once.
 
-    `randoms`: how many random subsets at a moment, besides the regular ones. `most`: at most so many states
-    of a model at a moment, `moments`: at about so many moments, both chosen evenly by `seed`. What comes
-    twice with one value is left out. ValueError for another model, or for numbers by which there would
-    be none; TypeError for what no Recorder gave.
+    ValueError for an unknown model, or for numbers without a state; TypeError for a trace that is not from a
+    Recorder.
     """
     instance("trace", trace, Trace)
     if isinstance(models, str):

@@ -1,8 +1,7 @@
-"""Records every call of kstore that changes a file or a name below one directory, in order.
+"""Recording every call of kstore that changes a file or a name below a directory, in order.
 
-A File has a number here, whatever its names are: the first file that was there or was made has 1. Files that
-are mapped into memory change without a call; the recorder compares them at every call, and reports a change
-as of a write.
+A file has a number, whatever its names are; the first one has 1. Files that are mapped into memory change
+without a call. The recorder compares them at every call, and records a change as a write.
 """
 
 import errno
@@ -15,15 +14,15 @@ from typing import Any, NamedTuple, Self
 from kstore.engine.io.faults import trace_calls
 from kstore.testing.image import Image
 
-_one = threading.Lock()  # held while one is at work
+_one = threading.Lock()  # held by the active recorder
 
 
 class Call(NamedTuple):
-    """One call that has succeeded. `name` is one of
+    """A call that has succeeded. `name` is one of
 
-    create, write, truncate, allocate (of `file`); syncs, sync (of `file`, being made durable and made
-    durable); rename (of `path` to `target`), unlink, make_directory; syncs_directory, sync_directory (of
-    `path`); mark: no call, but a place in the record with a `value` that the driver knows at this moment.
+    create, write, truncate, allocate (of `file`); syncs, sync (the begin and the end of a sync of `file`);
+    rename (of `path` to `target`), unlink, make_directory; syncs_directory, sync_directory (of `path`); mark:
+    no call, but a `value` of the test at this moment.
     """
 
     name: str
@@ -49,17 +48,17 @@ class Call(NamedTuple):
 
 @dataclass
 class Trace:
-    """What a directory held at first, all of it durable, and the calls that followed. `setting` is the test's
-    own."""
+    """The initial content of a directory, which is durable, and the calls that followed. `setting` is for the
+    test."""
 
     base: Image
-    numbers: dict[str, int]  # of the files that were there
+    numbers: dict[str, int]  # of the initial files
     calls: list[Call] = field(default_factory=list)
     setting: Any = None
 
 
 class _Mapped:
-    """A file that is mapped: its content as far as calls have told of it."""
+    """A mapped file, with its content according to recorded calls."""
 
     def __init__(self, path: str, descriptor: int, content: bytes) -> None:
         self.path = path
@@ -68,24 +67,24 @@ class _Mapped:
 
 
 class Recorder:
-    """Records what kstore does to the files below a directory, until the end of a `with` block. `trace` has
-    the record.
+    """A recorder of the changes that kstore makes below a directory, in a `with` block. `trace` has the
+    calls.
 
     with Recorder(root) as recorder: ...
 
-    What is there when the recorder is made counts as durable. One recorder at a time in a process. Threads
-    may make calls meanwhile.
+    The initial content counts as durable. A process has one active recorder at a time. Threads may make calls
+    meanwhile.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         if not Path(root).is_dir():
             raise NotADirectoryError(
-                errno.ENOTDIR, "a Recorder needs a directory that is there", os.fspath(root)
+                errno.ENOTDIR, "a Recorder needs a directory that exists", os.fspath(root)
             )
         self._root = os.path.realpath(root)
         base = Image.of(Path(root))
         self.trace = Trace(base, {path: i for i, path in enumerate(sorted(base.files), 1)})
-        self._numbers = dict(self.trace.numbers)  # by path, now
+        self._numbers = dict(self.trace.numbers)  # by present path
         self._directories = {"", *base.directories}
         self._by_inode = {
             Path(self._root, path).stat().st_ino: number for path, number in self._numbers.items()
@@ -106,15 +105,14 @@ class Recorder:
         if self._at_work:
             self._at_work = False
             _one.release()
-        with self._lock:  # a thread in the background may be telling of a call
+        with self._lock:  # a background thread may be recording a call
             self._ended = True
             for mapped in self._mapped.values():
                 os.close(mapped.descriptor)
             self._mapped.clear()
 
     def mark(self, value: object) -> None:
-        """Notes a value at this moment: what the program believes to be durable, say. States of later moments
-        have it."""
+        """Record a value, such as the number of durable records. States of later moments have it."""
         with self._lock:
             self._compare()
             self._add(Call("mark", value=value))
@@ -125,7 +123,7 @@ class Recorder:
     def _take(self, name: str, path: str, inode: int, position: int, detail: Any) -> None:
         if os.path.realpath(path) == self._root:
             path = ""
-        else:  # the last name may be a link itself
+        else:  # the last part of the path may be a link
             path = os.path.relpath(os.path.realpath(Path(path).parent) + "/" + Path(path).name, self._root)
             if path.startswith(".."):
                 return
@@ -139,11 +137,11 @@ class Recorder:
                 self._add(Call(name, path))
             elif name in ("rename", "unlink", "make_directory"):
                 self._name(name, path, detail)
-            elif inode in self._by_inode:  # else a file that was removed before, and is still open
+            elif inode in self._by_inode:  # otherwise a removed file that is still open
                 self._change_file(name, path, self._by_inode[inode], position, detail)
 
     def _change_file(self, name: str, path: str, number: int, position: int, detail: Any) -> None:
-        """A call on a file that has a number."""
+        """Record a call on a numbered file."""
         if name == "map":
             self._mapped[number] = _Mapped(path, detail, os.pread(detail, os.fstat(detail).st_size, 0))
         elif name == "unmap":
@@ -154,7 +152,7 @@ class Recorder:
             self._change(name, path, number, position, detail)
 
     def _name(self, name: str, path: str, detail: Any) -> None:
-        """A name came, went, or is another now."""
+        """Record a call that changes names."""
         if name == "make_directory":
             self._directories.add(path)
             self._add(Call(name, path))
@@ -172,7 +170,7 @@ class Recorder:
                 self._add(Call(name, path, number, target=target))
 
     def _move_directory(self, path: str, target: str) -> None:
-        """What lies in it has other paths from here on."""
+        """Change the paths of the content of a renamed directory."""
 
         def moved(inside: str) -> str:
             return target + inside[len(path) :] if f"{inside}/".startswith(f"{path}/") else inside
@@ -189,7 +187,7 @@ class Recorder:
                 self._change("truncate", path, number, 0, None)
             return
         if mode == "r+":
-            raise LookupError(f"{path} was made without a call that was told of")
+            raise LookupError(f"{path} was created without a recorded call")
         if path in self._numbers:  # it was removed without a recorded call
             self._add(Call("unlink", path, self._numbers.pop(path)))
         self._by_inode[inode] = number = len(self.trace.numbers) + len(self.trace.calls) + 1
@@ -205,7 +203,7 @@ class Recorder:
         self._add(Call(name, path, number, position, data, size))
 
     def _compare(self) -> None:
-        """Records what has changed in mapped files."""
+        """Record changes of mapped files."""
         for number, mapped in self._mapped.items():
             now = os.pread(mapped.descriptor, len(mapped.content), 0)
             if now != mapped.content[: len(now)]:
@@ -216,7 +214,7 @@ class Recorder:
 
 
 def apply(content: bytearray, name: str, position: int, data: bytes, size: int) -> None:
-    """Does to a file's content what a call of this name does."""
+    """Apply a call of this name to the content of a file."""
     if name == "write":
         content.extend(bytes(max(position - len(content), 0)))
         content[position : position + len(data)] = data

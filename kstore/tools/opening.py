@@ -1,4 +1,4 @@
-"""How the subcommands that read open a partition: they share these options."""
+"""Opening a partition for subcommands that read, with their common options."""
 
 import argparse
 import re
@@ -12,16 +12,16 @@ from kstore.log.recovery.report import DataLossWarning
 from kstore.tools.numbers import byte_count, int32_bytes
 from kstore.tools.terminal import note
 
-# what is as it should be: files that are deleted, room for batches, and what a broker has moved elsewhere
+# normal states: files to be deleted, preallocated bytes, and records that a broker has moved elsewhere
 HARMLESS = ("leftover", "preallocated", "remote")
-# what Kafka's recovery would cut off
+# bytes that Kafka's recovery would remove
 LEFT_OUT = ("torn_tail", "corrupt_batch", "beyond")
-# what no recovery explains: records of a file that was damaged elsewhere, or that was packed
+# problems that recovery does not repair: a damaged or compressed file
 UNREAD = ("file_tail", "not_read")
 
 
 def add_open_arguments(parser: argparse.ArgumentParser) -> None:
-    """The directory, and how to take it."""
+    """Add the argument of the directory, and the options for reading it."""
     parser.add_argument(
         "directory", metavar="DIR", help="partition directory, such as data/orders-0, or a .log or .cut file"
     )
@@ -42,12 +42,12 @@ def add_open_arguments(parser: argparse.ArgumentParser) -> None:
         type=byte_count,
         default=MAX_DECOMPRESSED_BYTES,
         metavar="BYTES",
-        help="most bytes that one batch may unpack to (default 256 MiB)",
+        help="largest size of a decompressed batch (default 256 MiB)",
     )
 
 
 def add_isolation_argument(parser: argparse.ArgumentParser, committed: str) -> None:
-    """Which transactions count; `committed` says what read_committed does."""
+    """Add the option --isolation; `committed` explains read_committed."""
     parser.add_argument(
         "--isolation",
         choices=ISOLATION,
@@ -57,8 +57,8 @@ def add_isolation_argument(parser: argparse.ArgumentParser, committed: str) -> N
 
 
 def open_partition(args: argparse.Namespace, *, lists: bool = False) -> PartitionLog:
-    """The log that these options name. What of it is not shown is said on stderr; `lists`: the caller lists
-    the rest."""
+    """Open the log that these options select, and report on stderr what it does not show. `lists`: the caller
+    lists other findings."""
     log = kstore.open(
         args.directory,
         recover=not args.as_is,
@@ -71,17 +71,17 @@ def open_partition(args: argparse.Namespace, *, lists: bool = False) -> Partitio
 
 
 def report_findings(log: PartitionLog, *, lists: bool = False) -> None:
-    """Says on stderr, in one line, that the log is not as a clean shutdown leaves it: most of all, what is
-    left out."""
+    """Report on stderr, in one line, that the log differs from the state after a clean shutdown; bytes that
+    are left out first."""
     found = [f for f in log.recovery.findings if f.kind not in HARMLESS]
     left_out = [f for f in found if f.kind in LEFT_OUT and f.size > 0]
     if left_out:
-        # the note below says it; the warning that a first read gives would say it again
+        # the note below replaces the warning of the first read
         warnings.filterwarnings("ignore", re.escape(f"{visible(log.path)}: "), DataLossWarning)
         first = min(left_out, key=lambda finding: (finding.file, finding.position))
         size = sum(f.size for f in left_out)
         files = len({f.file for f in left_out})
-        if log.path == first.file:  # a single file, of which recovery knows nothing
+        if log.path == first.file:  # a single file, which recovery does not apply to
             note(f"{log.path}: left out, from byte {first.position} on: {first.text}")
             return
         note(
@@ -90,7 +90,7 @@ def report_findings(log: PartitionLog, *, lists: bool = False) -> None:
             f"{first.position} of {first.file} on ({first.text}). To read them: kstore records --as-is "
             "--on-error skip (in Python recover=False)"
         )
-    # of those a warning comes
+    # a warning reports these
     elif found and not lists and not log.recovery.losses and not log.recovery.missing:
         count = "one thing is" if len(found) == 1 else f"{len(found)} things are"
         note(f"{log.path}: {count} not as a clean shutdown leaves it; kstore stat {log.path} lists what")

@@ -1,4 +1,4 @@
-"""The file of --output: whole or not there at all, and never one that belongs to a log."""
+"""The file of --output: written completely or not at all, and never a file of a log."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ _OF_A_LOG_DIRECTORY = (
 
 
 def check_output(path: str) -> None:
-    """Refuses a target that a log may need. ValueError, OSError."""
+    """Refuse a file that a log may use. ValueError, OSError."""
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise FileNotFoundError(f"--output {path}: there is no directory {target.parent}")
@@ -46,13 +46,10 @@ def _is_partition(directory: Path) -> bool:
 
 @contextlib.contextmanager
 def open_output(path: str, *, text: bool) -> Iterator[IO[str] | IO[bytes]]:
-    """A file that takes the place of `path` when the block ends well. After an error `path` is what it was
-    before.
-
-    A device or a pipe is written to directly: it cannot be replaced.
-    """
+    """A file that replaces `path` when the block ends without an error. After an error, `path` is unchanged.
+    A device or a pipe cannot be replaced and is written directly."""
     check_output(path)
-    target = os.path.realpath(path)  # a symbolic link stays one
+    target = os.path.realpath(path)  # keeps a symbolic link
     owner = -1, -1
     try:
         found = os.stat(path)  # noqa: PTH116
@@ -60,7 +57,7 @@ def open_output(path: str, *, text: bool) -> Iterator[IO[str] | IO[bytes]]:
     except FileNotFoundError:
         mode = stat.S_IFREG | 0o666 & ~_umask()
     if not stat.S_ISREG(mode):
-        with _opened(path, text) as out:  # /dev/stdout leads to a pipe that has no path of its own
+        with _opened(path, text) as out:  # /dev/stdout may be a pipe without a path of its own
             yield out
         return
     number, temporary = tempfile.mkstemp(
@@ -68,7 +65,7 @@ def open_output(path: str, *, text: bool) -> Iterator[IO[str] | IO[bytes]]:
     )
     try:
         with _opened(number, text) as out:
-            with contextlib.suppress(PermissionError):  # who may not give it away keeps it
+            with contextlib.suppress(PermissionError):  # without the right to change the owner
                 os.fchown(number, *owner)
             os.fchmod(number, stat.S_IMODE(mode))
             yield out

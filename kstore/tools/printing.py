@@ -15,16 +15,16 @@ from kstore.tools.numbers import time_text
 from kstore.tools.terminal import for_terminal
 
 Fields = dict[str, Any]
-Form = Callable[[bytes | None], object]  # how keys, values and header values are put into JSON
+Form = Callable[[bytes | None], object]  # the JSON form of keys, values and header values
 COLUMNS = ("offset", "timestamp", "key", "value", "headers")  # of CSV
 FORMS_HELP = (
     'jsonl: one JSON object a line. Keys, values and header values are text, {"base64": "..."} if they are '
-    "not UTF-8, or null. The fields of the batch are in it too. `kstore append --format jsonl` reads it. "
-    "csv: in UTF-8. A cell that a spreadsheet would take for a formula, because it begins with = + - @, a "
-    "tab or the end of a line (or with ' and then one of these) and is not a number, gets a ' in front; "
-    "control characters are written as \\r and \\xNN, but a tab and the end of a line stay; --raw switches "
-    "both off. Null and empty are both an empty cell, and bytes that are not UTF-8 are \\xNN, too. text: "
-    "for people. Control characters are written as \\n, \\t, \\xNN"
+    "not UTF-8, or null. The object has the fields of the batch, too. `kstore append --format jsonl` reads "
+    "it. csv: UTF-8. A ' is put before a cell that a spreadsheet would take for a formula, because it is not "
+    "a number and begins with = + - @, a tab or a line end (or with ' and then one of these). Control "
+    "characters except tabs and line ends are written as \\r and \\xNN. --raw switches both off. Null and "
+    "empty are both an empty cell, and bytes that are not UTF-8 are \\xNN. text: for people. Control "
+    "characters are written as \\n, \\t, \\xNN"
 )
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 # the characters that OWASP names, their full-width forms, and either of these after quotes
@@ -32,7 +32,7 @@ _FORMULA = re.compile("'*[=+@\t\r\n\uff1d\uff0b\uff0d\uff20-]")
 
 
 def add_form_arguments(parser: argparse.ArgumentParser) -> None:
-    """How records are printed."""
+    """Add the options for the output of records."""
     parser.add_argument(
         "--redact",
         action="store_true",
@@ -46,12 +46,12 @@ def add_form_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--raw",
         action="store_true",
-        help="with --format csv: print cells as they are, formulas and control characters too",
+        help="with --format csv: print cells unchanged, with formulas and control characters",
     )
 
 
 def check_form(args: argparse.Namespace) -> None:
-    """Refuses options of one format for another: passed over, they would mislead. ValueError."""
+    """Refuse options of another format, because ignoring them would mislead. ValueError."""
     if args.base64 and args.format != "jsonl":
         raise ValueError("--base64 needs --format jsonl")
     if args.base64 and args.redact:
@@ -90,7 +90,7 @@ def batch_fields(batch: RecordBatch) -> Fields:
 
 
 def plain(data: bytes | None) -> object:
-    """UTF-8 as text, other bytes as {"base64": "..."}, None for null: append reads them back."""
+    """UTF-8 as text, other bytes as {"base64": "..."}, None for null. `kstore append` reads them."""
     if data is None:
         return None
     try:
@@ -105,19 +105,19 @@ def encoded(data: bytes | None) -> str | None:
 
 
 def hidden(data: bytes | None) -> object:
-    """What `redacted` gives, marked as such: nothing takes it for the data."""
+    """The text of `redacted`, marked so that no program takes it for the data."""
     return None if data is None else {"redacted": redacted(data)}
 
 
 def redacted(data: bytes | None) -> str | None:
-    """A short hash and the length: equal data gives equal text, and the data cannot be read back from it."""
+    """A short hash and the length. Equal data has equal text, and the text does not reveal the data."""
     return None if data is None else f"{hashlib.sha256(data).hexdigest()[:12]}:{len(data)}"
 
 
 def record_fields(batch: RecordBatch, record: Record, form: Form = plain) -> Fields:
-    """One record; its batch's fields are for the caller to add."""
+    """The fields of a record, without those of its batch."""
     if batch.is_control and form is hidden:
-        form = plain  # a marker holds no data
+        form = plain  # a marker has no data
     fields: Fields = {
         "offset": record.offset,
         "timestamp": record.timestamp,
@@ -143,11 +143,11 @@ def _text(data: bytes | None, redact: bool) -> str | None:
 
 
 def as_row(record: Record, redact: bool, raw: bool = False) -> tuple[object, ...]:
-    """A record as the fields of a CSV row, named in COLUMNS; unless `raw`, no cell is a formula to a
-    spreadsheet."""
+    """A record as the fields of a CSV row, named in COLUMNS. Unless `raw`, no spreadsheet takes a cell for a
+    formula."""
     pairs = [(name, _text(value, redact)) for name, value in record.headers]
     named = dict(pairs)
-    # a name may come twice
+    # header names may repeat
     headers = json.dumps(named if len(named) == len(pairs) else pairs) if pairs else ""
     cells = [_text(record.key, redact), _text(record.value, redact), headers]
     if not raw:
@@ -158,14 +158,14 @@ def as_row(record: Record, redact: bool, raw: bool = False) -> tuple[object, ...
 def as_json(
     batch: RecordBatch, record: Record | None, form: Form = plain, about: Fields | None = None
 ) -> str:
-    """A record as a line of JSON, with the fields of its batch unless `about` has them; record None: a batch
-    without records."""
+    """A record as a line of JSON, with the fields of its batch unless `about` has them. record None: an empty
+    batch."""
     fields = {"offset": None} if record is None else record_fields(batch, record, form)
     return json.dumps({**fields, "batch": about or about_batch(batch)}, separators=(",", ":"))
 
 
 def about_batch(batch: RecordBatch) -> Fields:
-    """The header of a batch as `as_json` shows it: whether it is valid only if it is not."""
+    """The header of a batch for `as_json`, with `is_valid` only if it is false."""
     fields = batch_fields(batch)
     if fields["valid"]:
         del fields["valid"]
@@ -187,11 +187,9 @@ def as_line(batch: RecordBatch, record: Record, redact: bool) -> str:
 
 
 def guarded(text: str) -> str:
-    """A cell that no spreadsheet takes for a formula: ' is put in front of what would be one, unless it is a
-    number.
+    """A cell that no spreadsheet takes for a formula: ' is put before a formula, unless it is a number.
 
-    Goes back by taking one ' from the front of what then begins with any number of ' and one of those
-    characters.
+    To undo it, remove one ' from a cell that begins with any number of ' and one of these characters.
     """
     if _FORMULA.match(text) and not _NUMBER.fullmatch(text):
         return "'" + text
@@ -199,7 +197,7 @@ def guarded(text: str) -> str:
 
 
 class Printer:
-    """Prints records in the form that --format, --redact, --base64 and --raw ask for."""
+    """A printer of records in the form of --format, --redact, --base64 and --raw."""
 
     def __init__(self, args: argparse.Namespace, out: TextIO) -> None:
         self._format, self._redact, self._raw = args.format, args.redact, args.raw
@@ -212,8 +210,7 @@ class Printer:
             self._rows.writerow(COLUMNS)
 
     def print(self, batch: RecordBatch, record: Record | None, **about: object) -> None:
-        """Prints a record, or a batch without records, which only JSON shows; `about`: more fields of the
-        batch."""
+        """Print a record, or an empty batch, which only JSON shows. `about`: more fields of the batch."""
         if self._format == "jsonl":
             if batch is not self._batch:
                 self._batch, self._about = batch, about | about_batch(batch)

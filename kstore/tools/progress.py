@@ -1,4 +1,4 @@
-"""A progress bar on stderr, if that is a terminal, for work that takes more than a moment."""
+"""A progress bar on stderr, if that is a terminal, for slow work."""
 
 import sys
 import time
@@ -8,7 +8,7 @@ from kstore.tools.terminal import Screen
 
 
 class Progress:
-    """Shows how much of `total` is done. Use as a context; `update` may be called as often as one likes."""
+    """A progress bar, used in a `with` statement. `update` is cheap and may be called often."""
 
     WIDTH = 30
     DELAY, INTERVAL = 0.5, 0.1
@@ -30,12 +30,12 @@ class Progress:
         self._show(f"\r{self.what} [{bar:<{self.WIDTH}}] {share:4.0%}")
 
     def share(self, done: int, total: int) -> None:
-        """Like `update`, with a total that may change."""
+        """Update the bar with a total that may change."""
         self.total = total
         self.update(done)
 
     def clear(self) -> None:
-        """Makes room for something else on the terminal, until the next update."""
+        """Remove the bar from the terminal until the next update."""
         if self.shown:
             self._show("\r\x1b[K")
             self.shown = False

@@ -1,4 +1,4 @@
-"""How the subcommands about topics open a store: they share these options."""
+"""Opening a store for subcommands about topics, with their common options."""
 
 import argparse
 from pathlib import Path
@@ -16,8 +16,8 @@ partition_count = whole("a number of partitions", 1, 1 << 20)
 def add_store_arguments(
     parser: argparse.ArgumentParser, *, topic: bool = True, or_partition: bool = False
 ) -> None:
-    """The log directory, the store's other ones, and the topic; `or_partition`: or one partition, without a
-    topic."""
+    """Add the arguments of the log directories and the topic. `or_partition`: a partition may replace
+    them."""
     one = "; without TOPIC: the directory of a partition" if or_partition else ""
     parser.add_argument(
         "directory", metavar="DIR", help=f"log directory, such as data, with partitions in it{one}"
@@ -30,7 +30,7 @@ def add_store_arguments(
 
 
 def add_also_argument(parser: argparse.ArgumentParser) -> None:
-    """The other log directories of a store."""
+    """Add the option of further log directories."""
     parser.add_argument(
         "--also",
         action="append",
@@ -41,31 +41,31 @@ def add_also_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def add_changing_arguments(parser: argparse.ArgumentParser, *, or_partition: bool = False) -> None:
-    """The arguments of commands that change a topic."""
+    """Add the arguments of commands that change a topic."""
     add_store_arguments(parser, or_partition=or_partition)
     add_wait_argument(parser)
 
 
 def options_of(settings: list[str]) -> dict[str, Any]:
-    """What --config says, as options of LogConfig. InvalidConfigError, ValueError."""
+    """The options in --config, as those of LogConfig. InvalidConfigError, ValueError."""
     return in_python(settings_of(settings))
 
 
 def open_reader(args: argparse.Namespace) -> LogStore:
-    """The store that these options name, for reading."""
-    return _told(LogStore(args.directory, *args.also))
+    """Open the store that these options select, for reading."""
+    return _reported(LogStore(args.directory, *args.also))
 
 
 def open_dry_store(args: argparse.Namespace) -> LogStore:
-    """The store for a dry run, which takes no lock. If a directory is locked, a note says that the real
-    command has to wait."""
+    """Open the store for a dry run, without a lock. A note reports a locked directory, for which the real
+    command would have to wait."""
     for directory in map(Path, (args.directory, *args.also)):
         note_open(directory, directory)
     return open_reader(args)
 
 
-def _told(store: LogStore) -> LogStore:
-    """The store; what of it is out of use is said on stderr."""
+def _reported(store: LogStore) -> LogStore:
+    """Report on stderr what of a store is out of use; return the store."""
     health = store.health()
     for path, reason in health.directories.items():
         note(f"log directory {path} is out of use: {reason}")
@@ -79,9 +79,9 @@ def _told(store: LogStore) -> LogStore:
 def open_store(
     args: argparse.Namespace, *, make: bool = False, background: bool = False, **options: Any
 ) -> LogStore:
-    """The store that these options name, for writing. Unless `make`, its directories must be there."""
+    """Open the store that these options select, for writing. Unless `make`, its directories must exist."""
     if not make:
         LogStore(args.directory, *args.also)
-    return _told(
+    return _reported(
         LogStore(args.directory, *args.also, mode="a", background=background, wait=args.wait, **options)
     )

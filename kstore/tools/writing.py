@@ -1,4 +1,4 @@
-"""How the subcommands that write open a partition: they share these options."""
+"""Opening a partition for subcommands that write, with their common options."""
 
 import argparse
 from collections.abc import Iterable
@@ -23,21 +23,21 @@ from kstore.tools.terminal import note
 
 
 def add_write_arguments(parser: argparse.ArgumentParser) -> None:
-    """The directory, and the topic's configuration."""
+    """Add the arguments of the directory and of the configuration."""
     parser.add_argument("directory", metavar="DIR", help="partition directory, such as data/orders-0")
     add_config_argument(parser)
     add_server_properties_argument(parser)
     parser.add_argument(
         "--keep-cut",
         action="store_true",
-        help="after an unclean stop, keep all that recovery cuts off in .cut files beside the log, not only "
-        "what may be missed",
+        help="after an unclean stop, keep all bytes that recovery removes, in .cut files beside the log, not "
+        "only those with records",
     )
     add_wait_argument(parser)
 
 
 def add_config_argument(parser: argparse.ArgumentParser) -> None:
-    """--config NAME=VALUE, as often as wanted."""
+    """Add the option --config NAME=VALUE, which may be repeated."""
     parser.add_argument(
         "--config",
         action="append",
@@ -49,7 +49,7 @@ def add_config_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(settings: Iterable[str]) -> dict[str, str]:
-    """What --config says: name -> value. ValueError."""
+    """The options in --config: name -> value. ValueError."""
     topic = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
@@ -60,7 +60,7 @@ def settings_of(settings: Iterable[str]) -> dict[str, str]:
 
 
 def add_server_properties_argument(parser: argparse.ArgumentParser) -> None:
-    """A broker's own configuration."""
+    """Add the option --server-properties."""
     parser.add_argument(
         "--server-properties",
         metavar="FILE",
@@ -69,20 +69,20 @@ def add_server_properties_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def add_wait_argument(parser: argparse.ArgumentParser) -> None:
-    """What to do if another writer has it."""
+    """Add the option --wait."""
     parser.add_argument(
         "--wait",
         type=seconds,
         default=0.0,
         metavar="SECONDS",
-        help="how long to wait while another writer has it open (default 0)",
+        help="how long to wait while another writer has the log open (default 0)",
     )
 
 
 def config_of(args: argparse.Namespace) -> LogConfig:
-    """The configuration that these options name, over what is kept of the log. InvalidConfigError.
+    """The saved configuration of the log with the changes of these options. InvalidConfigError.
 
-    A broker's file says how long records are kept also by leaving it at the default."""
+    A broker's file also sets the retention if it does not mention it: to the default."""
     topic = kept_options(Path(args.directory)).options | settings_of(args.config)
     if not args.server_properties:
         return LogConfig.from_topic(topic)
@@ -91,8 +91,8 @@ def config_of(args: argparse.Namespace) -> LogConfig:
 
 
 def brokers_config(file: str, topic: dict[str, str]) -> LogConfig:
-    """The configuration from a broker's file and a topic's options. InvalidConfigError for these; for a value
-    in the file, which is not in the command line, KstoreError. OSError."""
+    """The configuration of a broker's file and a topic's options. InvalidConfigError for the options,
+    KstoreError for a value in the file, which the user did not type. OSError."""
     LogConfig.from_topic(topic)
     try:
         return LogConfig.from_server_properties(file, topic)
@@ -101,8 +101,7 @@ def brokers_config(file: str, topic: dict[str, str]) -> LogConfig:
 
 
 def note_name(directory: str) -> None:
-    """Says on stderr that a broker would not find the records, if the directory is named as no partition
-    is."""
+    """Note on stderr that a broker would not find the records, if the directory has no partition's name."""
     path = Path(directory).absolute()
     if not path.exists() and (doubt := doubt_about(path)):
         note(doubt)
@@ -116,7 +115,7 @@ def note_name(directory: str) -> None:
 
 
 def is_log_directory(path: Path) -> bool:
-    """Whether a broker keeps partitions in there, by the files that it leaves or by the partitions."""
+    """Whether a directory is a log directory, by its checkpoint files or its partitions."""
     if directory_of(path / "any-0") == path:
         return True
     return path.is_dir() and any(
@@ -125,9 +124,9 @@ def is_log_directory(path: Path) -> bool:
 
 
 def plan_of(args: argparse.Namespace, *, whole: bool = False) -> tuple[Recovery, int, int]:
-    """What open_writer would find and do, and the offsets from first to end that it would leave. If the log
-    is open for writing, what a reader finds."""
-    path, interval, is_open = _looked_at(args)
+    """The report of a dry run of open_writer, and the first offset and the end that it would leave. If the
+    log is open for writing, the report of a reader."""
+    path, interval, is_open = _dry(args)
     if is_open:
         with kstore.open(path, index_interval_bytes=interval) as log:
             return log.recovery, log.log_start_offset, log.log_end_offset
@@ -137,15 +136,15 @@ def plan_of(args: argparse.Namespace, *, whole: bool = False) -> tuple[Recovery,
 
 
 def open_dry(args: argparse.Namespace) -> PartitionLog:
-    """The log open for reading, for a dry run. It refuses what open_writer always refuses."""
-    path, interval, _ = _looked_at(args)
+    """Open the log for reading, for a dry run, with the checks of open_writer."""
+    path, interval, _ = _dry(args)
     return kstore.open(path, index_interval_bytes=interval)
 
 
-def _looked_at(args: argparse.Namespace) -> tuple[Path, int, bool]:
+def _dry(args: argparse.Namespace) -> tuple[Path, int, bool]:
     """The directory for a dry run, its index interval in bytes, and whether it is open for writing.
 
-    No lock is taken. If there is one, this says that the real opening has to wait."""
+    Takes no lock. A note reports one for which the real command would have to wait."""
     config = config_of(args)
     path = Path(args.directory)
     if not path.is_dir():
@@ -154,7 +153,7 @@ def _looked_at(args: argparse.Namespace) -> tuple[Path, int, bool]:
 
 
 def note_open(path: Path, directory: Path) -> bool:
-    """Whether what lies in a log directory is open for writing; a dry run says so on stderr."""
+    """Whether a path in a log directory is open for writing. If so, note it on stderr for a dry run."""
     is_open = is_locked(directory)
     if is_open:
         note(f"{path} is open for writing now: without --dry-run this would be refused")
@@ -169,9 +168,9 @@ def open_writer(
     *,
     whole: bool = False,
 ) -> LogWriter:
-    """The log that these options name, open for writing; an unclean stop is recovered first. The
-    configuration, which they name too unless it is given, holds for this command and is not kept. whole:
-    every batch is checked."""
+    """Open the log that these options select for writing, after recovery if the stop was unclean. The
+    configuration, by default that of the options, applies to this command and is not saved. whole: check
+    every batch."""
     path = Path(args.directory)
     is_new = (
         mode == "a" and not any(path.glob("*.log")) and not (path.is_dir() and kept_options(path).of_store)
@@ -193,5 +192,5 @@ def open_writer(
 
 
 def _trust(whole: bool) -> dict[str, Any]:
-    """What to say of the last stop, if it does not count what the files beside the log say."""
+    """The arguments of an opening that distrusts the checkpoints, if `whole`."""
     return {"clean": False, "recovery_point": 0} if whole else {}

@@ -1,1 +1,1 @@
-"""The subcommands of the command line, a module each."""
+"""The subcommands of the command line, one module for each or for a few that belong together."""

@@ -24,20 +24,20 @@ READ = 1 << 16  # bytes of one read: a pipe holds as many
 FIELDS = ("value", "key", "timestamp", "headers")
 _ANY_TIME = f"message.timestamp.after.max.ms={2**63 - 1}"
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|.|$)", re.DOTALL)
-_RECORD = re.compile(r"\brecord (\d+)\b")  # as extend() names one by its index
+_RECORD = re.compile(r"\brecord (\d+)\b")  # the index of a record in an error of extend()
 _ESCAPES = {"t": "\t", "\\": "\\"}
-PASSED_OVER = ("offset", "sequence", "batch")  # where the record was, not what it is
+PASSED_OVER = ("offset", "sequence", "batch")  # fields of the old position of the record
 
 
 class Row(NamedTuple):
-    """A record as it is read; timestamp None for now."""
+    """A record of the input; timestamp None for now."""
 
     value: bytes | None
     key: bytes | None = None
     timestamp: int | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
-    line: int = 0  # which line of the input it was, from 1
-    is_transactional: bool = False  # it was in a transaction where it comes from
+    line: int = 0  # the number of its line, from 1
+    is_transactional: bool = False  # whether it was in a transaction in the old log
 
 
 def add_append_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,8 +55,8 @@ def add_append_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--key-separator",
         metavar="TEXT",
-        help=r"with lines: the key is what stands before this, the value what follows; a line without it has "
-        r"no key. \t is a tab, \\ a backslash, \xNN the character of that code",
+        help=r"with --format lines: the text before the first TEXT is the key, the rest the value; a line "
+        r"without TEXT has no key. \t is a tab, \\ a backslash, \xNN the character of that code",
     )
     parser.add_argument(
         "--base64",
@@ -69,12 +69,12 @@ def add_append_arguments(parser: argparse.ArgumentParser) -> None:
         type=byte_count,
         default=16384,
         metavar="BYTES",
-        help="most bytes of a batch (default 16384)",
+        help="largest size of a batch (default 16384)",
     )
     parser.add_argument(
         "--durable",
         action="store_true",
-        help="flush at the end: when the command has ended, all records are on the disk",
+        help="flush at the end: all records are on the disk when the command ends",
     )
 
 
@@ -91,7 +91,7 @@ def append(args: argparse.Namespace) -> int:
     source = sys.stdin.buffer
     lines = _split(source, _longest_line(args))
     rows = _lines(lines, separator) if args.format == "lines" else _objects(lines, args.base64)
-    # nothing is made for input that is wrong from its first line on
+    # read the first line before creating anything, because it may be wrong
     rows = chain([next((row for row in rows if row is not None), None)], rows)
     status = os.fstat(source.fileno())
     total = status.st_size if stat.S_ISREG(status.st_mode) else 0
@@ -108,15 +108,15 @@ def append(args: argparse.Namespace) -> int:
         end = log.log_end_offset
     if transactional:
         note(
-            f"{counted(transactional, 'record')} were in transactions, and are outside of any now. Those of "
-            "aborted ones are among them, unless `kstore records --isolation read_committed` left them out"
+            f"{counted(transactional, 'record')} were in transactions, and are outside of any now. They "
+            "include those of aborted ones, unless `kstore records --isolation read_committed` left them out"
         )
     _tell(_summary(first, end))
     return 0
 
 
 def _tell(summary: str) -> None:
-    """Prints what was done. The OSError of a failing stdout says it too: after a bare one a user would append
+    """Print the summary. If stdout fails, its OSError contains the summary, so that the user does not append
     all records again."""
     try:
         print(visible(summary), flush=True)
@@ -124,13 +124,13 @@ def _tell(summary: str) -> None:
         raise
     except OSError as e:
         raise OSError(
-            f"{summary}. Only telling it failed, on standard output: {e.strerror}. The records are in the "
+            f"{summary}. Only this report failed, on standard output: {e.strerror}. The records are in the "
             "log: do not append them again"
         ) from e
 
 
 def unescaped(text: str) -> bytes:
-    r"""The separator of keys, with what \t, \\ and \xNN stand for. ValueError."""
+    r"""The separator of keys, with \t, \\ and \xNN replaced. ValueError."""
 
     def character(found: re.Match[str]) -> str:
         known = _ESCAPES.get(found[0][1:])
@@ -142,7 +142,7 @@ def unescaped(text: str) -> bytes:
     if not separator:
         raise ValueError("--key-separator is empty")
     if "\n" in separator:
-        raise ValueError("--key-separator holds the end of a line, which no line has in it")
+        raise ValueError("--key-separator contains a line end, which no line contains")
     return separator.encode("utf-8", "surrogateescape")
 
 
@@ -153,8 +153,8 @@ def _summary(first: int, end: int) -> str:
 
 
 def _append_all(log: LogWriter, rows: Iterator[Row | None], batch_bytes: int, progress: Progress) -> int:
-    """How many of them were in transactions. ValueError, InvalidRecordError, RecordTooLargeError for a line:
-    all lines before it are appended then."""
+    """Append rows; return how many of them were in transactions. ValueError, InvalidRecordError or
+    RecordTooLargeError for a line, after all lines before it were appended."""
     chunk: list[Row] = []
     done = transactional = 0
     wrong: ValueError | None = None
@@ -182,17 +182,17 @@ def _append_all(log: LogWriter, rows: Iterator[Row | None], batch_bytes: int, pr
 
 
 def _longest_line(args: argparse.Namespace) -> int:
-    """The most bytes of a line: no record of a longer one can be appended."""
+    """The largest size of a line. A record of a longer one would be too large to append."""
     config = config_of(args)
     packed = config.compression_type not in ("producer", "uncompressed")
     largest = MAX_DECOMPRESSED_BYTES if packed else config.max_message_bytes
-    # of JSON a byte takes up to 6, as \u0000, and what a line says of the batch is not appended
+    # in JSON a byte takes up to 6, as \u0000, and the fields of the batch are not appended
     return largest if args.format == "lines" else 6 * largest + READ
 
 
 def _split(source: BinaryIO, longest: int) -> Iterator[bytes | None]:
-    """Lines as they come; None when no more have come yet: what was read is appended then, not held back.
-    RecordTooLargeError, with the number of the line, as soon as it is longer than `longest`."""
+    """Yield lines; None when no further line has arrived yet, so that the lines before it are appended.
+    RecordTooLargeError, with the number of the line, as soon as a line is longer than `longest`."""
     number = 1
     rest = bytearray()
     while data := os.read(source.fileno(), READ):
@@ -242,7 +242,7 @@ def _lines(lines: Iterable[bytes | None], separator: bytes | None) -> Iterator[R
             yield None
             continue
         number += 1
-        value = line.removesuffix(b"\r")  # as Kafka's console producer takes lines
+        value = line.removesuffix(b"\r")  # as in Kafka's console producer
         if separator is None:
             yield Row(value, line=number)
         else:
@@ -268,13 +268,13 @@ def _objects(lines: Iterable[bytes | None], is_base64: bool) -> Iterator[Row | N
 
 
 def _names_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON. json alone would keep the last value of a name, without a word about those
-    before."""
+    """Make a dict of a JSON object. ValueError for a duplicate name, of which json would keep the last
+    value."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice!r} stands twice in an object; headers of one name can be given as pairs")
+        raise ValueError(f"{twice!r} is twice in an object; headers of one name can be given as pairs")
     return found
 
 
@@ -307,7 +307,7 @@ def _row(fields: Any, is_base64: bool) -> Row:
 def _header(pair: Any, is_base64: bool) -> tuple[str, bytes | None]:
     if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
         raise TypeError(f"headers are pairs of a name and a value, not {pair!r:.80}")
-    pair[0].encode()  # extend() would refuse a lone surrogate together with the lines before
+    pair[0].encode()  # otherwise extend() would refuse the earlier lines, too, for a lone surrogate
     return pair[0], _data(f"header {pair[0]!r}", pair[1], is_base64)
 
 

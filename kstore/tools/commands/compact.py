@@ -15,14 +15,14 @@ from kstore.tools.writing import add_write_arguments, config_of, open_dry, open_
 def add_compact_arguments(parser: argparse.ArgumentParser) -> None:
     add_write_arguments(parser)
     parser.add_argument(
-        "--dry-run", action="store_true", help="only say, for each segment, what would go and why"
+        "--dry-run", action="store_true", help="only print, for each segment, what would be removed and why"
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object for each segment")
 
 
 def compact(args: argparse.Namespace) -> int:
-    """Keep the last record of each key, as Kafka's log cleaner does, or print which records would go: a line
-    for each segment, oldest first, and one for all of them."""
+    """Keep the last record of each key, as Kafka's log cleaner does, or print which records would be removed:
+    a line for each segment, oldest first, and one for all of them."""
     config = config_of(args)
     path = Path(args.directory)
     if not path.is_dir():

@@ -45,7 +45,7 @@ Row = dict[str, Any]
 
 
 def place(text: str) -> str | int | datetime:
-    """Where to put a group."""
+    """Parse a start: earliest, latest, an offset or a time."""
     if text in ("earliest", "latest"):
         return text
     if text.isdecimal():
@@ -73,65 +73,65 @@ def add_cursors_arguments(parser: argparse.ArgumentParser) -> None:
         "--reset-to",
         type=place,
         metavar="PLACE",
-        help="put the group of --group there: earliest, latest, an offset, or a time (ISO 8601): the first "
-        "record with that timestamp or a later one. It is done for all partitions for which the group "
-        "has a position, with --topic for all of the topic, in one step for each directory. It fails if "
-        "the group reads one of them now",
+        help="move the group of --group: to earliest, latest, an offset, or a time (ISO 8601), which is the "
+        "first record with that timestamp or a later one. Moves all partitions in which the group has a "
+        "position, with --topic all partitions of the topic, in one step for each directory. Fails if "
+        "the group is reading one of them",
     )
     parser.add_argument(
         "--import",
         dest="source",
         metavar="FROM",
-        help="take over the positions of a broker's groups, or of --group, from the topic __consumer_offsets "
-        "in the log directory FROM, in place of those that are here",
+        help="import the positions of a broker's groups, or of --group, from the topic __consumer_offsets in "
+        "the log directory FROM. They replace the present positions",
     )
     parser.add_argument(
         "--export",
         dest="target",
         metavar="TO",
-        help="give positions to a broker that is stopped: append them to the topic __consumer_offsets in its "
-        "log directory TO; if DIR or one of --also is TO, in all of them. Partitions that a broker "
-        "would set aside as -stray are refused",
+        help="export positions to a stopped broker: append them to the topic __consumer_offsets in its log "
+        "directory TO; in all directories if DIR or one of --also is TO. Partitions that a broker would "
+        "set aside as -stray are refused",
     )
     parser.add_argument(
         "--offsets-partitions",
         type=whole("number of partitions", 1, 2**31 - 1),
         metavar="N",
-        help="with --export: how many partitions __consumer_offsets has. Default: as many as are there, if "
+        help="with --export: the number of partitions of __consumer_offsets. Default: the number in TO, if "
         "none is missing; 50 if there are none",
     )
     parser.add_argument(
         "--expire",
         type=whole("number of minutes", 0, 2**31 - 1),
         metavar="MINUTES",
-        help="remove the positions of groups, or of --group, that have not been read for so long",
+        help="remove the positions of groups, or of --group, that had no reader for so long",
     )
     parser.add_argument("--dry-run", action="store_true", help="only print what would change")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each position")
 
 
 class Unread(list[str]):
-    """What could not be read, and is left out."""
+    """Errors of what could not be read, and is left out."""
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
-        """Adds the error that ends the block."""
+        """Suppress an error that ends the block, and add it."""
         try:
             yield
         except (KstoreError, OSError) as e:
             self.extend((str(e), *getattr(e, "__notes__", ())))
 
     def report(self) -> None:
-        """Prints it on stderr, each line once."""
+        """Print the errors on stderr, each once."""
         for text in dict.fromkeys(self):
             note(text)
 
 
 def cursors(args: argparse.Namespace) -> int:
-    """Print how far groups of readers have come and what they lag behind, move a group, exchange positions
-    with a broker, or remove old positions. There is a line for each position, and for each partition of the
-    same topic of which the group has none yet. The exit code is 1 if something that was named is missing or
-    cannot be read; it is left out and named on stderr."""
+    """Print the positions and the lag of cursor groups, move a group, exchange positions with a broker, or
+    remove old positions. Prints a line for each position, and for each partition of the same topic without
+    one. The exit code is 1 if something that was named is missing or cannot be read; it is left out and named
+    on stderr."""
     if args.group is not None:
         checked_group(args.group)
     actions = {
@@ -171,7 +171,7 @@ def cursors(args: argparse.Namespace) -> int:
 
 
 def _nothing(args: argparse.Namespace) -> int:
-    """Says on stderr what was named and is not there: 1 for that, 0 if nothing was named."""
+    """Report on stderr what was named and does not exist. Returns 1, or 0 if nothing was named."""
     if args.group is None and args.topic is None:
         return 0
     whose = "no group has a" if args.group is None else f"group {args.group!r} has no"
@@ -181,8 +181,7 @@ def _nothing(args: argparse.Namespace) -> int:
 
 
 def _point_to_broker(args: argparse.Namespace) -> None:
-    """Says on stderr where positions are, if a broker keeps some in one of the directories and kstore has
-    none there."""
+    """Note on stderr that a broker has positions in one of the directories, in which kstore has none."""
     for directory in (args.directory, *args.also):
         has_topic = any(path.is_dir() for path in Path(directory).glob(f"{TOPIC}-*"))
         if has_topic and not groups_in(directory):
@@ -241,7 +240,7 @@ def _expire(args: argparse.Namespace, unread: Unread) -> None:
 
 
 def _partitions(args: argparse.Namespace, unread: Unread) -> Iterator[Home]:
-    """The partitions that are meant, directory by directory."""
+    """The selected partitions, directory by directory."""
     for directory in (args.directory, *args.also):
         with contextlib.suppress(LogNotFoundError):
             require_partition(Path(directory))
@@ -266,8 +265,8 @@ def _partitions(args: argparse.Namespace, unread: Unread) -> Iterator[Home]:
 
 
 class Positions:
-    """The positions of groups by directory; each file is read once. A file that cannot be read is left out
-    and added to `unread`."""
+    """The positions of groups by directory. Each file is read once. A file that cannot be read is left out
+    and its error added to `unread`."""
 
     def __init__(self, group: str | None, unread: Unread) -> None:
         self._group = group
@@ -275,7 +274,7 @@ class Positions:
         self._known: dict[str, dict[str, dict[TopicPartition, Entry]]] = {}
 
     def of(self, directory: str) -> dict[str, dict[TopicPartition, Entry]]:
-        """Those in one directory, by group."""
+        """The positions in one directory, by group."""
         known = self._known.get(directory)
         if known is None:
             groups = [self._group] if self._group else groups_in(directory)
@@ -287,7 +286,7 @@ class Positions:
 
 
 def _rows(args: argparse.Namespace, unread: Unread) -> list[Row]:
-    """The positions, and the partitions of their topics in which a group has none yet."""
+    """The positions, and rows for partitions of their topics without a position of the group."""
     entries = Positions(args.group, unread)
     homes = list(_partitions(args, unread))
     groups = {group for home in homes for group in entries.of(home.directory)}

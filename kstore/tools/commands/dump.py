@@ -30,11 +30,11 @@ INTERNAL_TOPICS = {
     "remote-log-metadata": "__remote_log_metadata",
     "share-group-state": "__share_group_state",
 }
-LOGS = (".log", ".checkpoint", ".positions")  # the last: positions of cursors
+LOGS = (".log", ".checkpoint", ".positions")  # .positions: those of cursors
 
 
 def data_decoder(key_class: str, value_class: str) -> Decoder:
-    """A decoder of both sides of a record. ValueError."""
+    """A decoder of keys and values. ValueError."""
     value_decoder, key_decoder = class_decoder(value_class), class_decoder(key_class)
 
     def decode(key: bytes | None, value: bytes | None, offset: int) -> Texts:
@@ -62,8 +62,8 @@ def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--print-data-log",
         action="store_true",
-        help="print keys and payloads, to a file or a pipe as they are, with control characters and ends of "
-        "lines, as Kafka's tool does; a terminal gets control characters as \\xNN",
+        help="print keys and payloads. In a file or a pipe they have their control characters and line ends, "
+        "as with Kafka's tool; on a terminal, control characters are \\xNN",
     )
     parser.add_argument("--deep-iteration", action="store_true", help="print each record, not only batches")
     parser.add_argument(
@@ -72,14 +72,14 @@ def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
         help="check index entries against the log, without printing them",
     )
     parser.add_argument(
-        "--index-sanity-check", action="store_true", help="check an index by itself only, not against the log"
+        "--index-sanity-check", action="store_true", help="check an index alone, not against the log"
     )
     parser.add_argument(
         "--max-message-size",
         type=_int32,
         default=5 << 20,
         metavar="BYTES",
-        help="most bytes to read of a batch that an index entry points to (default 5242880)",
+        help="largest size to read of a batch that an index entry points to (default 5242880)",
     )
     parser.add_argument(
         "--max-bytes", type=_int32, default=MAX32, metavar="BYTES", help="stop after this many bytes of a log"
@@ -105,12 +105,12 @@ def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _named(args: argparse.Namespace) -> list[str]:
-    """The decoders of internal topics that were asked for."""
+    """The requested decoders of internal topics."""
     return [name for name in TOPIC_DECODERS if getattr(args, f"{name.replace('-', '_')}_decoder")]
 
 
 def _options(args: argparse.Namespace) -> LogDump:
-    """ValueError for a class that is not known."""
+    """The options of a dump. ValueError for an unknown class."""
     named = _named(args)
     key_class, value_class = args.key_decoder_class, args.value_decoder_class
     print_data = args.print_data_log or bool(named) or key_class is not None or value_class is not None
@@ -128,7 +128,7 @@ def _options(args: argparse.Namespace) -> LogDump:
 
 
 def lines_of(path: str, args: argparse.Namespace, report: FileReport) -> Iterator[str]:
-    """The lines of one file that is no log, by the suffix of its name."""
+    """The lines of one file other than a log, by its suffix."""
     kind = suffix_of(path)
     if kind == ".index":
         return dump_offset_index(
@@ -150,7 +150,7 @@ def lines_of(path: str, args: argparse.Namespace, report: FileReport) -> Iterato
 
 
 def report_lines(reports: dict[str, FileReport], pairs: dict[str, dict[int, int]]) -> Iterator[str]:
-    """What Kafka's tool says on stderr after all files (spec 11.3), and of checksums."""
+    """The lines of Kafka's tool on stderr after all files (spec 11.3), and those about checksums."""
     for path, report in reports.items():
         if report.mismatches:
             yield f"Mismatches in :{path}"
@@ -181,13 +181,13 @@ def report_lines(reports: dict[str, FileReport], pairs: dict[str, dict[int, int]
 def dump(args: argparse.Namespace) -> int:
     """Print what kafka-dump-log prints, line for line, from the files alone.
 
-    The lines are those of section 11 of docs/spec.md. As that tool does, it stops at the first file that
-    cannot be dumped to its end. It differs in this: files may be given without --files, and decoder classes
-    without their package; there is --json; DefaultDecoder prints text; no file is changed (Kafka's tool cuts
-    index files to whole entries, and creates those that are missing); and the exit code is 2 for wrong usage,
-    and 1 also for an unknown file, a wrong checksum, a corrupt snapshot and an index that does not match its
-    log, for which Kafka's tool ends with 0. That a batch of a compacted log no longer has the record whose
-    timestamp its index names is reported, and is no error.
+    The lines are those of section 11 of docs/spec.md. Like that tool, the command stops at the first file
+    that it cannot dump to the end. It differs in this: files need no --files, and decoder classes no package;
+    there is --json; DefaultDecoder prints text; no file is changed (Kafka's tool shortens index files to
+    whole entries, and creates missing ones); the exit code is 2 for wrong usage, and 1 also for an unknown
+    file, a wrong checksum, a corrupt snapshot and an index that does not match its log, for which Kafka's
+    tool ends with 0. If a compacted log lacks the record whose timestamp an index names, this is reported
+    without an error.
     """
     if args.files is None and not args.paths:
         raise ValueError("no file given: name one, or use --files A,B")
@@ -226,7 +226,7 @@ def _print_text(paths: list[str], args: argparse.Namespace) -> dict[str, FileRep
 
 
 def line_fields(line: str) -> dict[str, object]:
-    """A line of an index or snapshot as an object: its names and numbers, or the message that it is."""
+    """A line of an index or snapshot as an object: its names and numbers, or its message."""
     pairs = re.findall(r"(\w+): (\S+)", line)
     if not pairs:
         return {"message": line}
@@ -236,7 +236,7 @@ def line_fields(line: str) -> dict[str, object]:
 
 
 def _print_json(paths: list[str], args: argparse.Namespace) -> dict[str, FileReport]:
-    """Keys and values are there as they are; `decoded` holds what a decoder that was named makes of them."""
+    """Print JSON objects. `decoded` has the output of the requested decoder, beside the original data."""
     decodes = bool(_named(args)) or args.key_decoder_class is not None or args.value_decoder_class is not None
     reports: dict[str, FileReport] = {}
     for path in paths:

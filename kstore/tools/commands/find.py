@@ -27,8 +27,8 @@ def add_find_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def find(args: argparse.Namespace) -> int:
-    """Find a record by offset or by time, and print in which file it is. The exit code is 1 if there is no
-    such record."""
+    """Find a record by offset or by time, and print the file that contains it. The exit code is 1 if there is
+    no such record."""
     with open_partition(args) as log:
         if args.offset is not None:
             found = log.find(offset=args.offset)

@@ -28,11 +28,9 @@ def add_follow_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OFFSET",
         help="first offset (default: the log end, so only what is appended from now on)",
     )
-    first.add_argument(
-        "--from-start", action="store_true", help="begin with the records that are there already"
-    )
+    first.add_argument("--from-start", action="store_true", help="begin with the existing records")
     parser.add_argument(
-        "--timeout", type=seconds, metavar="SECONDS", help="end when nothing was appended for this long"
+        "--timeout", type=seconds, metavar="SECONDS", help="end when no record was appended for this long"
     )
     parser.add_argument("--count", type=count, metavar="N", help="end after this many records")
     add_isolation_argument(
@@ -42,7 +40,7 @@ def add_follow_arguments(parser: argparse.ArgumentParser) -> None:
         "--on-error",
         choices=ON_ERROR,
         default="raise",
-        help="raise: stop at damage (default). skip: go on after it, and say on stderr what was left out",
+        help="raise: stop at damage (default). skip: continue after it, and report it on stderr",
     )
     parser.add_argument("--control", action="store_true", help="print transaction markers too")
     add_form_arguments(parser)
@@ -63,9 +61,9 @@ def follow(args: argparse.Namespace) -> int:
 def _print(batches: Follower[RecordBatch], start: int, args: argparse.Namespace) -> None:
     left = sys.maxsize if args.count is None else args.count
     printer = Printer(args, sys.stdout)
-    told = 0
+    reported = 0
     for batch in batches if left > 0 else ():
-        told = _tell_of_damage(batches, told)
+        reported = _report_skipped(batches, reported)
         if batch.is_control and not args.control:
             continue
         for record in _records_of(batch, args.on_error):
@@ -75,14 +73,14 @@ def _print(batches: Follower[RecordBatch], start: int, args: argparse.Namespace)
             left -= 1
             if left == 0:
                 return
-        sys.stdout.flush()  # whoever reads this waits for it
-    _tell_of_damage(batches, told)
+        sys.stdout.flush()  # a reader of the pipe waits for the line
+    _report_skipped(batches, reported)
 
 
-def _tell_of_damage(batches: Follower[RecordBatch], told: int) -> int:
-    """Says what was left out after so much of it; how much it is now."""
+def _report_skipped(batches: Follower[RecordBatch], reported: int) -> int:
+    """Report skipped damage on stderr, after the first `reported` ones. Returns the new number."""
     skipped = batches.skipped
-    for each in skipped[told:]:
+    for each in skipped[reported:]:
         note(f"left out {each.size} bytes: {each.error}")
     return len(skipped)
 

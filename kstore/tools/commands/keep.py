@@ -24,7 +24,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Ended(BaseException):
-    """A signal asks for the end."""
+    """A signal has requested the end."""
 
 
 def add_keep_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,8 +35,8 @@ def add_keep_arguments(parser: argparse.ArgumentParser) -> None:
         "--idle-roll-ms",
         type=whole("a number of ms", 1),
         metavar="MS",
-        help="how often to end segments that are older than segment.ms though nothing is appended (default: "
-        "never)",
+        help="how often to roll logs whose active segment is older than segment.ms, without an append "
+        "(default: never)",
     )
     parser.add_argument(
         "--every",
@@ -49,8 +49,8 @@ def add_keep_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def keep(args: argparse.Namespace) -> int:
-    """Delete old segments, compact and write checkpoints in a log directory, until it is interrupted. Now and
-    then, print what the directory holds; failures are printed on stderr."""
+    """Delete old segments, compact and write checkpoints in a log directory, until SIGTERM or Ctrl-C. Prints
+    a line about the directory now and then, and failures on stderr."""
     options = options_of(args.config)
     if args.server_properties:
         options = {"config": brokers_config(args.server_properties, settings_of(args.config))}
@@ -69,7 +69,7 @@ def keep(args: argparse.Namespace) -> int:
 
 
 def _report_failures(store: LogStore, known: dict[str, str]) -> dict[str, str]:
-    """Prints on stderr which tasks fail and why, unless that was `known` before; those that fail now."""
+    """Print failing tasks on stderr, unless they are in `known`. Returns the present failures."""
     failed = store.health().background
     for task, reason in failed.items():
         if known.get(task) != reason:
@@ -78,7 +78,7 @@ def _report_failures(store: LogStore, known: dict[str, str]) -> dict[str, str]:
 
 
 def _end(*_: object) -> None:
-    for number in _SIGNALS:  # closing is not to be interrupted
+    for number in _SIGNALS:  # a second signal must not interrupt closing
         signal.signal(number, signal.SIG_IGN)
     raise _Ended
 
@@ -89,7 +89,7 @@ def _line(store: LogStore) -> str:
         for path in store.describe(topic).partitions.values():
             with os.scandir(path) as entries:
                 for entry in entries:
-                    with suppress(FileNotFoundError):  # it is deleted just now
+                    with suppress(FileNotFoundError):  # another process is deleting it
                         if layout.segment_offset(entry.name) is not None:
                             size += entry.stat().st_size
                             segments += 1

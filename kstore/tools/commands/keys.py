@@ -25,15 +25,13 @@ _MOST_RANGES = 50  # of offsets, on one line
 def add_get_arguments(parser: argparse.ArgumentParser) -> None:
     add_open_arguments(parser)
     add_key_arguments(parser)
-    parser.add_argument(
-        "--history", action="store_true", help="print all records of the key, the oldest first"
-    )
-    add_isolation_argument(parser, "pass over records of aborted and of open transactions")
+    parser.add_argument("--history", action="store_true", help="print all records of the key, oldest first")
+    add_isolation_argument(parser, "skip records of aborted and of open transactions")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each record")
 
 
 def add_key_arguments(parser: argparse.ArgumentParser, more: str = "") -> None:
-    """Which keys: each of these options adds one to args.keys, as bytes."""
+    """The options for keys. Each adds one to args.keys, as bytes."""
     for name, metavar, kind, text in (
         ("--key", "TEXT", _encoded, "the key, as UTF-8"),
         ("--key-base64", "BASE64", _decoded, "the key in base64"),
@@ -66,7 +64,7 @@ def get(args: argparse.Namespace) -> int:
 
 
 def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")  # what the shell gave
+    return text.encode("utf-8", "surrogateescape")  # the bytes of the command line
 
 
 def _decoded(text: str) -> bytes:
@@ -82,8 +80,8 @@ def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def keys(args: argparse.Namespace) -> int:
-    """Make a .keys file beside each sealed segment, with which the last record of a key is found at once.
-    There is a line for each sealed segment, oldest first. The exit code is 1 if one of them got no file."""
+    """Make a .keys file for each sealed segment, for fast lookups of the last record of a key. Prints a line
+    for each sealed segment, oldest first. The exit code is 1 if a segment got no file."""
     with open_writer(args, "r+") as log:
         made = log.make_key_files()
     say_each(made, _text, as_json=args.json)
@@ -105,24 +103,22 @@ def add_erase_arguments(parser: argparse.ArgumentParser) -> None:
         "topic",
         metavar="TOPIC",
         nargs="?",
-        help="DIR is a log directory, and all partitions of this topic in it are meant",
+        help="erase in all partitions of this topic; DIR is a log directory",
     )
     add_also_argument(parser)
     add_key_arguments(parser, " (may be repeated, also beside the other)")
+    parser.add_argument("--values", action="store_true", help="keep the keys: remove only values and headers")
     parser.add_argument(
-        "--values", action="store_true", help="leave the keys: remove values and headers only"
+        "--cut-files", action="store_true", help="also remove all .cut files of recoveries, with any content"
     )
-    parser.add_argument(
-        "--cut-files", action="store_true", help="remove the .cut files of recoveries too, whatever they hold"
-    )
-    parser.add_argument("--reason", metavar="TEXT", help="what the report says of it")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+    parser.add_argument("--reason", metavar="TEXT", help="a reason, for the report")
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be removed")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each file")
 
 
 def erase(args: argparse.Namespace) -> int:
-    """Remove the records of keys for good, or print which would go: a line for each file, and one for all of
-    them. The exit code is 1 if there is nothing to do."""
+    """Remove the records of keys for good, or print which would be removed: a line for each file, and one for
+    all of them. The exit code is 1 if there is nothing to do."""
     if not args.keys:
         raise ValueError("erase needs --key or --key-base64")
     erased, changed = 0, False
@@ -150,7 +146,7 @@ def erase(args: argparse.Namespace) -> int:
 def _erased(
     args: argparse.Namespace, keys: list[bytes], reason: str, progress: ProgressCallback
 ) -> Iterator[Erasure]:
-    """What is done in the partition, or in each partition of the topic."""
+    """Erase in the partition, or in each partition of the topic, and yield the results."""
     what: Literal["records", "values"] = "values" if args.values else "records"
     if args.topic is not None:
         if args.config or args.server_properties or args.keep_cut:
@@ -197,7 +193,7 @@ def _tell(done: Erasure, args: argparse.Namespace) -> None:
 
 
 def _in_words(offsets: Iterable[int]) -> str:
-    """Those in a row together; the first ones, if they are many."""
+    """Offsets as ranges in words; only the first ranges if there are many."""
     rows = [list(row) for _, row in groupby(enumerate(offsets), lambda pair: pair[1] - pair[0])]
     words = [
         f"{row[0][1]}" if len(row) == 1 else f"{row[0][1]} to {row[-1][1]}" for row in rows[:_MOST_RANGES]

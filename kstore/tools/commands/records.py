@@ -21,9 +21,9 @@ from kstore.tools.printing import FORMS_HELP, Printer, add_form_arguments, check
 from kstore.tools.progress import Progress
 from kstore.tools.terminal import note
 
-FORMATS = ("arrow", "parquet")  # binary ones, which pyarrow writes
-ENDINGS = ("jsonl", "csv", *FORMATS)  # of names, and formats
-TEXT = ("", "txt", "text", "tsv", "log")  # endings, too
+FORMATS = ("arrow", "parquet")  # binary formats, written by pyarrow
+ENDINGS = ("jsonl", "csv", *FORMATS)  # endings of names that are formats
+TEXT = ("", "txt", "text", "tsv", "log")  # endings of names for the format text
 _LEFT_AT_END = ("tail_left", "wrong_name", "file_tail")  # codes of findings
 
 
@@ -32,16 +32,16 @@ def add_records_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=("jsonl", "csv", "text", *FORMATS),
-        help=f"{FORMS_HELP}. arrow (an IPC stream) and parquet need pyarrow. Default: what the name of "
-        "--output ends with, such as .parquet; text without --output, and for names that end with "
-        ".txt, .tsv, .log or nothing",
+        help=f"{FORMS_HELP}. arrow (an IPC stream) and parquet need pyarrow. Default: the ending of the name "
+        "of --output, such as .parquet; text without --output, and for names that end with .txt, .tsv, "
+        ".log or without an ending",
     )
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="a file to write instead of standard output. It is replaced when all records are written; after "
-        "an error it is what it was before. Not inside a partition directory (arrow and parquet do not "
-        "go to a terminal)",
+        help="a file to write instead of standard output. It is replaced when all records are written, and "
+        "unchanged after an error. It must not be inside a partition directory. (arrow and parquet are "
+        "not written to a terminal)",
     )
     parser.add_argument(
         "--columns",
@@ -69,22 +69,22 @@ def add_records_arguments(parser: argparse.ArgumentParser) -> None:
         "--on-error",
         choices=ON_ERROR,
         default="raise",
-        help="raise: stop at damage (default). skip: go on at the next undamaged batch, and say on stderr "
-        "what was left out",
+        help="raise: stop at damage (default). skip: continue at the next undamaged batch, and report the "
+        "damage on stderr",
     )
     parser.add_argument(
-        "--control", action="store_true", help="print transaction markers and batches without records too"
+        "--control", action="store_true", help="also print transaction markers and batches without records"
     )
     parser.add_argument(
         "--below-start",
         action="store_true",
-        help="print records below the log start offset too, if they are still in the files",
+        help="also print records below the log start offset that are still in the files",
     )
     add_form_arguments(parser)
 
 
 def note_range(log: PartitionLog, args: argparse.Namespace) -> None:
-    """Says on stderr, in one line, why a range that was asked for is empty, or begins later."""
+    """Note on stderr why a requested range is empty or begins later."""
     first, end = log.log_start_offset, log.log_end_offset
     text = ""
     if args.start is not None and args.start > end:
@@ -102,7 +102,8 @@ def note_range(log: PartitionLog, args: argparse.Namespace) -> None:
 
 
 def chosen(log: PartitionLog, args: argparse.Namespace) -> Iterator[tuple[int, RecordBatch, Record | None]]:
-    """(segment's base offset, batch, record) of what was asked for; record None for a batch without any."""
+    """The selected records, as (base offset of the segment, batch, record); record None for an empty
+    batch."""
     batches = log.batches(args.start, args.stop, isolation=args.isolation, on_error=args.on_error)
     size = sum(segment.size for segment in log.segments)
     start = max(log.log_start_offset, args.start or 0)
@@ -133,7 +134,7 @@ def chosen(log: PartitionLog, args: argparse.Namespace) -> Iterator[tuple[int, R
 
 
 def _note_left_out(log: PartitionLog, left_out: Iterable[Skipped], *, is_as_is: bool) -> None:
-    """Says on stderr what was left out, also behind the last batch of files that are read as they are."""
+    """Report skipped bytes on stderr, with those behind the last batch of files that are read as they are."""
     told = set()
     for skipped in left_out:
         told.add(skipped.file)
@@ -169,13 +170,12 @@ def records(args: argparse.Namespace) -> int:
 
 
 def _code(log: PartitionLog) -> int:
-    """1 if a single file ends in damage, or if segments of a directory are packed."""
+    """The exit code: 1 if a single file ends with damage, or if segments of a directory are compressed."""
     return int(any(finding.code in UNREAD for finding in log.recovery.findings))
 
 
 def _format_of(path: str) -> str:
-    """What the name of a file says. ValueError if it says something else than text, and none that there
-    is."""
+    """The format for the ending of a file name. ValueError for an unknown ending."""
     file = Path(path)
     suffix = file.suffix.removeprefix(".").lower()
     if suffix in ENDINGS:
@@ -192,7 +192,7 @@ def _output(path: str | None, *, text: bool) -> AbstractContextManager[Any]:
 
 
 def run_columns(log: PartitionLog, args: argparse.Namespace) -> int:
-    """Writes the records as columns."""
+    """Write the records as columns."""
     if args.redact or args.control:
         raise ValueError("--redact and --control cannot be used with --format arrow or parquet")
     if args.output is None and sys.stdout.isatty():
@@ -215,12 +215,12 @@ def run_columns(log: PartitionLog, args: argparse.Namespace) -> int:
 
 
 def write_columns(scan: Scan, form: str, out: BinaryIO) -> int:
-    """Writes a scan to a binary file, shows how far it is, and returns how many rows there were."""
+    """Write a scan to a binary file with a progress bar, and return the number of rows."""
     pyarrow = _imported("pyarrow")
     schema = pyarrow.schema(scan)
     written = 0
     with _writer(form, out, schema) as writer, Progress(scan.size, "writing") as progress:
-        scan.progress = progress.update  # rows may be far apart
+        scan.progress = progress.update  # selected rows may be far apart
         for batch in scan:
             writer.write_batch(pyarrow.record_batch(batch))
             written += len(batch)

@@ -10,18 +10,18 @@ from kstore.tools.writing import add_write_arguments, open_writer, plan_of
 def add_recover_arguments(parser: argparse.ArgumentParser) -> None:
     add_write_arguments(parser)
     parser.add_argument(
-        "--dry-run", action="store_true", help="only say what recovery would do: nothing is written or locked"
+        "--dry-run", action="store_true", help="only print what recovery would do, without writing or locking"
     )
     parser.add_argument(
         "--all",
         action="store_true",
-        help="check every batch, as after an unclean stop, whatever was closed or flushed",
+        help="check every batch, even after a clean stop and below the recovery point",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def recover(args: argparse.Namespace) -> int:
-    """Repair a partition after an unclean stop, as a broker does, and print what was found."""
+    """Repair a partition after an unclean stop, as a broker does, and print the findings."""
     if args.dry_run:
         recovery, start, end = plan_of(args, whole=args.all)
     else:

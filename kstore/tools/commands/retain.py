@@ -17,27 +17,27 @@ def add_retain_arguments(parser: argparse.ArgumentParser) -> None:
         "--defaults",
         action="store_true",
         help="use Kafka's defaults: retention.ms=604800000 (7 days), retention.bytes=-1, "
-        "cleanup.policy=delete. Unless retention.ms or retention.bytes is kept of the log, or of the "
-        "topic in a store, one of --config, --server-properties and --defaults is needed",
+        "cleanup.policy=delete. If neither the log nor the store has saved retention.ms or "
+        "retention.bytes, one of --config, --server-properties and --defaults is needed",
     )
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="only say, for each segment, whether it would be deleted and why",
+        help="only print, for each segment, whether it would be deleted and why",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object for each segment")
 
 
 def retain(args: argparse.Namespace) -> int:
-    """Delete old segments by size and age, as retention.bytes and retention.ms say, or print which would go:
-    a line for each segment, oldest first."""
-    config = config_of(args)  # a wrong name is named first
+    """Delete old segments by size and age (retention.bytes, retention.ms), or print which would be deleted: a
+    line for each segment, oldest first."""
+    config = config_of(args)  # first, because it checks names
     require_partition(Path(args.directory))
     if args.defaults:
         config = config.replace(retention_ms=config.retention_ms, cleanup_policy=config.cleanup_policy)
     given = config.given_options()
     if "retention_ms" not in given and given.get("retention_bytes", -1) >= 0:
-        config = config.replace(retention_ms=-1)  # a size alone means that
+        config = config.replace(retention_ms=-1)  # a size alone disables the limit of age
     elif "retention_ms" not in given:
         raise ValueError(
             "retain needs to know how long records are kept, and the retention.ms of this log is not known: "

@@ -17,31 +17,31 @@ def add_sink_arguments(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=7 * 86_400.0,
         metavar="SECONDS",
-        help="sweep what no task has written for so long (default 7 days)",
+        help="sweep staging files that no task has written for so long (default 7 days)",
     )
     ways = parser.add_mutually_exclusive_group()
-    ways.add_argument("--recover", action="store_true", help="finish the transaction that was begun")
+    ways.add_argument("--recover", action="store_true", help="finish the pending transaction")
     ways.add_argument(
         "--forget",
         action="store_true",
-        help="give up the transaction that was begun; what of it is in the logs stays there",
+        help="abandon the pending transaction; its records that are in the logs stay there",
     )
-    ways.add_argument("--sweep", action="store_true", help="remove what would be swept")
+    ways.add_argument("--sweep", action="store_true", help="remove old staging files")
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="with --recover, --forget or --sweep: print what it would do, and change nothing",
+        help="with --recover, --forget or --sweep: only print what would be done",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object: the sink as it is then")
 
 
 def sink(args: argparse.Namespace) -> int:
-    """Print what Spark's writers have under way and in staging beside a log directory, or finish, give up or
-    sweep it."""
+    """Print the pending transaction and the staging files of Spark's writers beside a log directory; or
+    finish, abandon or sweep them."""
     from kstore.spark.writing.sink import Sink
 
     sink = Sink(args.directory, staging=args.staging)
-    found = sink.status(args.older_than)  # the directory is there
+    found = sink.status(args.older_than)  # the directory exists
     if args.dry_run and not (args.recover or args.forget or args.sweep):
         raise ValueError("--dry-run goes with --recover, --forget or --sweep")
     said: list[str] = []
@@ -66,7 +66,7 @@ def sink(args: argparse.Namespace) -> int:
 
 
 def _end(sink: Any, found: Any, args: argparse.Namespace) -> list[str]:
-    """Finishes the pending transaction or gives it up, or says what that would do."""
+    """Finish or abandon the pending transaction, or describe what that would do."""
     if found.pending is None:
         note(f"there was no transaction to {'finish' if args.recover else 'give up'}")
         return []

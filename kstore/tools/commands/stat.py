@@ -78,8 +78,8 @@ def add_stat_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class SegmentStat(NamedTuple):
-    """Figures of a segment, its first and last leader epoch, and what is wrong: by the byte of the batch, and
-    else."""
+    """The figures of a segment, its first and last leader epoch, and its problems: those of batches by byte,
+    and others."""
 
     fields: dict[str, Any]
     epochs: tuple[int, int] | None
@@ -88,8 +88,7 @@ class SegmentStat(NamedTuple):
 
 
 def segment_stat(segment: Segment, *, verify: bool) -> SegmentStat:
-    """What the headers of a segment say, up to a header that is damaged; with `verify` the checksums are
-    checked."""
+    """The figures of a segment from its headers, up to a damaged one. `verify`: check the checksums, too."""
     damage: dict[int, str] = {}
     wrong = []
     size = segment.size
@@ -106,7 +105,7 @@ def segment_stat(segment: Segment, *, verify: bool) -> SegmentStat:
     records = int(counts[known].sum())
     for position in headers["position"][
         ~known
-    ].tolist():  # a message of magic 0 or 1 does not say how many it holds
+    ].tolist():  # a message of magic 0 or 1 has no number of records
         records += len(segment.batch_at(position).messages())
     times = headers["max_timestamp"]
     stamped = times[times >= 0]
@@ -168,8 +167,8 @@ def segment_stat(segment: Segment, *, verify: bool) -> SegmentStat:
 
 
 def keys_of(segment: Segment) -> tuple[int | None, str]:
-    """How many keys the .keys file of a segment has, and whether it is used: "fits", "stale" if it was made
-    for another state of the .log, "damaged", or "none"."""
+    """The number of keys in the .keys file of a segment, and its state: "fits", "stale" if it was made for
+    another state of the .log, "damaged", or "none"."""
     path = segment.path_of(layout.KEYS)
     if not os.path.lexists(path):
         return None, "none"
@@ -187,7 +186,7 @@ def _without_path(error: CorruptFileError) -> str:
 
 
 def unread_stat(segment: Segment) -> dict[str, Any]:
-    """The figures of a segment that cannot be read: none but its size, if that is known."""
+    """The figures of a segment that cannot be read: only its size, if that is known."""
     known: dict[str, Any] = {"base_offset": segment.base_offset, "codecs": {}, "path": segment.path}
     with contextlib.suppress(OSError):
         known["bytes"] = segment.size
@@ -196,14 +195,13 @@ def unread_stat(segment: Segment) -> dict[str, Any]:
 
 def _epoch_text(before: int, after: int) -> str:
     return (
-        f"the leader epoch falls from {before} to {after}: the one or the other was changed on the disk, "
-        "which no checksum tells"
+        f"the leader epoch falls from {before} to {after}: one of them was changed on the disk, "
+        "and no checksum covers it"
     )
 
 
 def _first_timestamp(segment: Segment, headers: Any) -> int:
-    """The timestamp of the first record, -1 if there is none. Finding the smallest would take reading them
-    all."""
+    """The timestamp of the first record, or -1. The smallest timestamp is not in the headers."""
     for position in headers["position"][headers["records_count"] != 0].tolist():
         for record in segment.batch_at(position).records(verify=False):
             return record.timestamp
@@ -211,11 +209,11 @@ def _first_timestamp(segment: Segment, headers: Any) -> int:
 
 
 def gaps_between(segments: list[dict[str, Any]], log: PartitionLog) -> list[str]:
-    """Gaps between one segment and the next, in words: a file may be missing.
+    """Gaps between one segment and the next, as sentences: a file may be missing.
 
-    Compaction leaves gaps too, also within segments: nothing is reported of a log that is known to be
-    compacted, or that has such and whose options do not exclude it. An empty segment before a gap says that
-    an older version of kstore truncated the log inside a batch.
+    Compaction leaves gaps, too, also within segments. A log with gaps is therefore not reported if it is
+    known to be compacted, or if segments have gaps inside and its options do not exclude compaction. An empty
+    segment before a gap is the mark of a truncation inside a batch by an older version of kstore.
     """
     path = Path(log.path)
     if is_compacted(path) or (
@@ -233,7 +231,7 @@ def gaps_between(segments: list[dict[str, Any]], log: PartitionLog) -> list[str]
 
 
 def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
-    """Figures of a partition, of each of its segments, and everything that looks wrong."""
+    """The figures of a partition and of its segments, and everything that looks wrong."""
     findings = log.recovery.findings
     wrong = [f"{f.kind}: {f.file}: {f.text}" for f in findings if f.kind not in HARMLESS]
     named = {(f.file, f.position): f"{f.kind}: {f.file}: {f.text}" for f in findings if f.size > 0}
@@ -254,7 +252,7 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
                 line = named.get((segment.path, at))
                 if line is None:
                     wrong.append(f"{segment.path}: {text}")
-                elif not text.endswith(TAIL):  # of one damage one line
+                elif not text.endswith(TAIL):  # one line for each damage
                     wrong[wrong.index(line)] = f"{line}: {text}"
             is_whole = is_whole and not here.damage and here.fields["records"] is not None
             if here.epochs is not None:
@@ -288,7 +286,7 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
         try:
             kept_options(path)
         except (CorruptFileError, OSError) as e:
-            # not the table of a store
+            # except the table of a store
             if str(getattr(e, "filename" if isinstance(e, OSError) else "file")) == str(
                 path / layout.OPTIONS
             ):
@@ -304,7 +302,7 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
         "checksums_checked": verify,
         "leftovers": [
             f.file for f in findings if f.kind == "leftover"
-        ],  # of deletions: nothing is wrong with those
+        ],  # except those of deletions, which are not wrong
         "remote": [f.text for f in findings if f.kind == "remote"],
         "open_transactions": open_transactions(log),
         "wrong": wrong,
@@ -312,7 +310,7 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
 
 
 def checkpoints_kept(directory: Path) -> list[str]:
-    """What copies of damaged checkpoints mean for the partitions of a directory, in words."""
+    """Sentences about the copies of damaged checkpoints in a directory, and their consequences."""
     starts = (
         "deleted records of partitions whose lines were lost may be readable again: delete_records() deletes "
         "them anew"
@@ -330,10 +328,9 @@ def checkpoints_kept(directory: Path) -> list[str]:
 
 
 def unreadable(log: PartitionLog) -> list[str]:
-    """The batches whose checksums are right, and whose records cannot be read, or are not found by their
-    time."""
+    """Sentences about batches with a right checksum whose records cannot be read or found by time."""
     batches = log.scan(["timestamp", "max_timestamp", "base_offset"], on_error="skip")
-    late: dict[int, int] = {}  # the largest timestamp by a header, by base offset
+    late: dict[int, int] = {}  # base offset -> the largest timestamp in the header
     try:
         for batch in batches:
             largest = batch.column("max_timestamp").values
@@ -355,7 +352,7 @@ def unreadable(log: PartitionLog) -> list[str]:
 
 
 def open_transactions(log: PartitionLog) -> list[dict[str, int]]:
-    """The transactions that have no end yet: readers of committed records wait before them."""
+    """The open transactions, before which readers of committed records wait."""
     try:
         states = log.producers()
     except (CorruptFileError, OSError):  # reported already
@@ -369,7 +366,7 @@ def open_transactions(log: PartitionLog) -> list[dict[str, int]]:
 
 
 def table(rows: list[tuple[str, ...]]) -> str:
-    """Rows of text in columns, numbers to the right."""
+    """Rows as a text table, with numbers aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
@@ -400,7 +397,7 @@ def _row(segment: dict[str, Any]) -> tuple[str, ...]:
 
 
 def partition_text(stat: dict[str, Any]) -> str:
-    """The figures of a partition as text for a person."""
+    """The figures of a partition as text."""
     segments = stat["segments"]
     head = (
         f"{stat['directory']}: offsets {stat['log_start_offset']} to {stat['log_end_offset']} (exclusive), "
@@ -429,9 +426,9 @@ def partition_text(stat: dict[str, Any]) -> str:
 
 
 def stat(args: argparse.Namespace) -> int:
-    """Describe a partition, or all partitions of a log directory, and what looks wrong with them. Records are
-    counted in the files: transaction markers and records below the log start are among them. The exit code is
-    1 if something looks wrong."""
+    """Describe a partition, or all partitions of a log directory, and what looks wrong with them. The number
+    of records includes transaction markers and records below the log start. The exit code is 1 if something
+    looks wrong."""
     path = Path(args.directory)
     if not path.exists():
         raise LogNotFoundError(f"no partition and no log directory at {path}")
@@ -461,7 +458,7 @@ def stat(args: argparse.Namespace) -> int:
 
 
 def is_partition(path: Path) -> bool:
-    """Whether it is a single file, or the directory of a partition, not one with partitions in it."""
+    """Whether a path is a single file or a partition, and not a directory of partitions."""
     if path.is_file():
         return True
     try:
@@ -473,8 +470,8 @@ def is_partition(path: Path) -> bool:
 
 
 def _directory_stats(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
-    """The figures of all partitions in log directories, an error in place of those that cannot be read, and
-    sentences about what is in them besides. KstoreError if they hold no partition."""
+    """The figures of all partitions in log directories, with an error for each that cannot be read, and
+    sentences about other content. KstoreError if there is no partition."""
     stats: list[dict[str, Any]] = []
     others: list[str] = []
     for directory in [StoreDirectory(Path(path), writing=False) for path in (args.directory, *args.also)]:
@@ -497,7 +494,7 @@ def _directory_stats(args: argparse.Namespace) -> tuple[list[dict[str, Any]], li
         stats += [_unread(directory.path, text) for text in damaged_positions(directory.path)]
         try:
             read_table(directory.path)
-        except (KstoreError, OSError) as e:  # LogStore passes over it with a warning
+        except (KstoreError, OSError) as e:  # LogStore skips it with a warning
             text = "; ".join((str(e), *getattr(e, "__notes__", ())))
             stats.append(_unread(directory.path, f"its topics cannot be read: {text}"))
         others += directory.others
@@ -514,7 +511,7 @@ def _directory_stats(args: argparse.Namespace) -> tuple[list[dict[str, Any]], li
 
 
 def damaged_positions(directory: Path) -> list[str]:
-    """What is wrong with the files in a directory that hold the positions of groups."""
+    """Sentences about damaged files of positions in a directory."""
     wrong = []
     for group in groups_in(str(directory)):
         try:
@@ -533,7 +530,7 @@ def _unread(path: Path, error: str) -> dict[str, Any]:
 
 
 def _others(names: list[str]) -> list[str]:
-    """What directories are that hold no partition in use."""
+    """Sentences about directories that are not partitions in use."""
     kinds = {
         "-delete": "partitions that wait for their deletion",
         "-future": "partitions that a broker was moving here from another log directory",

@@ -24,55 +24,61 @@ _CLEAR = "\x1b[H\x1b[J"
 def add_top_arguments(parser: argparse.ArgumentParser) -> None:
     add_store_arguments(parser, topic=False)
     parser.add_argument(
-        "--every", type=seconds, default=2.0, metavar="SECONDS", help="how often to look (default 2)"
+        "--every",
+        type=seconds,
+        default=2.0,
+        metavar="SECONDS",
+        help="how often to read the figures (default 2)",
     )
     parser.add_argument(
-        "--count", type=whole("a number of looks", 1), metavar="N", help="end after so many looks"
+        "--count", type=whole("a number of readings", 1), metavar="N", help="end after so many readings"
     )
-    parser.add_argument("--json", action="store_true", help="print a JSON object for each partition and look")
+    parser.add_argument(
+        "--json", action="store_true", help="print a JSON object for each partition and reading"
+    )
 
 
 def top(args: argparse.Namespace) -> int:
-    """Show the partitions of a log directory that are written most, again and again. BYTES/S is what was
-    appended, whatever retention or compaction removes. LAG is how many offsets the group of cursors that is
-    furthest behind has still to read. With --count, the exit code is 1 if something could not be read; it is
+    """Show the partitions of a log directory with the most appends, and refresh the list. BYTES/S is the rate
+    of appends; retention and compaction do not change it. LAG is the number of offsets that the slowest
+    cursor group has still to read. With --count, the exit code is 1 if something could not be read; it is
     left out and named."""
-    looks = _Looks(open_reader(args))
+    readings = _Readings(open_reader(args))
     left = args.count
     with contextlib.suppress(KeyboardInterrupt):
         while left is None or left > 0:
-            rows = looks.rows()
+            rows = readings.rows()
             if args.json:
                 print("".join(f"{json.dumps(row)}\n" for row in rows), end="", flush=True)
             else:
-                _show(rows, looks.unread)
-            looks.report()
+                _show(rows, readings.unread)
+            readings.report()
             left = None if left is None else left - 1
             if left != 0:
                 time.sleep(max(args.every, 0.01))
-            elif looks.reported:
+            elif readings.reported:
                 return 1
     return 0
 
 
-class _Look:
-    """What a partition was at one moment."""
+class _Reading:
+    """The figures of a partition at one moment."""
 
     def __init__(self, at: float, log: PartitionLog) -> None:
         self.at = at
         self.end = log.log_end_offset
         self.size = sum(segment.size for segment in log.segments)
-        self.count = self.end - log.log_start_offset  # of offsets that have this size
+        self.count = self.end - log.log_start_offset  # the number of offsets in this size
 
 
-def _appended(log: PartitionLog, before: _Look, now: _Look) -> float:
-    """How many bytes of batches were appended between two looks. Those that are deleted already count as much
-    as what is left on average."""
+def _appended(log: PartitionLog, before: _Reading, now: _Reading) -> float:
+    """The bytes of batches that were appended between two readings. Batches that were deleted since count
+    with the average size of the others."""
     count = now.end - before.end
     if count <= 0:
         return 0
     found, first = 0, now.end
-    with contextlib.suppress(KstoreError, OSError):  # damage, or a segment that goes just now
+    with contextlib.suppress(KstoreError, OSError):  # damage, or a segment that is being deleted
         for segment in reversed(log.segments):
             begin = max(before.end, segment.base_offset)
             located = segment.translate(begin) if begin < first else None
@@ -85,25 +91,25 @@ def _appended(log: PartitionLog, before: _Look, now: _Look) -> float:
     return count * before.size / before.count if before.count > 0 else 0
 
 
-class _Looks:
-    """The partitions, each with what it was at the look before."""
+class _Readings:
+    """The partitions, each with its previous figures."""
 
     def __init__(self, store: LogStore) -> None:
         self._store = store
         self._logs: dict[TopicPartition, PartitionLog] = {}
-        self._before: dict[TopicPartition, _Look] = {}
-        self.unread = Unread()  # at the last look
+        self._before: dict[TopicPartition, _Reading] = {}
+        self.unread = Unread()  # of the last reading
         self.reported: set[str] = set()
 
     def report(self) -> None:
-        """Prints on stderr what could not be read, each line once, however many looks there are."""
+        """Print on stderr what could not be read, each line once for all readings."""
         for text in dict.fromkeys(self.unread):
             if text not in self.reported:
                 self.reported.add(text)
                 note(text)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The figures of each partition, the one that is written most first."""
+        """The figures of each partition, those with the most appends first."""
         self._store.refresh()
         self.unread = Unread()
         positions = Positions(None, self.unread)
@@ -112,7 +118,7 @@ class _Looks:
             with self.unread.noted():
                 try:
                     rows.append(self._row(tp, positions))
-                except LogNotFoundError:  # it is deleted just now
+                except LogNotFoundError:  # it is being deleted
                     self._logs.pop(tp, None)
                     self._before.pop(tp, None)
         return sorted(rows, key=lambda row: -(row["bytes_per_second"] or 0))
@@ -123,7 +129,7 @@ class _Looks:
             log = self._logs[tp] = self._store.open(*tp)
         else:
             log.refresh()
-        look = _Look(time.monotonic(), log)
+        look = _Reading(time.monotonic(), log)
         before = self._before.get(tp, look)
         self._before[tp] = look
         end, elapsed = look.end, look.at - before.at
@@ -167,6 +173,6 @@ def _show(rows: list[dict[str, Any]], unread: Unread) -> None:
     if isinstance(sys.stdout, Screen):
         columns, height = shutil.get_terminal_size()
         sys.stdout.terminal.write(_CLEAR)
-        lines[1:1] = dict.fromkeys(unread)  # what stderr shows is cleared
+        lines[1:1] = dict.fromkeys(unread)  # the screen is cleared, with the lines of stderr
         lines = [text[: columns - 1] for text in lines[: height - 1]]
     print("\n".join(map(visible, lines)), flush=True)

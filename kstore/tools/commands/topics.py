@@ -59,7 +59,7 @@ def add_describe_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def describe(args: argparse.Namespace) -> int:
-    """Print a topic's configuration and its partitions, with their offsets; or those of one log."""
+    """Print the configuration of a topic and its partitions with their offsets; or those of one log."""
     config: dict[str, Any]
     partitions: list[dict[str, Any]]
     if args.topic is None:
@@ -126,7 +126,7 @@ def add_create_arguments(parser: argparse.ArgumentParser) -> None:
 def create(args: argparse.Namespace) -> int:
     """Create a topic in a log directory, which is created if it does not exist."""
     options = options_of(args.config)
-    checked_name(args.topic)  # before any directory is made
+    checked_name(args.topic)  # before a directory is created
     with open_store(args, make=True) as store:
         store.create_topic(args.topic, args.partitions, **options)
     return 0
@@ -138,7 +138,7 @@ def add_alter_arguments(parser: argparse.ArgumentParser) -> None:
         "--partitions",
         type=partition_count,
         metavar="N",
-        help="give the topic more partitions, so that it has N in all",
+        help="add partitions, so that the topic has N in all",
     )
     add_config_argument(parser)
     parser.add_argument(
@@ -146,13 +146,12 @@ def add_alter_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="let an option have its default again (may be repeated)",
+        help="restore the default of an option (may be repeated)",
     )
 
 
 def alter(args: argparse.Namespace) -> int:
-    """Change a topic's own configuration, or give it more partitions; or change the options kept in one
-    log."""
+    """Change a topic's own configuration, or add partitions to it; or change the options saved in one log."""
     changes: dict[str, Any] = options_of(args.config)
     for name in args.delete_config:
         own = name.replace(".", "_")
@@ -187,7 +186,7 @@ def _alter_log(args: argparse.Namespace, changes: dict[str, Any]) -> int:
 def add_delete_arguments(parser: argparse.ArgumentParser) -> None:
     add_changing_arguments(parser)
     parser.add_argument(
-        "--dry-run", action="store_true", help="only say what would go: writes nothing, takes no lock"
+        "--dry-run", action="store_true", help="only print what would be deleted, without writing or locking"
     )
 
 

@@ -15,9 +15,9 @@ def add_truncate_arguments(parser: argparse.ArgumentParser) -> None:
         type=offset,
         required=True,
         metavar="OFFSET",
-        help="the first offset to remove; the next record that is appended gets it",
+        help="the first offset to remove, and the offset of the next record",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be removed")
 
 
 def truncate(args: argparse.Namespace) -> int:

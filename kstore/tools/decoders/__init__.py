@@ -1,9 +1,8 @@
-"""What the records of Kafka's internal topics say, in the words of its dump tool (spec 11).
+"""Decoders of the records of Kafka's internal topics, with the output of Kafka's dump tool (spec 11).
 
-For lines of `kstore dump`: a decoder takes a record's key and value and gives the texts that
-kafka-dump-log of 4.3.1 prints after " key: " and " payload: ", None where it prints neither. A
-record that it cannot decode raises SkippedError, which knows the remark that Kafka prints instead;
-DecodeError where Kafka's tool would end.
+A decoder takes the key and the value of a record and returns the texts that kafka-dump-log of 4.3.1 prints
+after " key: " and " payload: ", or None if it prints nothing. For a record that Kafka's tool skips, it raises
+SkippedError, which has the remark that the tool prints; for one at which the tool ends, DecodeError.
 """
 
 from collections.abc import Callable
@@ -31,7 +30,7 @@ DECODERS: Final[dict[str, Callable[[bytes | None, bytes | None], Texts]]] = {
 
 
 def record_texts(name: str, key: bytes | None, value: bytes | None, offset: int) -> Texts:
-    """Key and payload as Kafka prints them, its remark for what it skips. DecodeError."""
+    """Key and payload as Kafka prints them, or its remark for a skipped record. DecodeError."""
     try:
         return DECODERS[name](key, value)
     except SkippedError as skipped:

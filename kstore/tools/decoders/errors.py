@@ -1,12 +1,12 @@
-"""What is raised for a record that cannot be decoded."""
+"""Errors for records that cannot be decoded."""
 
-Texts = tuple[str | None, str | None]  # after " key: " and after " payload: ", None: nothing
+Texts = tuple[str | None, str | None]  # after " key: " and after " payload: "; None: not printed
 
 
 class DecodeError(ValueError):
-    """A record that Kafka's tool cannot decode either: it dies of it, unless it is a SkippedError.
+    """A record that Kafka's tool cannot decode. The tool ends there, unless this is a SkippedError.
 
-    `reason` is the message of Kafka's exception there ("null" where it has none).
+    `reason`: the message of Kafka's exception, "null" if it has none.
     """
 
     def __init__(self, message: str, reason: str | None = None) -> None:
@@ -15,10 +15,8 @@ class DecodeError(ValueError):
 
 
 class SkippedError(DecodeError):
-    """A record for which Kafka's tool prints a remark and goes on.
-
-    The remark holds the record's offset, which decoders are not told: ask `texts`.
-    """
+    """A record that Kafka's tool skips with a remark. The remark contains the offset of the record, which
+    decoders do not know: `texts` adds it."""
 
     def __init__(self, before: str, after: str, as_payload: bool = False) -> None:
         super().__init__(f"{before}?{after}")
@@ -27,6 +25,6 @@ class SkippedError(DecodeError):
         self._as_payload = as_payload
 
     def texts(self, offset: int) -> Texts:
-        """The texts that Kafka prints in place of key and payload."""
+        """The texts that Kafka prints instead of key and payload."""
         remark = f"{self._before}{offset}{self._after}"
         return (None, remark) if self._as_payload else (remark, None)

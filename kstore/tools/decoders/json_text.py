@@ -1,4 +1,4 @@
-"""JSON as Jackson prints it (spec 11): compact, in the order given, only what must be escaped."""
+"""JSON as Jackson prints it (spec 11): compact, in the given order, with as few escapes as possible."""
 
 import base64
 import json
@@ -19,12 +19,12 @@ _ESCAPES = {code: f"\\u{code:04X}" for code in range(0x20)} | {
 
 
 def java_float(number: float) -> str:
-    """A double as Java prints it (from Java 19 on; older ones give some a digit too many)."""
+    """A double as Java 19 prints it. Older versions print a digit too many for some."""
     if not math.isfinite(number):
         return "NaN" if math.isnan(number) else f"{'-' if number < 0 else ''}Infinity"
     if number == 0 or 1e-3 <= abs(number) < 1e7:
-        return repr(number)  # no exponent yet: Python's begin below 10^-4 and at 10^16
-    # as few digits as tell it from its neighbours, but two at least, and then the nearest two
+        return repr(number)  # without an exponent; Python uses one below 10^-4 and from 10^16 on
+    # as few digits as distinguish it from its neighbours; at least two, rounded to the nearest
     digits = max(len(_digits(repr(number))), 2)
     mantissa, _, exponent = f"{number:.{digits - 1}e}".partition("e")
     return f"{mantissa}E{int(exponent)}"

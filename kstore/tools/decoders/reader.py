@@ -1,4 +1,4 @@
-"""Reading numbers and bytes of a message, never past its end."""
+"""Reading numbers and bytes of a message, within its bounds."""
 
 import struct
 
@@ -8,12 +8,12 @@ _FLOAT64 = struct.Struct(">d")
 
 
 def int32(value: int) -> int:
-    """The number that Java makes of it: lengths may wrap around."""
+    """The value after Java's overflow of an int; lengths may overflow."""
     return (value + 2**31) % 2**32 - 2**31
 
 
 def int16(value: int) -> int:
-    """The number left by Java's cast to short."""
+    """The value after Java's cast to short."""
     return (value + 2**15) % 2**16 - 2**15
 
 
@@ -28,7 +28,7 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """How many bytes are left."""
+        """The number of unread bytes."""
         return len(self._data) - self._at
 
     def _take(self, size: int) -> bytes:
@@ -51,7 +51,7 @@ class Reader:
         return self._take(16)
 
     def array(self, size: int) -> bytes:
-        """`size` bytes, a length found in the message."""
+        """Read `size` bytes, a length from the message."""
         if size < 0:
             raise DecodeError(f"negative size {size}", reason=str(size))
         if size > self.remaining:

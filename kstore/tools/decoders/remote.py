@@ -1,6 +1,6 @@
 """Records of __remote_log_metadata (spec 11.1, --remote-log-metadata-decoder).
 
-They are not shown as JSON but as Java objects print themselves.
+The output is not JSON but the toString() of Java objects.
 """
 
 from typing import Any, Final
@@ -21,7 +21,7 @@ _PARTITION_STATES: Final = (
     "DELETE_PARTITION_STARTED",
     "DELETE_PARTITION_FINISHED",
 )
-_NO_VALUE: Final = (  # Java's words for a tombstone, which this topic should not have
+_NO_VALUE: Final = (  # Java's message for a tombstone, which this topic should not have
     'Cannot invoke "java.nio.ByteBuffer.remaining()" because the return value of '
     '"org.apache.kafka.common.record.internal.Record.value()" is null'
 )

@@ -1,9 +1,9 @@
-"""Kafka's generated messages: tables of fields, how they are read, which of them are shown.
+"""Kafka's generated messages: tables of fields, their decoding and their output.
 
-The encoding: fields one after the other in the order of the table. From a message's first
-flexible version on, lengths are unsigned varints (one more than the length, 0 for null) and tagged
-fields stand at the end as number, size and bytes. Names, nulls and defaults decide what Kafka's dump tool
-prints (spec 11). The tables are in tables.py.
+A message is encoded as its fields, in the order of the table. From its first flexible version on, lengths are
+unsigned varints (the length plus one, 0 for null), and tagged fields follow at the end as number, size and
+bytes. Names, nulls and defaults determine the output of Kafka's dump tool (spec 11). The tables are in
+tables.py.
 """
 
 import base64
@@ -19,7 +19,7 @@ from kstore.tools.decoders.errors import DecodeError
 from kstore.tools.decoders.json_text import Value
 from kstore.tools.decoders.reader import Reader, int32
 
-NEVER: Final = 2**15  # no version: versions are 16 bits
+NEVER: Final = 2**15  # above all versions, which have 16 bits
 _MAX_STRING: Final = 2**15 - 1
 _UNKNOWN_TAGS: Final = ""  # no field has this name
 
@@ -27,7 +27,7 @@ Values = dict[str, Value]
 
 
 class Form(NamedTuple):
-    """How a message is written."""
+    """The encoding of a message."""
 
     version: int
     flexible: bool
@@ -39,14 +39,14 @@ class Kind(ABC):
 
     @abstractmethod
     def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
-        """A value; `name` is for errors. DecodeError."""
+        """Read a value; `name` is for errors. DecodeError."""
 
     @abstractmethod
     def default(self) -> Value:
-        """The value of a field that is not there."""
+        """The value of an absent field."""
 
     def shown(self, value: Value, version: int) -> Value:
-        """The value as it stands in JSON."""
+        """The value in JSON."""
         return value
 
 
@@ -82,7 +82,7 @@ def _length(source: Reader, form: Form, size: int, name: str, nullable: bool) ->
 
 
 class String(Kind):
-    """UTF-8 after its length; malformed bytes are replaced as Java does."""
+    """A length and UTF-8; malformed bytes are replaced as in Java."""
 
     def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
         length = _length(source, form, 2, name, nullable)
@@ -97,7 +97,7 @@ class String(Kind):
 
 
 class Bytes(Kind):
-    """Bytes after their length."""
+    """A length and bytes."""
 
     def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
         length = _length(source, form, 4, name, nullable)
@@ -109,7 +109,7 @@ class Bytes(Kind):
 
 @dataclass(frozen=True, slots=True)
 class Array(Kind):
-    """Values after their number."""
+    """A number of values, and the values."""
 
     element: Kind
 
@@ -135,10 +135,10 @@ class Array(Kind):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A line of a table: in which versions the field is there, and how.
+    """A field of a table, with the versions that have it.
 
-    `default` is given where it is not that of the kind and can ever show: for a tagged field, or
-    one that some versions lack.
+    `default` is set if it differs from that of the kind and matters: for a tagged field, or one that some
+    versions lack.
     """
 
     name: str
@@ -150,21 +150,21 @@ class Field:
     default: int | EllipsisType | None = ...
 
     def absent(self) -> Value:
-        """The value when the field is not there."""
+        """The value of the field if it is absent."""
         return self.kind.default() if isinstance(self.default, EllipsisType) else self.default
 
     def read(self, source: Reader, form: Form) -> Value:
-        """The value at the reader. DecodeError."""
+        """Read the value. DecodeError."""
         nullable = self.nullable
         if nullable and self.tag is not None and isinstance(self.kind, Struct):
-            if source.varint() <= 0:  # elsewhere a struct has a whole byte to say that it is null
+            if source.varint() <= 0:  # a varint for null; without a tag it is a byte
                 return None
             nullable = False
         return self.kind.read(source, form, self.name, nullable)
 
 
 class Struct(Kind):
-    """Fields one after the other, themselves the kind of a field."""
+    """A sequence of fields, which can be the kind of a field."""
 
     def __init__(self, *fields: Field) -> None:
         self.fields: Final = fields
@@ -174,12 +174,12 @@ class Struct(Kind):
     def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
         if nullable and source.number(1) < 0:
             return None
-        if form.version > form.highest:  # only a whole message is read in versions to come
+        if form.version > form.highest:  # only a whole message is read in later versions
             raise DecodeError(f"Can't read version {form.version} of {name}")
         return self.read_fields(source, form)
 
     def read_fields(self, source: Reader, form: Form) -> Values:
-        """The values of all fields, those that are not there too. DecodeError."""
+        """Read the values of all fields, with the defaults of absent ones. DecodeError."""
         values = {field.name: field.absent() for field in self.fields}
         for field in self._plain:
             if field.since <= form.version <= field.until:
@@ -189,16 +189,16 @@ class Struct(Kind):
         return values
 
     def _read_tagged(self, source: Reader, form: Form, values: Values) -> None:
-        for _ in range(source.varint()):  # each takes two bytes, so the end comes soon
+        for _ in range(source.varint()):  # each takes two bytes, which bounds the loop
             tag = source.varint()
             size = source.varint()
             field = self._tagged.get(tag)
             if field is None:
                 source.array(size)
-                values[_UNKNOWN_TAGS] = True  # which makes a struct differ from its default
+                values[_UNKNOWN_TAGS] = True  # so that the struct differs from its default
             elif form.version < field.since:
                 raise DecodeError(f"Tag {tag} is not valid for version {form.version}")
-            else:  # Kafka believes the field, not the size
+            else:  # Kafka reads the field and ignores its size
                 values[field.name] = field.read(source, form)
 
     def default(self) -> Value:
@@ -209,7 +209,7 @@ class Struct(Kind):
         return self.shown_fields(value, version)
 
     def shown_fields(self, values: Values, version: int) -> Values:
-        """What is printed: the fields of this version, tagged ones if they are not the default."""
+        """The fields to print: those of this version, tagged ones unless they are the default."""
         shown: Values = {}
         for field in self.fields:
             value = values[field.name]
@@ -222,7 +222,7 @@ class Struct(Kind):
 
 
 class Message(Struct):
-    """A whole message, its highest version and the first flexible one."""
+    """A message, with its highest version and its first flexible one."""
 
     def __init__(self, name: str, *fields: Field, highest: int = 0, flexible: int = 0) -> None:
         super().__init__(*fields)
@@ -231,12 +231,12 @@ class Message(Struct):
         self._flexible = flexible
 
     def read_version(self, source: Reader, version: int) -> Values:
-        """All values. As in Kafka any version is read: a higher one as the highest. DecodeError."""
+        """Read all values. As in Kafka, a version above the highest is read as the highest. DecodeError."""
         version = max(version, 0)
         return self.read_fields(source, Form(version, version >= self._flexible, self.highest))
 
     def shown_version(self, values: Values, version: int) -> Values:
-        """The values as they stand in JSON for a version."""
+        """The values in JSON for a version."""
         return self.shown_fields(values, max(version, 0))
 
 

@@ -11,7 +11,7 @@ is flexible from its version FIRST (0) on, or never. A field is
 tag makes the field a tagged one, and FIRST and LAST are the versions that have it.
 """
 
-# __consumer_offsets: commits, groups of all kinds, and what members of a classic group tell each other
+# __consumer_offsets: commits, groups of all kinds, and the protocols of members of classic groups
 OFFSETS = """
 PartitionMetadata: partition int32, racks [string]
 TopicMetadata: topicId uuid, topicName string, numPartitions int32,

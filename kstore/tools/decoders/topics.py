@@ -1,7 +1,7 @@
 """Decoders of Kafka's internal topics, and of KRaft's control records (spec 2.4, 11.1, 11.2).
 
-Records of coordinators have a type before the key and a version before the value. Records of metadata have a
-frame: frame version, type and version before the message.
+A record of a coordinator begins its key with a type and its value with a version. A record of metadata has a
+frame before the message: frame version, type and version.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from kstore.tools.decoders.reader import Reader, int16
 from kstore.tools.decoders.schema import Message, Table, Values
 from kstore.tools.decoders.tables import CONTROL, METADATA, OFFSETS, SHARES, TRANSACTIONS
 
-_Adjust: TypeAlias = Callable[[Message, Values], None]  # of what is shown of a value
+_Adjust: TypeAlias = Callable[[Message, Values], None]  # changes the shown fields of a value
 _DELETE: Final = "<DELETE>"
 _FRAME_VERSION: Final = 1
 _CONTROL: Final = Table(CONTROL)
@@ -28,11 +28,10 @@ _PROTOCOL: Final = {
 
 
 def control_text(control_type: int, value: bytes) -> str | None:
-    """What is printed of a control record, None for other types.
+    """The text of a control record, None for other types. DecodeError where Kafka's tool ends.
 
-    Kafka reads every one as version 0 and prints it as the version written in it; so its own
-    leader changes of version 1, with directory ids, come out wrong or not at all. DecodeError where
-    its tool dies.
+    Kafka reads every control record as version 0 and prints it as the version in the record. Its own leader
+    changes of version 1, with directory ids, are therefore printed wrongly or not at all.
     """
     if control_type not in _CONTROL.records:
         return None
@@ -66,7 +65,7 @@ def _decode(table: Table, key: bytes, value: bytes | None, adjust: _Adjust | Non
     if kind not in table.records:
         raise SkippedError(f"Unknown record type {kind} at offset ", ", skipping.")
     about, message = table.records[kind]
-    assert about is not None  # each record of a coordinator has a key
+    assert about is not None  # each record type of a coordinator has a key
     data = about.shown_version(_read(about, source, kind, "key"), 0)
     key_text = json_text({"type": str(kind), "data": data})
     if value is None:
@@ -84,7 +83,7 @@ def _decode(table: Table, key: bytes, value: bytes | None, adjust: _Adjust | Non
 def decode_coordinated(
     table: Table, key: bytes | None, value: bytes | None, adjust: _Adjust | None = None
 ) -> Texts:
-    """Key and payload as JSON, "<DELETE>" for a tombstone; bytes after a message do not matter.
+    """Key and payload as JSON, "<DELETE>" for a tombstone. Bytes after a message are ignored.
 
     SkippedError; DecodeError for a record without a key, which ends Kafka's tool.
     """
@@ -99,7 +98,7 @@ def decode_coordinated(
 
 
 def _protocol(message: Message, data: Value) -> Value:
-    """The fields of a member's message, or its bytes if they are none."""
+    """The fields of a member's message, or its bytes if they cannot be decoded."""
     assert isinstance(data, bytes)
     source = Reader(data)
     try:

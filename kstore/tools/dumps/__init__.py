@@ -1,1 +1,1 @@
-"""What `kstore dump` prints of a file: of a log, an index, a snapshot, as kafka-dump-log does."""
+"""The output of `kstore dump` for logs, indexes and snapshots, equal to that of kafka-dump-log."""

@@ -1,4 +1,4 @@
-"""The decoders of --key-decoder-class and --value-decoder-class: those that come with Kafka's tools."""
+"""The decoders for --key-decoder-class and --value-decoder-class: those of Kafka's tools."""
 
 from collections.abc import Callable
 
@@ -6,21 +6,21 @@ from kstore.engine.record.text import java_text
 
 ClassDecoder = Callable[[bytes], str]
 _PACKAGE = "org.apache.kafka.tools.api."
-STRING = "StringDecoder"  # of keys and values that no other is named for
+STRING = "StringDecoder"  # the default for keys and values
 
 
 def _integer(size: int) -> ClassDecoder:
     def decode(data: bytes) -> str:
         if len(data) < size:
             raise ValueError(f"an integer of {size} bytes cannot be read from {len(data)}")
-        return str(int.from_bytes(data[:size], "big", signed=True))  # Kafka leaves the rest aside
+        return str(int.from_bytes(data[:size], "big", signed=True))  # Kafka ignores further bytes
 
     return decode
 
 
 CLASS_DECODERS: dict[str, ClassDecoder] = {
     STRING: java_text,
-    "DefaultDecoder": java_text,  # Kafka prints a Java array's type and hash
+    "DefaultDecoder": java_text,  # Kafka prints the type and hash of a Java array
     "IntegerDecoder": _integer(4),
     "LongDecoder": _integer(8),
 }

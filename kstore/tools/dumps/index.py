@@ -1,4 +1,4 @@
-"""The lines of Kafka's dump tool for the index files (spec 11.2), and what does not fit (11.3)."""
+"""The lines of Kafka's dump tool for index files (spec 11.2), and mismatches with the log (11.3)."""
 
 import struct
 from bisect import bisect_left
@@ -16,8 +16,8 @@ _ABORTED = struct.Struct(">bxqqqq")  # version, producer id, offsets: first, las
 
 @dataclass
 class FileReport:
-    """What is wrong with one file: entries of an index that do not match its log, batches with a wrong
-    checksum; or it could not be dumped at all (`failed`)."""
+    """The problems of a file: index entries that do not match the log, batches with a wrong checksum, or a
+    failed dump (`failed`)."""
 
     mismatches: dict[int, int] = field(default_factory=dict)
     timestamps: list[tuple[int, int]] = field(default_factory=list)
@@ -28,14 +28,14 @@ class FileReport:
 
     @property
     def is_bad(self) -> bool:
-        """Whether anything is wrong with it. Of a batch that lost records to compaction, the index may name
-        the timestamp of one."""
+        """Whether the file has problems. An index may name the timestamp of a record that compaction removed
+        from a batch; this is not a problem."""
         found = self.mismatches or self.out_of_order or self.not_found
         return bool(found or self.invalid or self.failed)
 
 
 def _whole(data: bytes, size: int) -> bytes:
-    """The entries; what is left over at the end is none."""
+    """The whole entries, without an incomplete one at the end."""
     return data[: len(data) // size * size]
 
 
@@ -47,7 +47,7 @@ def _check_size(path: str, data: bytes, size: int) -> None:
 
 
 def _log_batches(path: str, position: int, max_bytes: int) -> Iterator[RecordBatch]:
-    """The batches of the log from a position that an index gives."""
+    """The batches of the log from a position in an index entry."""
     size = open_file(path).size()
     if not 0 <= position <= size:
         raise CorruptIndexError(
@@ -59,10 +59,10 @@ def _log_batches(path: str, position: int, max_bytes: int) -> Iterator[RecordBat
 def dump_offset_index(
     path: str, report: FileReport, *, sanity: bool, verify: bool, max_message_size: int
 ) -> Iterator[str]:
-    """The lines of an .index file; each entry is compared with the batch it names."""
+    """The lines of an .index file. Each entry is compared with the batch that it points to."""
     base = base_offset(path)
     log = sibling(path, ".log")
-    open_file(log)  # as the tool does, before anything else
+    open_file(log)  # first, as Kafka's tool does
     data = content_of(path)
     index = OffsetIndex(base, _whole(data, 8), path=path)
     if len(index) == 0:
@@ -93,9 +93,9 @@ def _was_compacted(batch: RecordBatch) -> bool:
 
 
 class LogWalk:
-    """The batches of a log from positions that an index gives, always walked to the end of the file.
+    """The batches of a log from positions in index entries, each time read to the end of the file.
 
-    So does Kafka's tool for each entry of a time index, and damage anywhere behind it stops it there.
+    Kafka's tool does this for each entry of a time index, and stops at any damage behind it.
     """
 
     def __init__(self, path: str) -> None:
@@ -104,7 +104,7 @@ class LogWalk:
         self._last_offsets: list[int] = []
 
     def batch_of(self, offset: int, position: int) -> RecordBatch | None:
-        """The first batch from `position` on that ends at the offset or behind it."""
+        """The first batch from `position` on whose last offset is not below `offset`."""
         slot = bisect_left(self._positions, position)
         if slot == len(self._positions) or self._positions[slot] != position:
             self._walk(position)
@@ -121,8 +121,7 @@ class LogWalk:
 
 
 def kafka_floor(index: OffsetIndex, target: int) -> int:
-    """The position that Kafka's own search finds, which also counts the empty slots of an open index (spec
-    3.1)."""
+    """The position that Kafka's search finds. It includes the empty slots of an active index (spec 3.1)."""
     entries = len(index)
     if entries == 0:
         return 0
@@ -149,7 +148,7 @@ def dump_time_index(path: str, report: FileReport, *, sanity: bool, verify: bool
     """The lines of a .timeindex file; each entry is compared with the batch that ends at its offset."""
     base = base_offset(path)
     log = sibling(path, ".log")
-    open_file(log)  # as the tool does, in this order
+    open_file(log)  # in this order, as Kafka's tool does
     offsets_path = sibling(path, ".index")
     offsets = OffsetIndex(base, _whole(content_of(offsets_path), 8), path=offsets_path)
     data = content_of(path)
@@ -180,8 +179,8 @@ def dump_time_index(path: str, report: FileReport, *, sanity: bool, verify: bool
 
 
 def dump_transaction_index(path: str) -> Iterator[str]:
-    """The lines of a .txnindex file; one that is not there is empty. Of the version Kafka sees the upper
-    byte."""
+    """The lines of a .txnindex file; a missing one has none. Kafka prints only the upper byte of the
+    version."""
     base_offset(path)
     try:
         data = content_of(path)

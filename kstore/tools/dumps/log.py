@@ -12,13 +12,13 @@ MAX32 = 2**31 - 1
 _OFFSET_WIDTH, _EPOCH_WIDTH = 20, 10  # in the name of a KRaft snapshot
 _OVERHEAD, _MAGIC, _LEAST = 12, 16, 14
 
-Texts = tuple[str | None, str | None]  # of key and value, None: nothing is printed
+Texts = tuple[str | None, str | None]  # of key and value; None: not printed
 Decoder = Callable[[bytes | None, bytes | None, int], Texts]  # of key, value and offset
 
 
 @dataclass
 class LogDump:
-    """How a log is dumped, and what was found on the way."""
+    """The options of a dump, and its findings."""
 
     print_data: bool = False
     deep: bool = False
@@ -32,10 +32,10 @@ class LogDump:
 def file_batches(
     path: str, max_bytes: int = MAX32, position: int = 0, *, any_magic: bool = False
 ) -> Iterator[RecordBatch]:
-    """The batches of a file one after the other, as Kafka's file iteration finds them (spec 2.0).
+    """The batches of a file in order, as Kafka's file iteration finds them (spec 2.0).
 
-    CorruptRecordError where a header makes no sense; bytes at the end that hold no whole batch end it.
-    `any_magic`: as in Kafka's tool, a magic above 2 is read as 2, one below 0 as 1; only damage brings them.
+    CorruptRecordError for an invalid header. An incomplete batch ends the iteration. `any_magic`: as in
+    Kafka's tool, read a magic above 2 as 2, and one below 0 as 1, which only damage can cause.
     """
     file = open_file(path)
     end = min(file.size(), position + max_bytes)
@@ -78,7 +78,7 @@ def batch_head(batch: RecordBatch) -> str:
 
 
 def batch_tail(batch: RecordBatch, magic: int, valid: bool) -> str:
-    """The rest of a batch's line, with the magic as it was written and whether the checksum is right.
+    """The rest of a batch's line, with the magic in the file and whether the checksum is right.
     CorruptRecordError, UnsupportedCodecError.
     """
     if magic > 127:
@@ -125,7 +125,7 @@ def _marker(kind: int, batch: RecordBatch, value: bytes) -> str:
 
 
 def _control(batch: RecordBatch, record: Record) -> str:
-    """What is said of a control record."""
+    """The text about a control record."""
     kind = control_type(record.key, batch.file, batch.position)
     value = record.value or b""
     if kind in (0, 1):
@@ -155,11 +155,11 @@ def _record(dump: LogDump, batch: RecordBatch, record: Record, crc: int, valid: 
 
 
 def _first_line(path: str) -> str:
-    """What the name tells. ValueError where it does not."""
+    """The line about the name of the file. ValueError for an invalid name."""
     name = name_of(path)
     if name.endswith(".log"):
         return f"Log starting offset: {base_offset(path)}\n"
-    if name.endswith(".positions"):  # of a group of cursors: the name tells the group
+    if name.endswith(".positions"):  # positions of cursors: the name has the group and no offset
         return "Log starting offset: 0\n"
     if name == "bootstrap.checkpoint":
         return "KRaft bootstrap snapshot\n"
@@ -173,9 +173,9 @@ def _first_line(path: str) -> str:
 
 
 def dump_log(path: str, dump: LogDump) -> Iterator[str]:
-    """What is printed of one file, after "Dumping ...", in pieces that are not always whole lines.
+    """The output for one file after "Dumping ...", in pieces that need not be whole lines.
 
-    KstoreError or ValueError where Kafka's tool dies, in the middle of a line if it does so there.
+    KstoreError or ValueError where Kafka's tool ends, also in the middle of a line.
     """
     yield _first_line(path)
     if dump.max_bytes < 0:
@@ -201,8 +201,8 @@ def dump_log(path: str, dump: LogDump) -> Iterator[str]:
 
 
 def invalid_bytes(path: str, end: int, max_bytes: int) -> str:
-    """The message about the bytes behind the last batch, which ends at a byte; "" if there are none, or if
-    not all was read."""
+    """The message about bytes behind the end of the last batch; "" if there are none, or if the file was not
+    read to its end."""
     left = open_file(path).size() - end
     return (
         f"Found {left} invalid bytes at the end of {name_of(path)}" if left > 0 and max_bytes == MAX32 else ""

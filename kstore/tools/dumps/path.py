@@ -1,4 +1,4 @@
-"""A file's path as Kafka's dump tool takes and prints it: java.io.File's ideas of paths, offsets in names."""
+"""Paths of files as Kafka's dump tool reads and prints them: rules of java.io.File, offsets in names."""
 
 import os
 import re
@@ -9,29 +9,29 @@ from kstore.properties import parse_integer
 
 
 def java_path(path: str) -> str:
-    """Without double slashes and without one at the end; `.` and `..` stay."""
+    """A path without double and trailing slashes; `.` and `..` stay."""
     short = re.sub("/+", "/", path)
     return short if short == "/" else short.removesuffix("/")
 
 
 def absolute_path(path: str) -> str:
-    """Behind the working directory, where it is not absolute."""
+    """The absolute path, from the working directory."""
     return path if path.startswith("/") else f"{Path.cwd()}/{path}"
 
 
 def name_of(path: str) -> str:
-    """What stands behind the last slash."""
+    """The part after the last slash."""
     return path.rpartition("/")[2]
 
 
 def suffix_of(path: str) -> str | None:
-    """From the last dot of the name on, None without a dot. (To pathlib, `.log` is all name.)"""
+    """The name from its last dot on, None without a dot. (For pathlib, `.log` has no suffix.)"""
     _, dot, kind = name_of(path).rpartition(".")
     return dot + kind if dot else None
 
 
 def split_names(names: str) -> list[str]:
-    """The names in --files A,B: empty ones at the end do not count."""
+    """The names in --files A,B, without empty ones at the end."""
     if not names:
         return [names]
     found = names.split(",")
@@ -41,7 +41,7 @@ def split_names(names: str) -> list[str]:
 
 
 def number_in_name(text: str, bits: int = 64) -> int:
-    """A number that Java reads into so many bits. ValueError."""
+    """Parse a number of so many bits, as Java does. ValueError."""
     number = parse_integer(text)
     if not -(1 << bits - 1) <= number < 1 << bits - 1:
         raise ValueError(f"{number} is more than {bits} bits hold")
@@ -65,12 +65,12 @@ def sibling(path: str, kind: str) -> str:
 
 
 def open_file(path: str) -> File:
-    """The file of this very name: one that has become `.deleted` is not it. OSError."""
+    """Open the file of exactly this name, not one that was renamed to `.deleted`. OSError."""
     Path(path).stat()
     return File(path)
 
 
 def content_of(path: str) -> bytes:
-    """All bytes of the file of this very name. OSError."""
+    """Read the file of exactly this name. OSError."""
     file = open_file(path)
     return file.read(0, file.size())

@@ -14,7 +14,7 @@ _SCHEMA = "Snapshot failed schema validation: "
 
 
 def snapshot_remark(data: bytes) -> str:
-    """What Kafka's tool says on stderr of a snapshot that is corrupt."""
+    """The remark of Kafka's tool on stderr about a corrupt snapshot."""
     version = int.from_bytes(data[:2], "big", signed=True)
     count = int.from_bytes(data[6:_HEADER], "big", signed=True)
     left = len(data) - _HEADER
@@ -33,7 +33,7 @@ def snapshot_remark(data: bytes) -> str:
 
 
 def dump_snapshot(path: str, report: FileReport) -> Iterator[str]:
-    """The lines of a producer snapshot; of a corrupt one a remark on stderr, as Kafka's tool then goes on."""
+    """The lines of a producer snapshot; for a corrupt one a remark on stderr, as in Kafka's tool."""
     data = content_of(path)
     try:
         states = read_snapshot(data, path)
