@@ -184,6 +184,25 @@ def test_a_transaction_below_the_log_start_after_a_crash(
     assert segment_bytes < 1 << 20 or found[:2] == (start, start)
 
 
+def test_a_transaction_below_the_log_start_whose_marker_was_truncated(tmp_path: Path) -> None:
+    """As with Kafka: the leader that truncates reads from the log start on and drops the transaction; a start
+    after a crash, and so a reader, reads the segment from its first byte on, and finds it open."""
+    path = tmp_path / "topic-0"
+    log = kstore.open(path, "a")
+    log.extend([b"v"] * 12)
+    producer = Producer(7)
+    log.append_batches(producer.data(1))
+    end(log, producer.marker(COMMIT), 1)
+    log.append(b"v")
+    log.delete_records(13)
+    log.truncate_to(13)
+    log.extend([b"v"] * 5)
+    assert log.last_stable_offset() == 18
+    assert kstore.open(path).last_stable_offset() == 13
+    log.abandon()
+    assert seen(path)[1] == 13
+
+
 def test_a_clean_log_whose_snapshots_were_lost(tmp_path: Path) -> None:
     filled(tmp_path / "topic-0").close()
     drop(tmp_path, "*.snapshot")

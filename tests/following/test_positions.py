@@ -627,21 +627,6 @@ def test_a_former_defect(steps: Steps) -> None:
     run(steps)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="row 23: only the writer drops the transaction")
-def test_a_transaction_below_the_log_start_whose_marker_was_truncated() -> None:
-    run(
-        [
-            ("begin", {}),
-            ("transact", {}),
-            ("append", {"count": 1}),
-            ("tend", {"how": "delete", "back": 2}),
-            ("truncate", {"back": 2}),
-            ("append", {"count": 5}),
-            ("look", {}),
-        ]
-    )
-
-
 def test_positions_beside_transactions() -> None:
     check(Transactional, times(70))
 
