@@ -3,8 +3,6 @@
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -16,7 +14,7 @@ import kstore
 from kstore.engine.io.faults import fail_call, trace_calls
 from kstore.log.cursors import member_lock
 from tests.cursors.test_cursors import HOLDER, in_a_child
-from tests.helpers.processes import environment
+from tests.helpers.processes import Program
 
 FILE = "kstore-cursors-g.positions"
 
@@ -66,11 +64,7 @@ def test_one_whose_lock_was_lost_refuses(ram: Path, monkeypatch: pytest.MonkeyPa
     jobs = committed(path)
     (ram / "kstore-cursors.lock").read_bytes()  # the system drops the locks of this process
     code = HOLDER.replace("if record.offset == 4:\n        jobs.commit(record)", "if True:")
-    with subprocess.Popen(
-        [sys.executable, "-c", code, path], stdin=-1, stdout=-1, env=environment(), text=True
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "held\n"
+    with Program(code, path) as child:
         with pytest.raises(kstore.CursorLockedError):
             jobs.commit(8, durable=False)
         assert position(path) == 4
@@ -210,34 +204,24 @@ OTHER = """
 import sys, kstore
 with kstore.open(sys.argv[1]).cursor("g") as jobs:
     print("here", flush=True)
-    if input() == "go":
-        jobs.commit(7)
-        print("done", flush=True)
-        sys.stdin.read()
+    input()
+    jobs.commit(7)
+    print("done", flush=True)
+    sys.stdin.read()
 """
 
 
 def test_a_file_in_whose_place_another_member_puts_another(ram: Path) -> None:
     """The file that a member knows still ends where it ended, but it is not the one that counts."""
     path = filled(ram, 2)
-    with (
-        subprocess.Popen(
-            [sys.executable, "-c", OTHER, ram / "t-1"], stdin=-1, stdout=-1, env=environment(), text=True
-        ) as child,
-        committed(path) as jobs,
-    ):
-        assert child.stdin is not None
-        assert child.stdout is not None
-        assert child.stdout.readline() == "here\n"
+    with Program(OTHER, ram / "t-1") as child, committed(path) as jobs:
         for offset in range(4, 700):  # enough for a durable commit to write the file anew
             jobs.commit(offset, durable=False)
         inode = (ram / FILE).stat().st_ino
-        print("go", file=child.stdin, flush=True)
-        assert child.stdout.readline() == "done\n"
+        assert child.tell() == "done"
         assert (ram / FILE).stat().st_ino != inode
         jobs.commit(701, durable=False)
         assert (position(path), position(ram / "t-1")) == (702, 8)
-        child.stdin.close()
 
 
 def test_killed_in_a_commit_of_a_store(ram: Path) -> None:

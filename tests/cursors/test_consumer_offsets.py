@@ -17,7 +17,7 @@ from kstore.log.files.layout import TopicPartition
 from kstore.store.consumer_offsets import commit_of, committed_in, partition_of
 from tests.helpers.forge import message, wrapper
 from tests.helpers.markers import marker
-from tests.helpers.processes import environment
+from tests.helpers.processes import Program, environment
 
 BROKER = Path(__file__).parents[1] / "golden" / "data" / "broker"
 COMMIT = re.compile(
@@ -257,14 +257,8 @@ def test_a_running_broker_is_left_alone(data: Path, tmp_path: Path) -> None:
         "import kstore, sys; s = kstore.LogStore(sys.argv[1], mode='a'); print('open', flush=True); "
         "sys.stdin.read(); s.close()"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, tmp_path / "broker"], stdin=-1, stdout=-1, env=environment(), text=True
-    ) as broker:
-        assert broker.stdout is not None
-        assert broker.stdout.readline() == "open\n"
-        with pytest.raises(kstore.LogLockedError):
-            store.export_cursors(tmp_path / "broker")
-        broker.communicate("")
+    with Program(code, tmp_path / "broker"), pytest.raises(kstore.LogLockedError):
+        store.export_cursors(tmp_path / "broker")
 
 
 def committed_by(path: Path, group: str, offset: int) -> kstore.LogStore:

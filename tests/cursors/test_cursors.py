@@ -5,7 +5,6 @@ import gc
 import os
 import pickle
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -19,7 +18,7 @@ import pytest
 
 import kstore
 from kstore.log.cursors import member_lock
-from tests.helpers.processes import environment
+from tests.helpers.processes import Program, environment
 
 T0 = 1_700_000_000_000
 
@@ -207,18 +206,12 @@ for record in jobs:
 
 
 def test_one_that_was_killed_lets_go(path: Path) -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, path], stdin=-1, stdout=-1, env=environment(), text=True
-    )
-    with child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "held\n"
+    with Program(HOLDER, path) as child:
         with pytest.raises(kstore.CursorLockedError, match=f"process {child.pid}:") as caught:
             kstore.open(path).cursor("g")
         assert caught.value.pid == child.pid
         assert kstore.open(path).cursors()["g"].offset == 5
-        child.send_signal(signal.SIGKILL)
-        child.wait()
+        child.kill()
         with kstore.open(path).cursor("g") as jobs:
             assert offsets(jobs) == [5, 6, 7, 8, 9]
 

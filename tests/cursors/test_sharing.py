@@ -1,7 +1,6 @@
 """Cursors of several threads and processes: who has a partition, and that no position runs backwards."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ from kstore.log.follow import follower
 from kstore.log.follow.feed import Feed
 from kstore.log.follow.position import Position
 from tests.cursors.test_cursors import HOLDER, in_a_child, offsets
-from tests.helpers.processes import environment
+from tests.helpers.processes import Program, environment
 
 
 @pytest.fixture
@@ -125,15 +124,10 @@ def test_after_a_failed_sync_other_members_have_another_file(ram: Path) -> None:
 
 
 def test_one_waits_for_its_turn(path: Path) -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, path], stdin=-1, stdout=-1, env=environment(), text=True
-    )
-    with child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "held\n"
+    with Program(HOLDER, path) as child:
         with pytest.raises(kstore.CursorLockedError):
             kstore.open(path).cursor("g", wait=0.05)
-        killer = threading.Timer(0.1, child.send_signal, [signal.SIGKILL])
+        killer = threading.Timer(0.1, child.kill)
         killer.start()
         with kstore.open(path).cursor("g", wait=60) as jobs:
             assert offsets(jobs) == [5, 6, 7, 8, 9]

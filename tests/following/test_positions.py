@@ -631,24 +631,6 @@ def test_positions_beside_transactions() -> None:
     check(Transactional, times(70))
 
 
-def test_an_erasure_beside_an_iterator_of_a_split(tmp_path: Path) -> None:
-    """Row 36: what was erased is reported as truncated."""
-    spark = pytest.importorskip("kstore.spark", reason="pyspark is not installed")
-    options: Any = {"cleanup_policy": "compact", "segment_bytes": 1 << 20}
-    with kstore.open(tmp_path / "t-0", "a", **options) as log:
-        for first in range(0, 20_000, 100):
-            values = [b"%d" % i + b"." * 100 for i in range(first, first + 100)]
-            log.extend(values, [b"k%d" % (i % 3000) for i in range(first, first + 100)])
-        rows = iter(spark.partition_reader("records")(spark.plan_splits(tmp_path, "t")))
-        next(rows)
-        log.erase(keys=[b"k%d" % i for i in range(0, 3000, 3)], reason="asked for")
-        try:
-            given = 1 + sum(1 for _ in rows)
-        except kstore.KstoreError as e:
-            raise AssertionError(str(e)) from e
-        assert given >= sum(1 for _ in log)
-
-
 @pytest.mark.parametrize("kind", reader_kinds.KINDS)
 def test_a_base_offset_that_is_lower_than_those_before(tmp_path: Path, kind: str) -> None:
     """Row 39: the reader ends before the batch, as at the end of the log."""

@@ -87,28 +87,6 @@ def test_a_read_that_is_interrupted(ram: Path, kind: str) -> None:
     assert nth > 30
 
 
-@pytest.mark.parametrize("offset", [13, 15])
-def test_a_group_that_was_closed(tmp_path: Path, offset: int) -> None:
-    """The log ends before its position now, and no leader epoch tells where it was cut off."""
-    path = tmp_path / "t-0"
-    with kstore.open(path, "a", leader_epoch=3) as log:
-        append(log, 10)
-        log.truncate_to(2)
-        append(log, 16)
-        time.sleep(0.002)
-        with kstore.open(path).cursor("g") as jobs:
-            assert len(list(jobs)) == 18
-            jobs.commit()
-        log.truncate_to(offset)
-        log.append(b"new")
-        with kstore.open(path).cursor("g") as jobs:
-            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
-                list(jobs)
-            assert caught.value.end == offset
-            jobs.seek(caught.value.end)
-            assert [record.value for record in jobs] == [b"new"]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_recovery_cuts_off(ram: Path, kind: str) -> None:
     """A damaged byte, after an unclean stop: the records behind it are removed, and others get their

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 import kstore
 
@@ -28,3 +29,43 @@ def run_python(
         timeout=timeout,
         check=False,
     )
+
+
+class Program:
+    """A program that runs in a process of its own beside a test, which talks with it line by line.
+
+    It exists when its first line, `first`, has come. The end of the block closes its stdin, and waits until
+    it ends.
+    """
+
+    def __init__(self, program: str, *arguments: object) -> None:
+        command = [sys.executable, "-P", "-c", program, *map(str, arguments)]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment(), text=True)
+        self.pid = self._process.pid
+        self.first = self.read()
+
+    def read(self) -> str:
+        """The next line that it writes."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().rstrip("\n")
+
+    def tell(self, line: str = "") -> str:
+        """Has it read a line, and returns its answer, a line too."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        return self.read()
+
+    def end(self) -> None:
+        self._process.communicate(timeout=120)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.end()

@@ -19,26 +19,6 @@ def test_objects_in_cycles_are_collected(tmp_path: Path) -> None:
     assert int(last.split()[0]) >= 15
 
 
-def test_iterators_outlive_what_they_came_from(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "t-0", "a", index_interval_bytes=1) as log:
-        log.extend([b"%d" % n for n in range(1000)], batch_bytes=100, headers={"name": b"value"})
-        expected = list(log)
-        readers = [iter(log.records()), iter(log.scan(columns=("value",))), iter(log.batches())]
-        index = log.segments[0].offset_index
-        entries, slots = iter(index), len(index)
-        first = [next(each) for each in readers]
-    records = first[2].unverified()
-    record = next(records)
-    del log, index
-    assert record == expected[0]
-    assert list(records) == expected[1 : first[2].records_count]
-    assert [first[0], *readers[0]] == expected
-    columns = [first[1], *readers[1]]
-    assert [row[0] for each in columns for row in each.rows()] == [r.value for r in expected]
-    assert [r for each in (first[2], *readers[2]) for r in each] == expected
-    assert len(list(entries)) == slots
-
-
 def test_no_record_is_taken_while_another_is_made(tmp_path: Path) -> None:
     """Python code that runs while a record is made, as a signal handler may, and a profiler does, asks for
     the next one: the reader would move the bytes that the record is made of."""

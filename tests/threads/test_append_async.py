@@ -93,35 +93,6 @@ def test_offsets_are_those_of_the_calls_in_order(tmp_path: Path, durability: Any
         assert log.append(b"503") == 503
 
 
-def test_wrong_arguments(tmp_path: Path) -> None:
-    async def main(log: LogWriter) -> None:
-        with pytest.raises(TypeError):
-            await log.append_async("text")
-        with pytest.raises(kstore.RecordTooLargeError):
-            await log.append_async(b"v" * 2_000_000)
-        with pytest.raises(TypeError):
-            await log.extend_async(5)
-        assert await log.append_async(b"v") == 0
-
-    with opened(tmp_path) as log:
-        asyncio.run(main(log))
-        assert values(log) == [b"v"]
-
-
-def test_the_loop_goes_on_meanwhile(tmp_path: Path, gate: Gate) -> None:
-    async def main(log: LogWriter) -> None:
-        with gate.shut():
-            task = asyncio.create_task(log.append_async(b"v"))
-            await gate.entered()
-            for _ in range(100):
-                await asyncio.sleep(0.0001)
-            assert not task.done()
-        assert await task == 0
-
-    with opened(tmp_path, gate) as log:
-        asyncio.run(main(log))
-
-
 # ---- cancelled ---------------------------------------------------------------------------------------------
 
 

@@ -32,45 +32,6 @@ def until(condition):
         assert time.monotonic() < end
         time.sleep(0.001)
 """
-FAILED_APPEND = """
-def fail(i):
-    log = fill(kstore.open(f"{root}/t-{i}", "a", **OPTIONS))
-    segment = log.segments[-1]
-    offsets, times = segment.offset_index, segment.time_index
-    del segment
-    gc.collect()  # what C code refers to comes behind what this frame refers to
-    try:
-        log.append("not bytes")
-    except TypeError as e:
-        kept = e  # exception, traceback, frame, exception
-    if i % 2:
-        log.itself = kept
-
-
-for i in range(10):
-    fail(i)
-gc.collect()
-use_memory()
-log = kstore.open(f"{root}/t-3", "a", **OPTIONS)
-print(log.log_end_offset)
-"""
-VIEWS_IN_A_CYCLE = """
-log = fill(kstore.open(f"{root}/t-0", "a", **OPTIONS))
-for n in range(20):
-    segment = log.segments[-1]
-    cycle = {"offsets": segment.offset_index, "times": segment.time_index, "entries": iter(segment.offset_index)}
-    del segment
-    next(cycle["entries"], None)
-    cycle["itself"] = cycle
-    log.append(b"another")  # or the log would keep this view
-    del cycle
-    if n == 10:
-        before = log.segments[-1].offset_index
-        log.roll()
-gc.collect()
-use_memory()
-print(log.log_end_offset, len(before), before.entry(len(before) - 1).offset)
-"""
 VIEWS_OUTLIVE_THE_WRITER = """
 log = fill(kstore.open(f"{root}/t-0", "a", **OPTIONS))
 segment = log.segments[-1]
@@ -229,8 +190,6 @@ for nth in range(1, calls, calls // 12):
 print("opened")
 """
 PROGRAMS = {
-    "a failed append": (FAILED_APPEND, "100"),
-    "views in a cycle": (VIEWS_IN_A_CYCLE, "120 110 110"),
     "views outlive the writer": (VIEWS_OUTLIVE_THE_WRITER, "100 100 100"),
     "always collecting": (ALWAYS, "40 True"),
     "a log comes back": (COMES_BACK, "101 []"),

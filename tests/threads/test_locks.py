@@ -1,19 +1,14 @@
 """One writer a directory: between threads, processes and forks (spec 1.8)."""
 
 import fcntl
-import os
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kstore
-from tests.helpers.processes import environment
+from tests.helpers.processes import Program
 
 HOLD = """
 import sys, kstore
@@ -32,33 +27,11 @@ sys.stdin.readline()
 """
 
 
-@contextmanager
-def holding(path: Path, program: str = HOLD) -> Iterator["subprocess.Popen[bytes]"]:
-    """Another process has the log open, until `release`, or the end of this block."""
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-c", program, str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment(),
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
-    try:
-        yield process
-    finally:
-        release(process)
-
-
-def release(process: "subprocess.Popen[bytes]") -> None:
-    if process.poll() is None:
-        process.communicate(b"\n", timeout=120)
-
-
 def test_another_process(tmp_path: Path) -> None:
     """It is refused, and the error has the process. Reading needs no lock; the lock of a dead process is
     none."""
     path = tmp_path / "t-0"
-    with holding(path) as other:
+    with Program(HOLD, path) as other:
         with pytest.raises(kstore.LogLockedError, match=str(other.pid)) as caught:
             kstore.open(path, "a")
         assert caught.value.pid == other.pid
@@ -67,37 +40,17 @@ def test_another_process(tmp_path: Path) -> None:
             tmp_path / "beside-0", "a"
         ).close()  # each log has a lock of its own, outside a log directory
         other.kill()
-        other.communicate()
     assert (path / ".lock").exists()
     with kstore.open(path, "a") as log:
         assert not log.recovery.clean
         assert log.append(b"y") == 1
 
 
-def test_the_same_process(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "t-0", "a"):
-        with pytest.raises(kstore.LogLockedError, match=str(os.getpid())):
-            kstore.open(tmp_path / "t-0", "a")
-        refused: list[bool] = []
-
-        def attempt() -> None:
-            try:
-                kstore.open(tmp_path / "t-0", "a")
-            except kstore.LogLockedError:
-                refused.append(True)
-
-        thread = threading.Thread(target=attempt)
-        thread.start()
-        thread.join()
-        assert refused == [True]
-    kstore.open(tmp_path / "t-0", "a").close()
-
-
 def test_a_log_directory(tmp_path: Path) -> None:
     """One process has all of its partitions. Waiting ends with an error, or when the other process has
     closed."""
     (tmp_path / "meta.properties").write_text("version=1\n")
-    with holding(tmp_path / "a-0") as other:
+    with Program(HOLD, tmp_path / "a-0") as other:
         attempts: list[Any] = [
             lambda wait: kstore.open(tmp_path / "b-0", "a", wait=wait),
             lambda wait: kstore.LogStore(tmp_path, mode="a", wait=wait),
@@ -106,7 +59,7 @@ def test_a_log_directory(tmp_path: Path) -> None:
             for wait in (0, 0.05):
                 with pytest.raises(kstore.LogLockedError, match=str(other.pid)):
                     attempt(wait)
-        closer = threading.Timer(0.3, release, [other])
+        closer = threading.Timer(0.3, other.end)
         closer.start()
         with kstore.open(tmp_path / "a-0", "a", wait=60) as a, kstore.open(tmp_path / "b-0", "a") as b:
             assert a.recovery.clean
@@ -114,33 +67,19 @@ def test_a_log_directory(tmp_path: Path) -> None:
         closer.join()
     assert not (tmp_path / ".lock").exists()
     assert (tmp_path / ".kafka_cleanshutdown").exists()
-    with holding(tmp_path / "a-0") as other:
-        closer = threading.Timer(0.3, release, [other])
+    with Program(HOLD, tmp_path / "a-0") as other:
+        closer = threading.Timer(0.3, other.end)
         closer.start()
         with kstore.LogStore(tmp_path, mode="a", wait=60) as store:
             assert store.append("a", b"z") == (0, 3)
         closer.join()
 
 
-def test_wrong_waits(tmp_path: Path) -> None:
-    wrong: list[tuple[type[Exception], Any]] = [
-        (ValueError, -1),
-        (ValueError, float("nan")),
-        (TypeError, "10"),
-    ]
-    for error, wait in wrong:
-        with pytest.raises(error, match="wait"):
-            kstore.open(tmp_path / "u-0", "a", wait=wait)
-        with pytest.raises(error, match="wait"):
-            kstore.LogStore(tmp_path / "u", mode="a", wait=wait)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_running_broker_is_left_alone(tmp_path: Path) -> None:
     """A broker holds the same kind of lock on the log directory's .lock."""
     (tmp_path / "meta.properties").write_text("version=1\n")
     with (
-        holding(tmp_path / ".lock", BROKER) as broker,
+        Program(BROKER, tmp_path / ".lock") as broker,
         pytest.raises(kstore.LogLockedError, match=str(broker.pid)),
     ):
         kstore.open(tmp_path / "t-0", "a")

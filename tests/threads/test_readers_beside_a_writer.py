@@ -263,17 +263,3 @@ def test_aborted_transactions(tmp_path: Path) -> None:
             log.append_batches(transactional(b"." * 500, times(300), now))
         log.append(b"plain")
         assert log.last_stable_offset() == log.log_end_offset
-
-
-def test_a_log_that_was_truncated_and_has_grown_beyond(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "t-0", "a") as writer:
-        for _ in range(20):
-            writer.append(b"." * 50)
-        reader = kstore.open(tmp_path / "t-0")
-        assert reader.log_end_offset == 20
-        writer.truncate_to(10)
-        for _ in range(30):
-            writer.append(b"!" * 77)
-        assert reader.refresh()
-        assert reader.log_end_offset == 40
-        assert [len(record.value or b"") for record in reader] == [50] * 10 + [77] * 30

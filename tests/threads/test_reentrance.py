@@ -4,7 +4,6 @@ itself.
 tests/interrupts tries handlers at all points, and those of real signals.
 """
 
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,25 +66,6 @@ def test_a_clock_that_uses_its_log(log: kstore.LogWriter, within: Within) -> Non
         with pytest.raises(kstore.ReentrantCallError, match="from within itself"):
             log.append(b"outer")
         assert [record.offset for record in log] == list(range(5)), name
-
-
-def test_a_signal_handler_that_uses_the_log(log: kstore.LogWriter, within: Within) -> None:
-    caught: list[str] = []
-
-    def handler(*_: object) -> None:
-        for name, call in CALLS.items():
-            with pytest.raises(RuntimeError) as refusal:
-                call(log)
-            assert isinstance(refusal.value, kstore.ReentrantCallError)
-            caught.append(name)
-
-    before = signal.signal(signal.SIGUSR1, handler)
-    try:
-        within.calls.append(lambda: signal.raise_signal(signal.SIGUSR1))
-        log.roll()
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert caught == list(CALLS)
 
 
 def test_reading_within_a_call_is_fine(log: kstore.LogWriter, within: Within) -> None:

@@ -244,6 +244,8 @@ OPTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"keep_cut": "yes"}, TypeError, "keep_cut must be True or False"),
     ({"clean": 1}, TypeError, "clean must be True or False"),
     ({"topic_id": "x"}, TypeError, "topic_id"),
+    ({"wait": -1}, ValueError, "wait"),
+    ({"wait": NAN}, ValueError, "wait"),
     ({"clock": 5}, TypeError, "clock"),
     ({"clock": lambda: 1.5}, TypeError, "the time that the log's clock gives"),
     ({"clock": lambda: -1}, ValueError, "the time that the log's clock gives"),

@@ -2,10 +2,7 @@
 
 import random
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +11,7 @@ import kstore
 from kstore.testing.faults import count_calls
 from tests.helpers.effort import SEED, times
 from tests.helpers.markers import end_transaction, transactional
-from tests.helpers.processes import environment
+from tests.helpers.processes import Program
 
 SIZE = 1000
 BROKER = """
@@ -48,23 +45,6 @@ def values(log: kstore.PartitionLog) -> list[bytes]:
     return [record.value or b"" for record in log]
 
 
-@contextmanager
-def running(code: str, *args: object) -> "Iterator[subprocess.Popen[bytes]]":
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, args)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment(),
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log directory with a partition whose writer died: its indexes have room behind their entries."""
@@ -86,19 +66,15 @@ def test_opening_beside_a_writer_costs_what_the_tail_costs(tmp_path: Path) -> No
     calls = []
     for count in (1000, 8000):
         path = tmp_path / f"t-{count}"
-        with running(WRITER, path) as writer:
-            assert writer.stdin is not None
-            assert writer.stdout is not None
-            writer.stdin.write(b"%d\n" % count)
-            writer.stdin.flush()
-            writer.stdout.readline()
+        with Program(WRITER, path) as writer:
+            writer.tell(str(count))
             calls.append(count_calls(lambda path=path: kstore.open(path)))  # type: ignore[misc]
             log = kstore.open(path)
             assert log.log_end_offset == count
             assert not log.recovery.recovered_segments
             assert not log.recovery.findings
             assert log.get(count - 1).value == value(count - 1)
-        assert kstore.open(path).recovery.recovered_segments == [0]  # it was killed
+        assert kstore.open(path).recovery.recovered_segments == [0]  # it was not closed
     assert calls[1] <= calls[0] + 16  # the search for the last entry takes a few more
 
 
@@ -125,7 +101,7 @@ def test_in_the_writers_process(tmp_path: Path) -> None:
 
 
 def test_a_broker_has_checked_all(crashed: Path) -> None:
-    with running(BROKER, crashed):
+    with Program(BROKER, crashed):
         log = kstore.open(crashed / "t-0")
         assert not log.recovery.recovered_segments
         assert values(log) == [value(i) for i in range(2000)]
@@ -136,7 +112,7 @@ def test_a_broker_has_checked_all(crashed: Path) -> None:
 
 
 def test_a_program_that_writes_another_partition_has_checked_only_its_own(crashed: Path) -> None:
-    with running(WRITER, crashed / "other-0"):
+    with Program(WRITER, crashed / "other-0"):
         assert kstore.open(crashed / "t-0").recovery.recovered_segments == [0]
 
 
@@ -172,7 +148,7 @@ def test_whatever_lies_behind_the_entries_of_an_index(crashed: Path, seed: int) 
     if rng.random() < 0.5:
         with log_file.open("ab") as file:  # a batch is being written
             file.write(rng.choice((bytes(3000), log_file.read_bytes()[: rng.randrange(1, 300)])))
-    with running(BROKER, crashed):
+    with Program(BROKER, crashed):
         log = kstore.open(crashed / "t-0")
         assert values(log) == [value(i) for i in range(2000)]
         for offset in rng.sample(range(2000), 20):
@@ -195,7 +171,7 @@ def test_a_marker_whose_entry_is_not_written_yet(tmp_path: Path) -> None:
     log.abandon()
     index = next((data / "t-0").glob("*.txnindex"))
     index.write_bytes(index.read_bytes()[:34])
-    with running(BROKER, data):
+    with Program(BROKER, data):
         reader = kstore.open(data / "t-0")
         assert not reader.recovery.recovered_segments
         assert reader.last_stable_offset() == reader.log_end_offset
