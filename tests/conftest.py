@@ -14,13 +14,8 @@ import kstore
 from kstore.engine.io.faults import fail_call, trace_calls
 from tests.helpers.java import options
 
-NIGHTLY = (
-    "broker",
-    "kafka",
-    "performance",
-    "power_cuts",
-    "spark",
-)  # but for what is marked as smoke
+# but for what is marked as smoke
+NIGHTLY = ("broker", "kafka", "performance", "power_cuts", "spark")
 SHARING = ("broker", "kafka", "performance", "spark")  # a JVM, what valgrind has counted, a session of Spark
 # of the last, those that need no session, or start their own
 ALONE = (
@@ -33,9 +28,8 @@ ALONE = (
 )
 ROOT = Path(__file__).parent
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as a shell has it for what runs in the background
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # else programs that tests start would ignore it too
+    # else programs that tests start would ignore it too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(name, options())
 

@@ -1,5 +1,4 @@
-"""Programs of other people on a broker: librdkafka (confluent-kafka), aiokafka, and Kafka's own programs in
-Java."""
+"""Programs of other people on a broker: confluent-kafka (librdkafka), aiokafka, and Kafka's own in Java."""
 
 import asyncio
 import subprocess
@@ -49,8 +48,7 @@ def produce(
     transaction: str = "",
     commit: bool = True,
 ) -> None:
-    """Records with librdkafka, to partition 0; in a transaction that is committed or aborted if it has a
-    name."""
+    """Records with librdkafka, to partition 0; with a name in a transaction that is committed or aborted."""
     options = {"transactional.id": transaction} if transaction else {"enable.idempotence": True}
     producer = Producer(_quiet(node) | options | {"compression.type": codec, "linger.ms": 5})
     failed: list[object] = []
@@ -123,8 +121,7 @@ def records_async(node: Node, topic: str, number: int = 0) -> list[Row]:
 
 
 def values_java(node: Node, topic: str, count: int, group: str = "") -> list[str]:
-    """The values of `count` records with Kafka's console consumer, from the beginning or where the group
-    is."""
+    """The values of `count` records with Kafka's console consumer, from the start or the group's position."""
     given = ("--group", group) if group else ("--partition", "0", "--offset", "earliest")
     limits = ("--max-messages", str(count), "--timeout-ms", str(LIMIT * 1000))
     main = "org.apache.kafka.tools.consumer.ConsoleConsumer"
@@ -158,8 +155,7 @@ def commit(node: Node, group: str, topic: str, offset: int, number: int = 0) -> 
 
 
 def committed(node: Node, group: str, topic: str, number: int = 0) -> int | None:
-    """What a group has committed; None for nothing. Waits for the coordinator of a node that has just
-    started."""
+    """What a group has committed, or None. Waits for the coordinator of a node that has just started."""
     found: list[TopicPartition] = []
 
     def is_told() -> bool:

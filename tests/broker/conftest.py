@@ -35,8 +35,7 @@ def needs() -> None:
 
 @pytest.fixture
 def make_node(tmp_path: Path) -> Iterator[MakeNode]:
-    """Makes nodes, which are not started yet; properties by Kafka's names with underscores. They are killed
-    in the end."""
+    """Makes nodes, not started yet, with properties by Kafka's names with underscores, and kills them."""
     with ExitStack() as stack:
 
         def make(directories: int = 1, **properties: str) -> Node:

@@ -43,8 +43,7 @@ PROPERTIES = {
 
 
 class Node:
-    """One node. Formatted when it is made; `start`, `stop` and `kill` may be called in turn, any number of
-    times."""
+    """One node. Formatted when it is made; `start`, `stop` and `kill` may follow in any order."""
 
     def __init__(self, home: Path, directories: int = 1, properties: Mapping[str, str] | None = None) -> None:
         fetch()
@@ -128,9 +127,8 @@ class Node:
 
     def recovered(self) -> list[str]:
         """What the broker logged about recovery since its last start."""
-        lines = [
-            line for line in self.said().splitlines() if "__cluster_metadata" not in line
-        ]  # it always is
+        # it always is
+        lines = [line for line in self.said().splitlines() if "__cluster_metadata" not in line]
         return [line for line in lines if "Recovering unflushed" in line or "Rebuilding" in line]
 
     def partition(self, topic: str, number: int = 0) -> Path:
@@ -142,8 +140,7 @@ class Node:
         return [*JAVA, *_LOGGING, "-cp", f"{JARS}/*", main, *arguments]
 
     def tool(self, main: str, *arguments: str, given: str | None = None) -> str:
-        """The standard output of one of Kafka's own programs; RuntimeError with all that it wrote if it
-        fails."""
+        """The standard output of one of Kafka's own programs; RuntimeError with all output if it fails."""
         command = [*JAVA, *_LOGGING, "-cp", f"{JARS}/*", main, *arguments]
         done = subprocess.run(
             command, input=given, capture_output=True, text=True, timeout=LIMIT, check=False

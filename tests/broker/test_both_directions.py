@@ -1,5 +1,4 @@
-"""The same records on both sides: what clients wrote through a real broker, and what kstore wrote into its
-directory."""
+"""The same records on both sides: written by clients through a broker, and by kstore into its directory."""
 
 from pathlib import Path
 
@@ -59,8 +58,7 @@ def test_what_clients_wrote_is_read(node: Node, written: list[str], how: str) ->
 
 
 def test_what_kstore_wrote_is_read_by_clients(node: Node) -> None:
-    """The broker starts on it without recovery and without a complaint, and goes on writing; so does kstore
-    after it."""
+    """The broker starts on it without recovery or complaint, and goes on writing; so does kstore after it."""
     topics = [f"codec-{codec}" for codec in CODECS]
     clients.create(node, *topics)
     for topic in topics:

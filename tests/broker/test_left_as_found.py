@@ -1,5 +1,4 @@
-"""A broker that starts on a directory after kstore finds what it would have left itself (promises: a broker's
-directory)."""
+"""A broker that starts on a directory after kstore finds what it would have left itself."""
 
 from pathlib import Path
 
@@ -10,14 +9,8 @@ from tests.broker import clients
 from tests.broker.conftest import MakeNode
 from tests.broker.node import Node
 
-GROUPS = (
-    "billing",
-    "mailer",
-    "statistics",
-    "kip848",
-    "workers",
-    "reports",
-)  # four of them with a negative Java hash
+# four of them with a negative Java hash
+GROUPS = ("billing", "mailer", "statistics", "kip848", "workers", "reports")
 
 
 def committed(node: Node) -> dict[str, int | None]:
@@ -62,8 +55,7 @@ def test_an_export_to_two_log_directories(make_node: MakeNode) -> None:
 
 
 def test_an_export_to_a_broker_without_groups_is_refused(node: Node) -> None:
-    """It has no topic __consumer_offsets yet: partitions without a topic id would be set aside at its
-    start."""
+    """It has no topic __consumer_offsets yet: its start would set aside partitions without a topic id."""
     clients.create(node, "t")
     clients.produce(node, "t", [b"1"] * 20)
     node.stop()

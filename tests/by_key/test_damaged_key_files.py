@@ -1,5 +1,4 @@
-"""Damaged and forged .keys files, and logs that are damaged beside them: lookups by key are slower, never
-wrong."""
+"""Damaged and forged .keys files, and damaged logs beside them: lookups are slower, never wrong."""
 
 import os
 import shutil
@@ -109,14 +108,7 @@ def a_socket(path: Path) -> None:
         os.chdir(there)
 
 
-NO_FILES = [
-    a_directory,
-    a_link_that_leads_nowhere,
-    a_link_to_itself,
-    a_link_to_a_device,
-    a_pipe,
-    a_socket,
-]
+NO_FILES = [a_directory, a_link_that_leads_nowhere, a_link_to_itself, a_link_to_a_device, a_pipe, a_socket]
 
 
 @pytest.mark.parametrize("no_file", NO_FILES)
@@ -165,8 +157,7 @@ def test_a_file_of_another_log(partition: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", ["uncompressed", "zstd"])
 def test_damage_of_a_log_that_is_open(tmp_path: Path, codec: str) -> None:
-    """A record is read alone, so its own checksum has to detect what is damaged: an error, or the record as
-    it was."""
+    """A record is read alone, so its own checksum detects damage: an error, or the record as it was."""
     path = tmp_path / "t-0"
     with kstore.open(path, "a", compression_type=codec) as log:
         log.extend([b"v%d" % i for i in range(4)], keys=[b"key-%d" % i for i in range(4)])

@@ -1,5 +1,4 @@
-"""System calls fail, a process is killed, and there are few descriptors: .keys files are made or not, and
-never wrong."""
+"""System calls fail, a process is killed, descriptors are few: .keys files are made or not, never wrong."""
 
 import shutil
 from collections.abc import Callable

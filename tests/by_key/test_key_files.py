@@ -17,7 +17,6 @@ from tests.helpers import forge
 from tests.helpers.effort import times
 from tests.helpers.files import flip
 from tests.helpers.forge import Rec
-from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.waiting import threads_doing, until
 from tests.hostile.material import GOLDEN
 
@@ -41,8 +40,7 @@ def test_a_file_for_each_sealed_segment(tmp_path: Path, codec: str) -> None:
 
 
 def test_sealed_segments_are_not_read(tmp_path: Path) -> None:
-    """For a key that is not there, a lookup reads the last segment only, and the .keys files of the
-    others."""
+    """For an unknown key a lookup reads the last segment, and the .keys files of the others."""
     with opened(tmp_path / "t-0") as log:
         fill(log, 1)
         log.make_key_files()
@@ -133,52 +131,6 @@ def test_odd_keys(tmp_path: Path) -> None:
         gone = log.last(b"gone")
         assert gone.value is None
         log.close()
-
-
-def test_transactions(tmp_path: Path) -> None:
-    with opened(tmp_path / "t-0") as log:
-        for number in range(30):
-            log.append(b"plain", key=b"a%d" % (number % 5))
-            record = (5, b"a%d" % (number % 5), b"%d" % number, None)
-            log.append_batches(transactional(record, producer=number))
-            if number < 28:
-                end_transaction(log, ("COMMIT", "ABORT")[number % 2], 6, number)
-            if number % 7 == 0:
-                log.roll()
-        log.roll()
-        log.make_key_files()
-        for isolation in ("read_uncommitted", "read_committed"):
-            check(log, [b"a%d" % i for i in range(6)], isolation)
-
-
-def test_files_are_removed_with_their_segments(tmp_path: Path) -> None:
-    path = tmp_path / "t-0"
-    with opened(path) as log:
-        fill(log, 3)
-        log.make_key_files()
-        log.delete_records(log.segments[2].base_offset + 3)
-        check(log)
-        log.retain()
-        check(log)
-        assert [p.stem for p in key_files(path)] == [s.stem for s in log.segments[:-1]]
-        fill(log, 4)
-        log.make_key_files()
-        log.truncate_to(log.segments[3].base_offset + 2)
-        assert [p.stem for p in key_files(path)] == [s.stem for s in log.segments[:3]]
-        fill(log, 5)
-        check(log)
-        log.make_key_files()
-        log.compact()
-        assert key_files(path) == []
-        check(log)
-        log.make_key_files()
-        log.erase(keys=KEYS[1:3], reason="asked")
-        assert len(key_files(path)) < len(log.segments)
-        check(log)
-        log.make_key_files()
-        log.truncate_fully_and_start_at(7)
-        assert key_files(path) == []
-        check(log)
 
 
 def wait_for_files(log: kstore.LogWriter) -> None:
@@ -329,24 +281,6 @@ def test_a_file_that_is_cut_and_removed_while_it_is_open(tmp_path: Path) -> None
 
 
 # ---- beside others -----------------------------------------------------------------------------------------
-
-
-def test_a_reader_that_follows(tmp_path: Path) -> None:
-    """Its map of the segment that grows is extended; not if the segment was truncated and written anew."""
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        log.extend([b"v"] * 100, keys=[KEYS[i % 90] for i in range(100)])
-        reader = kstore.open(tmp_path / "t-0")
-        check(reader)
-        for i in range(20):
-            log.append(b"w", key=KEYS[i])
-            reader.refresh()
-            record = reader.last(KEYS[i])
-            assert record.offset == 100 + i
-        log.truncate_to(100)
-        log.extend([b"w"] * 20, keys=[b"new-%d" % i for i in range(20)], batch_bytes=1)
-        log.append(b"x", key=b"end")
-        reader.refresh()
-        check(reader, [*KEYS, b"new-3", b"end"])
 
 
 def test_everything_at_once(tmp_path: Path) -> None:

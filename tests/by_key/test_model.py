@@ -21,8 +21,7 @@ CODECS = ["producer", "lz4", "zstd", "gzip"]
 
 
 class Machine(RuleBasedStateMachine):
-    """What a lookup must find is what a plain reading of the log finds; and compaction is asked for what it
-    keeps."""
+    """A lookup must find what a plain reading of the log finds."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,4 @@
-"""What a disk may hold after the power failed in the midst of an operation, and in the midst of the opening
-after that."""
+"""What a disk may hold after a power cut in the midst of an operation, or of the opening after that."""
 
 import shutil
 from collections.abc import Callable

@@ -19,8 +19,7 @@ CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p)
 
 
 class Moments:
-    """Calls a function before each open for reading, rename and unlink of this thread, but not for its
-    own."""
+    """Calls a function before each open for reading, rename and unlink of this thread, except its own."""
 
     def __init__(self, library: str, function: Callable[[str, str], object]) -> None:
         self.function = function

@@ -49,8 +49,7 @@ def make_key_files(log: kstore.LogWriter) -> None:
 
 
 class Operation:
-    """A log to be rewritten: `source` is its partition, in a log directory of its own, `before` its
-    records."""
+    """A log to be rewritten: `source` is its partition, in a log directory of its own."""
 
     options: ClassVar[dict[str, Any]]
     clean: bool | None = None  # how the log is opened for the operation
@@ -82,8 +81,7 @@ class Operation:
         raise NotImplementedError
 
     def check_reopened(self, partition: Path) -> None:
-        """It is right as it is, and after it was opened for writing; and what was to be done can be done
-        again."""
+        """It is right as it is and after it was opened for writing, and the operation can be done again."""
         self.check(kstore.open(partition))
         with kstore.open(partition, "a", **self.options) as log:
             self.check(log)
@@ -203,8 +201,7 @@ class Erasing(Operation):
 
 
 class Splitting(Operation):
-    """A segment whose offsets span more than 2^31 - 1, as Kafka before 2.0 could leave one, met by a
-    compaction."""
+    """A compaction of a segment whose offsets span over 2^31 - 1, as Kafka before 2.0 could leave one."""
 
     options: ClassVar = {
         **SMALL,

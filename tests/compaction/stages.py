@@ -37,8 +37,7 @@ def overflowed(into: Path) -> Path:
 
 
 def cleaning(config: dict[str, str]) -> kstore.LogConfig:
-    """The configuration of a stage, with which every cleaning is due: as in Kafka's own tests of its
-    cleaner."""
+    """The configuration of a stage, with which every cleaning is due, as in Kafka's tests of its cleaner."""
     return kstore.LogConfig.from_topic(config | {"min.cleanable.dirty.ratio": "0"})
 
 
@@ -65,6 +64,5 @@ def check_same(ours: Path, theirs: Path, interval: int) -> None:
 
 
 def names(directory: Path) -> list[str]:
-    """The files in a partition directory, but for the options that a log keeps there, which Kafka passes
-    over."""
+    """The files in a partition directory, except the log's own options, which Kafka passes over."""
     return sorted(path.name for path in directory.iterdir() if path.name != "kstore-config.json")

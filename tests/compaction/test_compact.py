@@ -155,8 +155,7 @@ def test_a_damaged_segment_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_transactions_aborted_below_the_log_start(tmp_path: Path) -> None:
-    """They count as committed, as in Kafka, and are not taken for a sign that the transaction index is
-    damaged."""
+    """They count as committed, as in Kafka, and do not pass for a damaged transaction index."""
     policy = {"cleanup_policy": "compact,delete", "retention_ms": -1, "min_cleanable_dirty_ratio": 0}
     policy["delete_retention_ms"] = 0
     with opened(tmp_path / "t-0", internal_segment_bytes=10**6, **policy) as log:

@@ -24,8 +24,7 @@ OPTIONS: dict[str, Any] = {**Erasing.options}
 
 
 def shape_of(log: kstore.PartitionLog) -> tuple[object, ...]:
-    """What an erasure leaves as it is, beside records: where batches are, their producers, what is
-    aborted."""
+    """What an erasure leaves beside records: places of batches, their producers, aborted transactions."""
     batches = [
         (b.base_offset, b.last_offset, b.leader_epoch, b.producer_id, b.producer_epoch, b.base_sequence)
         for b in log.batches()

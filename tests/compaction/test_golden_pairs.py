@@ -83,8 +83,7 @@ def test_old_formats(tmp_path: Path) -> None:
 
 
 def test_three_cleanings_of_transactions(tmp_path: Path) -> None:
-    """Aborted data is removed, then the markers get a horizon, then they are removed: the whole story, byte
-    for byte."""
+    """Aborted data is removed, then markers get a horizon, then they are removed: byte for byte."""
     last = stage("compact_txn_4_markers_gone")
     theirs = unpacked(last, tmp_path / "theirs")
     ours = tmp_path / "ours" / last.partition

@@ -1,5 +1,4 @@
-"""A compacted log is the last word of every key: random logs against a dict, over several rounds of
-cleaning."""
+"""A compacted log is the last word of every key: random logs against a dict, over several rounds."""
 
 import contextlib
 import random
@@ -46,8 +45,7 @@ class Model:
         self.records |= {r.offset: r for r in log.records(start)}
 
     def check(self, log: kstore.PartitionLog, compacted_to: int) -> None:
-        """What is after the compacted part is untouched; in it, each key has at most its last record
-        there."""
+        """Records after the compacted part are untouched; in it, each key has at most its last record."""
         there = {r.offset: r for r in log}
         assert list(there) == sorted(there)
         for offset, record in there.items():

@@ -1,5 +1,4 @@
-"""Files that replace others have their mode and owner, and temporary files are never written through a
-link."""
+"""Files that replace others keep mode and owner, and temporary files never follow a link."""
 
 import os
 from collections.abc import Callable, Iterator

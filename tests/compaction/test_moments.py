@@ -1,5 +1,4 @@
-"""Readers in the midst of a compaction: whatever moment they meet, they read on, or raise LogChangedError and
-can be refreshed."""
+"""Readers at every moment of a compaction read on, or raise LogChangedError and can be refreshed."""
 
 import shutil
 import subprocess
@@ -23,14 +22,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *["readers"] * times(2),
-        "own_readers",
-        "followers",
-    ],
-)
+@pytest.mark.parametrize("name", [*["readers"] * times(2), "own_readers", "followers"])
 def test_readers(library: Path, ram: Path, name: str, request: pytest.FixtureRequest) -> None:
     done = subprocess.run(
         [

@@ -1,5 +1,4 @@
-"""`progress` of compactions, erasures and lookups: what it is called with, what it may do, and the bars of
-the commands."""
+"""`progress` of compactions, erasures and lookups: its arguments, what it may do, the bars of commands."""
 
 import contextlib
 import io
@@ -148,8 +147,7 @@ class StopError(Exception):
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("error", [StopError, StopIteration])
 def test_an_exception_is_passed_on(path: Path, call: Callable[..., object], error: type[Exception]) -> None:
-    """Whichever call of progress raises it, StopIteration too; nothing is done then, and it can be called
-    again."""
+    """Whichever call of progress raises, StopIteration too: nothing is done, and it can be called again."""
 
     def stop() -> None:
         raise error

@@ -2,11 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 import kstore
 from tests.compaction.operations import end, transaction
-from tests.helpers.effort import times
 
 OPTIONS = {
     "cleanup_policy": "compact",
@@ -46,25 +43,6 @@ def test_files_that_get_their_final_names(ram: Path) -> None:
         assert other.get(expected[-1].offset) == expected[-1]
         reader.refresh()
         assert records(reader) == expected
-
-
-@pytest.mark.parametrize("own", [True, False], ids=["of the writer", "of the directory"])
-def test_followers(ram: Path, own: bool) -> None:
-    with kstore.open(ram / "t-0", "a", **OPTIONS, file_delete_delay_ms=0) as log:
-        fill(log, 0)
-        source = log if own else kstore.open(ram / "t-0")
-        with source.follow(0, timeout=5) as follower:
-            seen = [next(follower)]
-            for round_ in range(1, times(8) + 1):
-                fill(log, round_, 60)
-                log.compact()
-                seen += [next(follower) for _ in range(15)]
-            while seen[-1].offset < log.log_end_offset - 1:
-                seen.append(next(follower))
-        offsets = [r.offset for r in seen]
-        assert offsets == sorted(set(offsets))
-        last = {r.key: r for r in seen}
-        assert sorted(last.values(), key=lambda r: r.offset) == records(log)
 
 
 def test_committed_readers_of_old_segments(ram: Path) -> None:

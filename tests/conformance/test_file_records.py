@@ -50,8 +50,7 @@ def test_slice_one_byte_short(tmp_path: Path, magic: int) -> None:
 
 
 def test_search_for_timestamp(tmp_path: Path) -> None:
-    """(ts 10, offset 5, epoch 0), (11, 6, 1): the first record that is not older. Magic 0 has no
-    timestamps, magic 1 no epochs."""
+    """The first record that is not older. Magic 0 has no timestamps, magic 1 no epochs."""
     timed = [forge.batch(Rec(timestamp=10 + i), base=5 + i, epoch=i) for i in range(2)]
     segment = segment_of(tmp_path, *timed)
     for timestamp, found in ((9, (5, 10, 0)), (10, (5, 10, 0)), (11, (6, 11, 1)), (12, None)):
@@ -145,10 +144,7 @@ def cut(made: Sequence[bytes], places: Sequence[int]) -> dict[int, Sequence[byte
     interval=st.sampled_from((0, 60, 200, MANY)),
 )
 def test_any_log(
-    tmp_path_factory: pytest.TempPathFactory,
-    made: Sequence[bytes],
-    places: Sequence[int],
-    interval: int,
+    tmp_path_factory: pytest.TempPathFactory, made: Sequence[bytes], places: Sequence[int], interval: int
 ) -> None:
     """Any batches, segments, index density: lookups equal a plain search of all records."""
     segments = cut(made, places)

@@ -95,12 +95,7 @@ def test_legacy_examples(magic: int, expected: bytes) -> None:
     """Spec 2.5: offset 50, key k1, value v1 as messages of magic 0 and 1."""
     assert forge.message(50, b"v1", b"k1", magic=magic, timestamp=T0) == expected
     batch = RecordBatch(expected)
-    assert (batch.is_valid, batch.magic, batch.leader_epoch, batch.producer_id) == (
-        True,
-        magic,
-        -1,
-        -1,
-    )
+    assert (batch.is_valid, batch.magic, batch.leader_epoch, batch.producer_id) == (True, magic, -1, -1)
     kind, timestamp = ("NoTimestampType", -1) if magic == 0 else ("CreateTime", T0)
     assert batch.records() == [Record(50, timestamp, kind, b"k1", b"v1")]
 

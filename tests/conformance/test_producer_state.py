@@ -10,9 +10,8 @@ from tests.conformance.writing import Producer, drop, end, files, offsets
 from tests.helpers import forge
 from tests.helpers.forge import ABORT, COMMIT, MAX32, TRANSACTIONAL, marker, simple
 
-Snapshot = tuple[
-    int, ...
-]  # pid, epoch, last sequence, last offset, delta, timestamp, coordinator, transaction
+# pid, epoch, last sequence, last offset, delta, timestamp, coordinator, transaction
+Snapshot = tuple[int, ...]
 
 
 def replayed(

@@ -100,11 +100,7 @@ def consume(log: kstore.PartitionLog, offset: int, most: int) -> Sequence[int]:
 @examples(80)
 @given(models(), st.booleans(), st.sampled_from((1, 150, 1 << 20)), st.data())
 def test_any_transactions(
-    tmp_path_factory: pytest.TempPathFactory,
-    model: Model,
-    clean: bool,
-    most: int,
-    data: st.DataObject,
+    tmp_path_factory: pytest.TempPathFactory, model: Model, clean: bool, most: int, data: st.DataObject
 ) -> None:
     """Any order of data, markers and rolls: LSO, transaction index and records are the model's."""
     interval = data.draw(st.sampled_from((0, 100, 4096)))

@@ -472,8 +472,7 @@ def test_log_deletion_after_delete_records(
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete", ""])
 def test_delete_records_by_policy(tmp_path: Path, clock: Clock, policy: str) -> None:
-    """Spec 9.4: only a topic that is compacted and nothing else refuses. Above the log end, or negative:
-    OffsetOutOfRange."""
+    """Spec 9.4: only a compacted topic refuses. Above the log end, or negative: OffsetOutOfRange."""
     log = _fifteen(tmp_path, clock, cleanup_policy=policy)
     if policy == "compact":
         with pytest.raises(PolicyViolationError):

@@ -126,8 +126,7 @@ def test_producer_snapshot_after_segment_roll_on_append(tmp_path: Path) -> None:
 
 
 def test_retention_deletes_producer_state_snapshots(tmp_path: Path, clock: Clock) -> None:
-    """Snapshots go with their segments; test_log_start_offset_movement_deletes_snapshots: by retention after
-    DeleteRecords."""
+    """Snapshots go with their segments, also by retention after DeleteRecords."""
     log = opened(tmp_path, clock, segment_bytes=SIZE, file_delete_delay_ms=0)
     for sequence in range(3):
         put(log, idempotent(1, sequence))
@@ -348,8 +347,7 @@ def test_last_stable_offset_with_mixed_producer_data(tmp_path: Path) -> None:
 
 
 def test_append_to_transaction_index_failure(tmp_path: Path) -> None:
-    """The index cannot be written: Kafka has moved the end then, the log is offline. Here the marker is not
-    appended."""
+    """The index cannot be written: Kafka's log is offline then. Here the marker is not appended."""
     log = opened(tmp_path)
     producer = Producer(1)
     put(log, producer.data(10))

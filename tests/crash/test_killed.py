@@ -1,5 +1,4 @@
-"""The writer dies: by SIGKILL at system calls of a fixed story, and at moments of a busy log that chance
-chooses."""
+"""The writer is killed at system calls of a fixed story, and at random moments of a busy log."""
 
 import contextlib
 import os

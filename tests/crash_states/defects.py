@@ -136,9 +136,7 @@ DEFECTS: dict[str, Plant] = {
     "the recovery point is stored before files are synced": _checkpoint_before_files,
     "deleted segments keep their names": _not_set_aside,
     "a recovery makes no index of aborted transactions": _unwritten(".txnindex", r"\d open"),
-    "snapshots are not deleted": _without(
-        lambda _, call: _deletes(call) and ".snapshot" in call.path,
-    ),
+    "snapshots are not deleted": _without(lambda _, call: _deletes(call) and ".snapshot" in call.path),
 }
 STORE_DEFECTS: dict[str, Plant] = {
     "the table of topics is renamed before it is synced": _unsynced(_while("", "kstore-topics.json.tmp")),

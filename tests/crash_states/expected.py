@@ -20,16 +20,14 @@ class Expected:
     """What must hold after a power cut at one moment. Numbers are those of values."""
 
     doing: str = "opening"
-    durable: dict[int, int] = field(
-        default_factory=dict
-    )  # offset -> number: shown, unless below the log start
+    # offset -> number: shown, unless below the log start
+    durable: dict[int, int] = field(default_factory=dict)
     gone: frozenset[int] = frozenset()  # numbers that must not be shown
     start_least: int = 0
     start_most: int = 0
     end_least: int = 0
-    written: dict[int, Written] = field(
-        default_factory=dict
-    )  # by number; it only grows, all moments share it
+    # by number; it only grows, all moments share it
+    written: dict[int, Written] = field(default_factory=dict)
     cuts: tuple[int, ...] = (0,)  # where each era began: records of older eras end there
     jumps: frozenset[int] = frozenset()  # offsets that may follow a gap
     kept: tuple[int | None, ...] = (None,)  # the values that a kept option may have
@@ -88,8 +86,7 @@ class Book:
         )
 
     def durable(self, shown: dict[int, int], below: int) -> None:
-        """The records that the log shows below this offset are on the disk. Records that they replaced must
-        not come back."""
+        """Records below this offset are on the disk. Those that they replaced must not come back."""
         gone, era = self.now.gone, len(self.now.cuts) - 1
         cut = self.now.cuts[era]
         if below >= cut:
@@ -136,8 +133,7 @@ def complaints(
     end: int,
     extra: frozenset[int] = frozenset(),
 ) -> list[str]:
-    """What is wrong with a log that shows these records, from `start` to `end`. `extra`: more numbers that it
-    may show."""
+    """What is wrong with a log that shows these records from `start` to `end`, or `extra` numbers."""
     wrong = []
     there: dict[int, int] = {}
     last = -1

@@ -98,8 +98,7 @@ class Judge:
 
 
 def _have_indexes(image: Image, partition: str, end: int, base: int) -> bool:
-    """Whether the segments from the one that holds the offset before `end` up to the one at `base` have
-    offset indexes."""
+    """Whether segments from the one before `end` up to the one at `base` have offset indexes."""
     logs = [name for name in image.files if name.startswith(f"{partition}/") and name.endswith(".log")]
     first = max((name for name in logs if int(Path(name).stem) < end), default="")
     between = [name for name in logs if first <= name and int(Path(name).stem) < base]
@@ -186,8 +185,7 @@ def _take(view: View, log: kstore.PartitionLog) -> None:
 
 
 def _look_up(view: View, log: kstore.PartitionLog) -> None:
-    """Indexes lead to the records that a walk over all of them shows: some of these, others in each state of
-    a log."""
+    """Indexes lead to records that a walk over all of them shows: some of them in each state of a log."""
     found = {}
     records = list(log)
     step = len(records) // LOOKED_UP + 1
@@ -216,8 +214,7 @@ def _look_up(view: View, log: kstore.PartitionLog) -> None:
 
 
 def _compare_producers(view: View, log: kstore.PartitionLog) -> None:
-    """What a writer remembers of producers, against the batches: else it refuses what comes next, or takes it
-    twice."""
+    """A writer's memory of producers equals the batches; else it refuses what is next, or takes it twice."""
     if not isinstance(log, kstore.LogWriter):
         return
     last = {b.producer_id: b.last_offset for b in log.batches() if b.producer_id >= 0 and not b.is_control}

@@ -1,5 +1,4 @@
-"""What the searches of crash states share: recording a workload, and judging what a power cut leaves of
-it."""
+"""What the searches of crash states share: recording a workload, judging what a power cut leaves."""
 
 import os
 import random
@@ -17,9 +16,8 @@ from tests.helpers.effort import SEED
 T = TypeVar("T")
 STEPS = 30  # operations of a workload; of one after a power cut half as many
 STORE_CALLS = 400  # system calls of a store's workload, at least
-HERE = Path(
-    "/proc/self/cwd"
-)  # a store's files name its directories: in each scratch directory the same names
+# a store's files name its directories: in each scratch directory the same names
+HERE = Path("/proc/self/cwd")
 
 
 def record_log(scratch: Path, seed: str, before: Trace | None = None, left: State | None = None) -> Trace:

@@ -19,8 +19,7 @@ Tried = Callable[[int], None]
 
 @pytest.mark.parametrize("number", range(times(2)))
 def test_a_log(ram: Path, number: int, tried: Tried) -> None:
-    """Three workloads in a row: the second and the third begin with what a power cut left of the one
-    before."""
+    """Three workloads: the second and third begin with what a power cut left of the one before."""
     life = f"{SEED}.{number}"
     trace = record_log(ram, life)
     for cut in range(3):

@@ -1,5 +1,4 @@
-"""The search finds what it is for: each of these defects, planted into the record of workloads, is met before
-long."""
+"""The search finds each of these defects, planted into the record of workloads, before long."""
 
 import bisect
 import random

@@ -1,5 +1,4 @@
-"""kstore.testing: a Recorder records what was done, and crash_states makes of it what the models allow, and
-nothing else."""
+"""kstore.testing: a Recorder records what was done; crash_states makes what the models allow of it."""
 
 import os
 import threading

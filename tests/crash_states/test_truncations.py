@@ -48,8 +48,7 @@ def states_in(trace: Trace, image: Path) -> Iterator[State]:
 def test_fully(
     ram: Path, case: tuple[tuple[str, dict[str, int]], tuple[int, int], tuple[int, int | None]]
 ) -> None:
-    """The old log or the new one; or the old one from the new offset on, without a gap: no offset is given
-    out twice."""
+    """The old log or the new one, or the old one from the new offset on: no offset is given out twice."""
     (partition, options), (base, start), (offset, new_start) = case
     old = begun(ram / "own", partition, options, base, start)
     log = kstore.open(ram / "own" / partition, "a", **options)

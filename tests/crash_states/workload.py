@@ -117,8 +117,7 @@ def key_of(value: bytes) -> bytes:
 
 
 class Workload:
-    """Runs in `root`, and marks what is expected before and after each operation. `book` goes on from earlier
-    workloads."""
+    """Runs in `root`, and marks what is expected around each operation. `book` is of earlier workloads."""
 
     log: kstore.LogWriter
 
@@ -137,8 +136,7 @@ class Workload:
     # ---- what is known -------------------------------------------------------------------------------------
 
     def shown(self) -> dict[int, int]:
-        """The number of each record in the log, by offset; a reader that opens the log now must see the
-        same."""
+        """The number of each record in the log, by offset; a reader that opens it now must see the same."""
         shown = {record.offset: number_of(record.value) for record in self.log}
         with kstore.open(self.root / self.setting.partition) as reader:
             assert {record.offset: number_of(record.value) for record in reader} == shown
@@ -154,8 +152,7 @@ class Workload:
         self.mark()
 
     def end(self, *, durable: int | None = None) -> None:
-        """Marks that the operation has returned; all below `durable` is on the disk, or what the log itself
-        reports."""
+        """Marks that the operation has returned: all below `durable`, or what the log reports, is on disk."""
         below = self.log.durable_offset if durable is None else max(durable, self.log.durable_offset)
         self.book.durable(self.shown(), below)
         self.book.change(doing=f"after {self.book.now.doing}")
@@ -168,8 +165,7 @@ class Workload:
 
     @contextlib.contextmanager
     def _threads_held(self) -> Iterator[None]:
-        """Threads that begin from here on wait before their first function, until the workload lets them
-        run."""
+        """Threads that begin from here on wait before their first function until the workload continues."""
 
         def wait(*_: object) -> None:
             self._may_run.wait()
@@ -183,8 +179,7 @@ class Workload:
             threading.setprofile(None)
 
     def run(self, done: Callable[[int], bool]) -> None:
-        """Opens the log and tries random operations until `done`, which gets their count; mostly closes
-        it."""
+        """Opens the log and tries random operations until `done` of their count; mostly closes it."""
         with contextlib.ExitStack() as stack:
             if self.setting.slow_disk:
                 stack.enter_context(self._threads_held())
@@ -371,12 +366,7 @@ class Workload:
         self.book.jump(offset)
         # Below the first segment all of them are deleted, and for a moment the log is those that are left.
         all_go = offset < self.log.segments[0].base_offset
-        self.begin(
-            f"truncate_to {offset}",
-            below=offset,
-            start_least=offset,
-            start_most=end if all_go else 0,
-        )
+        self.begin(f"truncate_to {offset}", below=offset, start_least=offset, start_most=end if all_go else 0)
         if self.log.truncate_to(offset):
             self._truncated(offset)
             self.book.start(self.log.log_start_offset)
@@ -390,8 +380,7 @@ class Workload:
         self.ended = {p: (first, at) for p, (first, at) in self.ended.items() if at < offset}
 
     def regrow(self) -> None:
-        """Truncates, and appends as much by another producer: an end that was stored before must not count
-        any more."""
+        """Truncates, and appends as much by another producer: an end stored before must not count."""
         end = self.log.log_end_offset
         self.reopen()
         self.truncate()
@@ -416,8 +405,7 @@ class Workload:
 def record(
     root: Path, seed: str, steps: int, setting: Setting | None = None, before: Expected | None = None
 ) -> Trace:
-    """The record of a workload of so many steps in `root`, which holds what a workload with `before` has
-    left."""
+    """The record of so many steps in `root`, which holds what a workload with `before` has left."""
     rng = random.Random(seed)
     book = Book(before)
     if setting is None:
@@ -428,9 +416,8 @@ def record(
     for path in (root / setting.partition).glob("*.log"):
         book.jump(int(path.stem))  # a gap that an earlier power cut has left between segments stays
     with Recorder(root) as recorder, warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", kstore.DataLossWarning
-        )  # of sound batches that nothing had made durable
+        # of sound batches that nothing had made durable
+        warnings.simplefilter("ignore", kstore.DataLossWarning)
         Workload(root, recorder, book, rng, setting).run(lambda done: done >= steps)
     recorder.trace.setting = setting
     return recorder.trace

@@ -57,9 +57,8 @@ def test_a_commit_has_the_leader_epoch_of_its_record(ram: Path) -> None:
 
 def test_one_whose_lock_was_lost_refuses(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another one has taken the partition, and has committed nothing yet."""
-    monkeypatch.setattr(
-        member_lock, "keep_byte", lambda *_, **__: True
-    )  # as where there are no locks that stay
+    # as where there are no locks that stay
+    monkeypatch.setattr(member_lock, "keep_byte", lambda *_, **__: True)
     path = filled(ram)
     jobs = committed(path)
     (ram / "kstore-cursors.lock").read_bytes()  # the system drops the locks of this process

@@ -272,9 +272,8 @@ except kstore.CursorLockedError:
 
 def test_one_whose_lock_was_lost_refuses(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any descriptor of the lock file that this process closes drops its locks: so does the system."""
-    monkeypatch.setattr(
-        member_lock, "keep_byte", lambda *_, **__: True
-    )  # as where there are no locks that stay
+    # as where there are no locks that stay
+    monkeypatch.setattr(member_lock, "keep_byte", lambda *_, **__: True)
     jobs = kstore.open(path).cursor("g")
     jobs.commit(3)
     (path.parent / "kstore-cursors.lock").read_bytes()

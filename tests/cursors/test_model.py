@@ -30,9 +30,8 @@ class Group(RuleBasedStateMachine):
         self.ends = [0, 0, 0]
         self.starts = [0, 0, 0]
         self.committed = [0, 0, 0]
-        self.given: dict[
-            int, dict[int, int]
-        ] = {}  # by member: partition, offset behind the last record given
+        # by member: partition, offset behind the last record given
+        self.given: dict[int, dict[int, int]] = {}
         self.delivered: Places = set()
 
     def teardown(self) -> None:

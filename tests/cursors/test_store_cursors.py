@@ -314,9 +314,8 @@ def test_a_partition_that_is_lost_is_not_committed(
     store: kstore.LogStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Any descriptor of the lock file that this process closes drops its locks: so does the system."""
-    monkeypatch.setattr(
-        member_lock, "keep_byte", lambda *_, **__: True
-    )  # as where there are no locks that stay
+    # as where there are no locks that stay
+    monkeypatch.setattr(member_lock, "keep_byte", lambda *_, **__: True)
     with store.cursor("g", ["orders"]) as cursor:
         assert places(cursor) == ALL
         (store.path / "kstore-cursors.lock").read_bytes()

@@ -50,11 +50,8 @@ def test_what_groups_have_not_committed_stays(tmp_path: Path) -> None:
         assert sum(d.delete for d in decisions[TopicPartition("a", 0)]) == 4
         assert starts(store) == {key: [0, 0] for key in "abc"}
         store.retain(keep_for=["one", "two"])
-        assert starts(store) == {
-            "a": [4, 0],
-            "b": [4, 0],
-            "c": [10, 10],
-        }  # who reads nothing of c keeps nothing there
+        # who reads nothing of c keeps nothing there
+        assert starts(store) == {"a": [4, 0], "b": [4, 0], "c": [10, 10]}
         store.retain(keep_for=["two"])
         assert starts(store) == {"a": [6, 0], "b": [10, 10], "c": [10, 10]}
         store.retain()

@@ -1,5 +1,4 @@
-"""Files are closed in time: those of deleted segments, and those that stay open for reading when others need
-a descriptor."""
+"""Files are closed in time: of deleted segments, and those kept open when others need a descriptor."""
 
 from pathlib import Path
 

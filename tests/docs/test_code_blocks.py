@@ -61,8 +61,7 @@ class Page:
         self._document = Sybil([*parsers, SkipParser()]).parse(path)
 
     def run(self) -> int:
-        """Runs all blocks and returns how many were run. AssertionError for an output that is not as the page
-        says."""
+        """Runs all blocks and returns their number. AssertionError if an output differs from the page."""
         ran = 0
         for example in self._document.examples():
             try:

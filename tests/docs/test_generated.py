@@ -1,5 +1,4 @@
-"""What is generated is up to date: pages and stubs from the code, pictures and tables from the figures of
-benchmarks."""
+"""What is generated is up to date: pages and stubs from the code, pictures and tables of benchmarks."""
 
 import importlib
 import importlib.util

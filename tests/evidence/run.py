@@ -30,11 +30,8 @@ def run_piece(search: Search, row: Row) -> bool:
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "0"]
         command += ["-n", str(os.cpu_count()), "--show-capture=no"]
-        command += [
-            "-o",
-            "junit_family=xunit1",
-            f"--junitxml={report.name}",
-        ]  # which knows properties of a test
+        # which knows properties of a test
+        command += ["-o", "junit_family=xunit1", f"--junitxml={report.name}"]
         command += [f"--hypothesis-seed={chosen['SEED']}", *search.tests]
         begun = time.monotonic()
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

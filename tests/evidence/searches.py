@@ -1,5 +1,4 @@
-"""What `make evidence` runs: the searches of the other folders, in pieces that take a minute or a few
-each."""
+"""What `make evidence` runs: the searches of other folders, in pieces of a minute or a few."""
 
 from typing import NamedTuple
 

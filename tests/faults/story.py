@@ -1,5 +1,4 @@
-"""A writer's life in a few dozen system calls of every kind, and what must hold of the log after any of them
-failed."""
+"""A writer's life in a few dozen system calls of every kind, and what holds after any of them failed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +15,7 @@ OPTIONS = {
 
 
 class Story:
-    """Appends numbered values; `acked` are those whose append returned, by offset, `durable` those flushed
-    then."""
+    """Appends numbered values. `acked`: by offset, those whose append returned; `durable`: those flushed."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -78,8 +76,7 @@ class Story:
         log.close()
 
     def check(self, log: kstore.PartitionLog, *, durable_only: bool = False) -> None:
-        """What is in the log was put there at its offset; nothing acknowledged is missing (or nothing
-        durable)."""
+        """The log holds what was put there, and lacks nothing acknowledged (or nothing durable)."""
         there = {record.offset: record.value for record in log}
         known = {b"%05d" % i + b"." * 40 for i in range(self.number)}
         assert set(there.values()) <= known

@@ -1,5 +1,4 @@
-"""A system call of a writer's life fails once, in some way: the log is right, or says that it cannot go
-on."""
+"""One system call of a writer's life fails: the log is right, or says that it cannot go on."""
 
 import errno
 import shutil
@@ -62,8 +61,7 @@ def test_interrupted_calls_go_on(ram: Path) -> None:
 
 
 def test_a_full_disk_is_nothing_to_reopen_for(ram: Path) -> None:
-    """Whatever call of an append finds the disk full, the log is unchanged, and appends succeed once there is
-    room."""
+    """Whatever call of an append finds a full disk: the log is unchanged, and appends once there is room."""
     with kstore.open(ram / "t-0", "a", internal_segment_bytes=1000, index_interval_bytes=100) as log:
         expected = [(log.append(b"%04d" % i) and b"%04d" % i) or b"%04d" % i for i in range(3)]
         for how in ("error", "half"):
@@ -114,8 +112,7 @@ def _filled(directory: Path) -> kstore.LogWriter:
 
 
 def test_what_retention_deleted_stays_deleted(ram: Path) -> None:
-    """Whatever call of a retention fails: what it deleted from the log does not come back, and the next one
-    continues."""
+    """Whatever call of a retention fails: deleted records stay deleted, and the next one continues."""
     with _filled(ram / "whole-0") as log:
         assert sum(d.delete for d in log.retain(dry_run=True)) > 8
         total = count_calls(log.retain)

@@ -20,8 +20,7 @@ READERS: dict[str, Callable[[kstore.PartitionLog, Any], Any]] = {
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_file_that_cannot_be_opened_now(tmp_path: Path, name: str) -> None:
-    """It is no damage that is skipped; and a reader that is called again continues there, not in the next
-    file."""
+    """It is no damage that is skipped; a reader that is called again continues there."""
     with kstore.open(tmp_path / "t-0", "a") as log:
         for i in range(30):
             log.append(b"%d" % i)

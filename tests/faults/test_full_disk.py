@@ -1,5 +1,4 @@
-"""A disk of 4 MB that fills up: an error that says so, a log unchanged, and writing again once there is
-room."""
+"""A disk of 4 MB fills up: an error that says so, an unchanged log, and writing again later."""
 
 import errno
 import os
@@ -17,9 +16,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     mounted = tmp_path / "disk"
     mounted.mkdir()
     done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(mounted)],
-        capture_output=True,
-        check=False,
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(mounted)], capture_output=True, check=False
     )
     if done.returncode:
         pytest.skip(f"a small disk cannot be mounted here: {done.stderr.decode().strip()}")

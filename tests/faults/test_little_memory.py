@@ -1,5 +1,4 @@
-"""Appends while there is next to no memory: MemoryError and nothing else, and every record that was
-acknowledged is there."""
+"""Appends with next to no memory: MemoryError and nothing else, and all acknowledged records."""
 
 import subprocess
 import sys

@@ -1,5 +1,4 @@
-"""A transaction marker for which the disk has no room is not in the log, and its transaction not in the
-index."""
+"""A transaction marker without room on the disk is not in the log, nor its transaction in the index."""
 
 import errno
 from pathlib import Path

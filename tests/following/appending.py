@@ -1,5 +1,4 @@
-"""A process that writes a log as it is told, line by line: `append N`, `roll`, `retain`, `delete N`,
-`truncate N`, `close`."""
+"""A process that writes a log as told: `append N`, `roll`, `retain` or `truncate N`, one a line."""
 
 import sys
 from typing import Any

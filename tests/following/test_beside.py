@@ -1,5 +1,4 @@
-"""Readers beside retention and truncation: another look, or an error that says what happened; no loose system
-error."""
+"""Readers beside retention and truncation look again, or raise an error that says what happened."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -41,8 +40,7 @@ def written(directory: Path, count: int = 100) -> Path:
 
 
 def test_opening_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that is gone between listing and opening was deleted by retention: the next look does not see
-    its name."""
+    """Retention deleted a file between listing and opening: the next look does not see its name."""
     directory = written(tmp_path / "t-0")
     looks = []
 
@@ -59,8 +57,7 @@ def test_opening_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_look_between_two_steps_of_a_truncation(tmp_path: Path) -> None:
-    """Truncation takes one file after the other: what is missing between two of them must not pass for a
-    loss, nor warn."""
+    """Truncation takes one file after the other: a missing one between two must not pass for a loss."""
     directory = written(tmp_path / "t-0")
     _, middle, *following = sorted(directory.glob("*.log"))
     middle.unlink()

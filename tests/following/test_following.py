@@ -72,8 +72,7 @@ def test_what_is_there_and_what_comes(both: tuple[kstore.PartitionLog, Tell]) ->
 
 
 def test_where_it_goes_on(tmp_path: Path) -> None:
-    """Its offset is that of the next record, also in the midst of a batch: who follows from there on misses
-    none."""
+    """Its offset is that of the next record, also within a batch: following from there misses none."""
     with kstore.open(tmp_path / "t-0", "a") as log:
         for _ in range(3):
             log.extend([b"."] * 4)
@@ -382,8 +381,7 @@ def test_it_sleeps_while_nothing_comes(both: tuple[kstore.PartitionLog, Tell]) -
 def test_an_append_wakes_the_follower(
     both: tuple[kstore.PartitionLog, Tell], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It does not wait until an interval is over: of the sleeps, those end by a word in which an append
-    happens."""
+    """It does not wait until an interval is over: appends end most of its sleeps."""
     log, tell = both
     woken: list[bool] = []
     heard = Follower._heard

@@ -173,8 +173,7 @@ class Positions(RuleBasedStateMachine):
 
     @rule(how=st.sampled_from(["close", "abandon", "kill", "lose power"]), back=BACK, nth=st.integers(1, 40))
     def end_the_writer(self, how: str, back: int, nth: int = 1) -> None:
-        """And another one opens the log, in the next epoch if the epoch is given. A power cut ends all
-        readers too."""
+        """Another writer opens the log, in the next epoch if one is given. A power cut ends all readers."""
         how = "close" if self.has_broker else how
         ended = [
             slot for slot, each in enumerate(self.readers) if how == "lose power" or each.kind in OF_WRITER
@@ -362,8 +361,7 @@ class Positions(RuleBasedStateMachine):
             self.read_with(reading, None, "records", False, False)
 
     def read_with(self, reading: Reading, count: int | None, by: str, on: bool, earliest: bool) -> bool:
-        """Whether there was no error. After an error the reader goes where the error says, or to the log
-        start."""
+        """Whether there was no error. After one, the reader goes where it says, or to the log start."""
         reader, position = reading.reader, reading.position
         if not reader.is_cursor:
             by = "records"

@@ -1,5 +1,4 @@
-"""Following many partitions: each record once, in order in its partition, whatever comes and goes
-meanwhile."""
+"""Following many partitions: each record once, in order in its partition, whatever happens meanwhile."""
 
 import asyncio
 import shutil

@@ -1,5 +1,4 @@
-"""What `test_positions.py` does not ask of readers beside truncations: the file that tells of them,
-transactions, large batches."""
+"""Readers beside truncations, beyond `test_positions.py`: the file, transactions, large batches."""
 
 import contextlib
 import os
@@ -38,8 +37,7 @@ def cut_at(reader: Reader) -> int:
 @pytest.mark.parametrize("by", ["records", "columns"])
 @pytest.mark.parametrize("kind", [*KINDS, "cursor of the writer", "follower of the writer"])
 def test_large_batches(ram: Path, kind: str, by: str) -> None:
-    """The reader stands in a batch of which it has read a part, or has read ahead what is truncated: nothing
-    comes twice."""
+    """The reader has read a part of a batch, or has read ahead what is truncated: nothing comes twice."""
     with kstore.open(ram / "t-0", "a") as log:
         for i in range(20):
             log.append(b"old %05d" % i + b"x" * 200_000)
@@ -89,8 +87,7 @@ def test_a_read_that_is_interrupted(ram: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_recovery_cuts_off(ram: Path, kind: str) -> None:
-    """A damaged byte, after an unclean stop: the records behind it are removed, and others get their
-    offsets."""
+    """A damaged byte after an unclean stop: records behind it are removed, others get their offsets."""
     path = ram / "t-0"
     log = kstore.open(path, "a")
     append(log, 10)
@@ -122,8 +119,7 @@ def test_what_recovery_cuts_off(ram: Path, kind: str) -> None:
     ],
 )
 def test_a_damaged_file(tmp_path: Path, content: bytes) -> None:
-    """It has no say, and the next truncation writes it anew; whoever has seen the one before is told of that
-    one."""
+    """It counts for nothing, and the next truncation replaces it; a reader of the old one learns of that."""
     path = tmp_path / "t-0"
     with kstore.open(path, "a") as log:
         append(log, 10)

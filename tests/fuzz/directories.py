@@ -118,9 +118,8 @@ def write(directory: Path, case: Case) -> None:
         return
     log.close()
     with kstore.open(directory) as again:
-        assert again.recovery.clean or directory.name.startswith(
-            "__cluster_metadata"
-        )  # Raft asks for no marker
+        # Raft asks for no marker
+        assert again.recovery.clean or directory.name.startswith("__cluster_metadata")
         assert again.log_end_offset == end
 
 

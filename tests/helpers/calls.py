@@ -41,8 +41,7 @@ class End(NamedTuple):
     how: str
 
     def of(self, work: Callable[[], object]) -> bool:
-        """Works until that call fails, or until the process dies at it: then a child works. Whether it ended
-        so."""
+        """Works until that call fails, or kills the process: then in a child. Whether it ended so."""
         if self.how.startswith("kill"):
             child = os.fork()
             if child == 0:
@@ -64,8 +63,7 @@ class End(NamedTuple):
 
 
 def ends(total: int, count: int, what: object, ways: Sequence[tuple[int, str]] = WAYS) -> list[End]:
-    """`count` of all ways in which one of so many system calls can end an operation, at EFFORT=1; SEED
-    chooses others."""
+    """`count` of the ways in which one of `total` system calls can end an operation, at EFFORT=1."""
     every = [End(nth, error, how) for nth in range(1, total + 1) for error, how in ways]
     return some(every, count, what)
 

@@ -16,8 +16,7 @@ LIMIT = 60.0  # seconds for one child
 
 
 class Ended(NamedTuple):
-    """How a child ended: `wrong` is "" if all was well, otherwise what was wrong; `text` is all that it
-    wrote."""
+    """How a child ended: `wrong` is "" if all was well, else the reason; `text` is all that it wrote."""
 
     wrong: str
     text: str

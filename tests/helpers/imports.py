@@ -107,8 +107,7 @@ def circles(imports: Graph) -> list[set[str]]:
 
 
 def hooks(below: str, above: str) -> set[str]:
-    """Methods that Cython classes in `below` call of themselves and a Python class in `above` defines, as
-    Class.method."""
+    """Methods that Cython classes in `below` call of themselves and a class in `above` defines."""
     called: set[str] = set()
     bases: dict[str, str] = {}
     methods: dict[str, set[str]] = {}

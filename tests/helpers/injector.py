@@ -55,8 +55,7 @@ def _before(code: CodeType, at: int) -> str:
 
 @functools.cache
 def _is_nothing(code: CodeType, at: int) -> bool:
-    """Whether a `with` statement begins to call __exit__ here, a line is only the word `try`, or an `except`
-    ends."""
+    """Whether a `with` begins to call __exit__ here, a line is only `try`, or an `except` ends."""
     operations = _code_of(code)
     if dis.opname[operations[at]] in ("NOP", "POP_EXCEPT"):
         return True
@@ -75,8 +74,7 @@ def _is_nothing(code: CodeType, at: int) -> bool:
 
 @functools.cache
 def _looks_for_signals(code: CodeType, at: int) -> bool:
-    """Whether the operation before this position does, and an exception that it raises there leads where one
-    here does."""
+    """Whether the operation before this position looks, and raises to where an exception here leads."""
     handlers = [
         next((e.target for e in dis._parse_exception_table(code) if e.start <= place < e.end), None)  # type: ignore[attr-defined]
         for place in (at - 2, at)

@@ -1,5 +1,4 @@
-"""With which options Java runs Spark in tests: it begins soon, and optimizes little, because it does not live
-long."""
+"""The options with which Java runs Spark in tests: it starts soon, and optimizes little."""
 
 import sys
 from pathlib import Path
@@ -9,8 +8,7 @@ ARCHIVE = Path(sys.prefix, "spark.jsa")  # tests/spark/archive.py makes it
 
 
 def options() -> str:
-    """With the archive of Spark's classes, if there is one. Where it does not fit, Java passes it over, and
-    says nothing."""
+    """With the archive of Spark's classes, if there is one. Java passes over one that does not fit."""
     if not ARCHIVE.is_file() or ARCHIVE.stat().st_size == 0:
         return FAST
     return f"{FAST} -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable -Xlog:all=error:stderr"

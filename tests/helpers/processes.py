@@ -19,8 +19,7 @@ def environment(**more: str) -> dict[str, str]:
 def run_python(
     program: str, *arguments: object, options: Sequence[str] = (), timeout: float = 120, **more: str
 ) -> "subprocess.CompletedProcess[str]":
-    """Runs a program in a process of its own, which may hang, with more of an environment; what it writes is
-    text."""
+    """Runs a program, which may hang, in a process of its own, with `more` environment; output is text."""
     return subprocess.run(
         [sys.executable, "-P", *options, "-c", program, *map(str, arguments)],
         env=environment(**more),

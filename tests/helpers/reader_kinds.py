@@ -34,8 +34,7 @@ class Reader:
         return ([(record.offset, record.value)] for record in self.source)
 
     def read(self, into: Rows, count: int | None = None, by: str = "records") -> bool:
-        """Appends the offsets and values of `count` items, or of all, to a list. Whether there were so
-        many."""
+        """Appends offsets and values of `count` items, or of all, to a list. Whether there were so many."""
         self._iterators = {}
         return self.read_on(into, count, by)
 

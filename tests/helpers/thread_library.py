@@ -1,5 +1,4 @@
-"""A library that replaces pthread_create: it counts the threads that a process begins, and refuses or loses
-them."""
+"""A library that replaces pthread_create: it counts new threads, and refuses or loses them."""
 
 import os
 import shutil
@@ -48,7 +47,6 @@ def run_with_library(program: str, directory: Path) -> "subprocess.CompletedProc
     source.write_text(SOURCE)
     build = [compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
     subprocess.run(build, check=True)
-    preload = ":".join(
-        filter(None, (os.environ.get("LD_PRELOAD"), str(library)))
-    )  # AddressSanitizer comes first
+    # AddressSanitizer comes first
+    preload = ":".join(filter(None, (os.environ.get("LD_PRELOAD"), str(library))))
     return run_python(BEGIN + program, library, directory / "t-0", LD_PRELOAD=preload)

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 
 def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    """Returns when the condition holds. AssertionError if it does not within that time, which is far more
-    than it takes."""
+    """Returns when the condition holds. AssertionError after `seconds`, far more than it takes."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -17,8 +16,7 @@ def until(condition: Callable[[], object], seconds: float = 60) -> None:
 
 @contextmanager
 def threads_doing(*works: Callable[[], object], ended: threading.Event | None = None) -> Iterator[None]:
-    """Each of these in a thread of its own. The end of the block sets `ended`, waits for them, and raises
-    their first exception."""
+    """Each of these in its own thread. The end of the block joins them, and raises their first exception."""
     failures: list[BaseException] = []
 
     def run(work: Callable[[], object]) -> None:

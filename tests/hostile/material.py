@@ -1,5 +1,4 @@
-"""Small real bytes to damage: one batch of every kind that Kafka wrote in the golden data, put into one
-segment."""
+"""Small real bytes to damage: one batch of every kind in the golden data, put into one segment."""
 
 import struct
 from collections.abc import Iterator
@@ -15,8 +14,7 @@ SOURCES = ("codec_mixed", "headers", "transactions", "magic0", "magic1", "nulls"
 
 
 def smallest_batches() -> list[kstore.RecordBatch]:
-    """The smallest batch, with more than one record where there is one, of every magic, codec and set of
-    attributes."""
+    """The smallest batch, of several records if possible, of every magic, codec and set of attributes."""
     best: dict[tuple[int, int], kstore.RecordBatch] = {}
     for source in SOURCES:
         partition = next(p for p in (GOLDEN / source).iterdir() if p.is_dir() and p.name != "expected")

@@ -38,8 +38,7 @@ def unpacked(codec: str, packed: bytes, limit: int = 1 << 20) -> list[kstore.Rec
     ids=["gzip", "lz4"],
 )
 def test_many_empty_parts_are_refused(codec: str, whole: bytes, nothing: bytes, reason: str) -> None:
-    """Members of 20 bytes, stored blocks of 4, that decompress to nothing: no limit on what comes out stops
-    them."""
+    """Members of 20 bytes, stored blocks of 4, that unpack to nothing: no limit on output stops them."""
     at = 0 if codec == "gzip" else 7  # after the header of a frame
     assert unpacked(codec, whole[:at] + nothing * 1000 + whole[at:], len(BODY))[0].key == b"k"
     with pytest.raises(kstore.CorruptRecordError, match=f"{codec}: {reason}"):
@@ -61,8 +60,7 @@ def test_gzip_members_of_all_sizes(cuts: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("kind", [".index", ".timeindex", ".txnindex"])
 def test_an_index_larger_than_its_log(tmp_path: Path, kind: str) -> None:
-    """A hole of 64 GiB on the disk takes no room there, but would in memory: no log of this size has such an
-    index."""
+    """A hole of 64 GiB takes no room on the disk, but would in memory: no log has such an index."""
     directory = tmp_path / "t-0"
     with kstore.open(directory, "a") as log:
         log.append(b"x", timestamp=5)
@@ -95,8 +93,7 @@ def test_many_leader_epochs(tmp_path: Path) -> None:
 
 
 def with_a_gap(directory: Path, size: int, *, hole: bool) -> Path:
-    """A log of 20 batches with `size` bytes of zeros between two of them, as a hole of the file or written
-    out."""
+    """20 batches with `size` bytes of zeros between two of them, as a hole of the file or written out."""
     with kstore.open(directory, "a") as log:
         for i in range(20):
             log.append(b"%d" % i * 10)

@@ -2,15 +2,16 @@
 
 At EFFORT=1 some of the sizes and bits; with more effort up to every one."""
 
-import struct
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import kstore
+from tests.columns.plain import expected, scanned
 from tests.helpers.effort import SEED, some, times
-from tests.hostile.material import LOG, bit_flips, segment_bytes, turned, write_partition
+from tests.hostile.material import LOG, bit_flips, resealed, segment_bytes, turned, write_partition
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::kstore.DataLossWarning"),  # what is left out is compared here
@@ -59,6 +60,18 @@ def assert_right(
             assert failed or log.recovery.findings or len(found) == len(truth), note
         kept, _ = read_what_comes(log.records(control=True, on_error="skip"))
         assert [record for record in kept if record not in truth] == [], note
+        assert_scans_alike(log, note)
+
+
+def assert_scans_alike(log: kstore.PartitionLog, note: object) -> None:
+    """A scan gives what iteration over records gives, rows and error alike."""
+    right = expected(log, {})
+    assert scanned(log) == right, note
+    assert scanned(log, views=True, batch_rows=3, threads=2) == right, note
+    kept = [record.offset for record in log.records(on_error="skip")]
+    found = [row[0] for batch in log.scan(["offset"], on_error="skip") for row in batch.rows()]
+    assert found == kept, note
+    scanned(log, since=1)
 
 
 def test_material_is_worth_damaging(truth: list[kstore.Record], log_bytes: bytes) -> None:
@@ -75,15 +88,23 @@ def test_truncations_of_a_log(tmp_path: Path, log_bytes: bytes, truth: list[ksto
         assert_right(damaged, truth, note=(SEED, size))
 
 
+def batches_of(log_bytes: bytes) -> list[tuple[int, bytes]]:
+    """Each batch of a log file, with its position."""
+    found, at = [], 0
+    while at < len(log_bytes):
+        end = at + 12 + int.from_bytes(log_bytes[at + 8 : at + 12], "big")
+        found.append((at, log_bytes[at:end]))
+        at = end
+    return found
+
+
 def covered(log_bytes: bytes) -> set[int]:
     """Bytes whose damage a reader detects: all but leader epochs, and the offsets of the last batch, which no
     checksum covers and nothing after it contradicts. (A message of magic 0 or 1 has no epoch.)"""
-    bytes_, at, last = set(range(len(log_bytes))), 0, 0
-    while at < len(log_bytes):
-        last = at
-        if log_bytes[at + 16] == 2:
-            bytes_ -= set(range(at + 12, at + 16))
-        at += 12 + struct.unpack_from(">i", log_bytes, at + 8)[0]
+    bytes_, last = set(range(len(log_bytes))), 0
+    for last, batch in batches_of(log_bytes):
+        if batch[16] == 2:
+            bytes_ -= set(range(last + 12, last + 16))
     return bytes_ - set(range(last, last + 8))
 
 
@@ -95,7 +116,20 @@ def test_bit_flips_of_a_log(tmp_path: Path, log_bytes: bytes, truth: list[kstore
         if bit // 8 in detected:
             assert_right(damaged, truth, complete=True, note=(SEED, bit))
         else:
-            read_what_comes(iter(kstore.open(damaged)))
+            log = kstore.open(damaged)
+            read_what_comes(iter(log))
+            assert_scans_alike(log, (SEED, bit))
+
+
+def test_bit_flips_that_the_checksum_covers(tmp_path: Path, log_bytes: bytes) -> None:
+    """Damage by someone who also makes the checksum right: the records themselves are hostile."""
+    damaged = write_partition(tmp_path, log_bytes)
+    bits = [(batch, bit) for batch in batches_of(log_bytes) for bit in range(8 * 21, 8 * len(batch[1]))]
+    for (start, batch), bit in some([case for case in bits if case[0][1][16] == 2], 300, "resealed"):
+        changed = resealed(turned(batch, bit))
+        (damaged / LOG).write_bytes(log_bytes[:start] + changed + log_bytes[start + len(batch) :])
+        with contextlib.suppress(kstore.KstoreError):
+            assert_scans_alike(kstore.open(damaged), (SEED, start, bit))
 
 
 def answers(partition: Path, truth: list[kstore.Record]) -> list[object]:

@@ -95,8 +95,7 @@ def test_offsets_in_two_segments(tmp_path: Path, mixed: Callable[[Path], None]) 
 
 @pytest.mark.parametrize("mixed", ALL)
 def test_such_a_log_is_not_written(tmp_path: Path, mixed: Callable[[Path], None]) -> None:
-    """Readers would not know which of two records counts. Recovering all of it ends it there, and keeps what
-    it cuts off."""
+    """Readers would not know which of two records counts. Recovering all ends the log there."""
     directory = tmp_path / "t-0"
     values = written(directory)
     mixed(directory)
@@ -158,8 +157,7 @@ def test_transaction_indexes_that_were_swapped(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["bit", "torn", "zeros"])
 @pytest.mark.parametrize("clean", [False, True])
 def test_a_damaged_file_replaces_a_segment(tmp_path: Path, damage: str, clean: bool) -> None:
-    """A compaction was broken off when its file had its name, and then the file was damaged: the segment is
-    kept."""
+    """A compaction broke off when its file had its name, then the file was damaged: the segment stays."""
     directory = tmp_path / "t-0"
     with kstore.open(directory, "a", internal_segment_bytes=400, min_cleanable_dirty_ratio=0.0) as log:
         for i in range(10):
@@ -174,11 +172,7 @@ def test_a_damaged_file_replaces_a_segment(tmp_path: Path, damage: str, clean: b
     for file, content in before.items():
         if clean or file != ".kafka_cleanshutdown":
             (directory / file).write_bytes(content)
-    broken = {
-        "bit": made[:-1] + bytes([made[-1] ^ 1]),
-        "torn": made[:-5],
-        "zeros": bytes(len(made)),
-    }
+    broken = {"bit": made[:-1] + bytes([made[-1] ^ 1]), "torn": made[:-5], "zeros": bytes(len(made))}
     (directory / f"{name(0)}.swap").write_bytes(broken[damage])
     kstore.open(directory, "r+").close()
     assert before[name(0)] in [path.read_bytes() for path in directory.glob("*.cut")]

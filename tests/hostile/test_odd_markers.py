@@ -69,8 +69,7 @@ def two_markers(base_offset: int, *, broken: int) -> bytes:
 @pytest.mark.parametrize("broken", [0, 1])
 @pytest.mark.parametrize("distrusts", [False, True])
 def test_records_that_cannot_be_read(tmp_path: Path, broken: int, distrusts: bool) -> None:
-    """Of a marker the first record counts. If that cannot be read, it ends no transaction, and recovery cuts
-    the log there."""
+    """The first record of a marker counts. If it is unreadable, it ends no transaction and the log."""
     directory = tmp_path / "t-0"
     with kstore.open(directory, "a") as log:
         log.extend([b"."] * 5)
@@ -92,8 +91,7 @@ def test_records_that_cannot_be_read(tmp_path: Path, broken: int, distrusts: boo
 
 
 def transactions(log: kstore.LogWriter, *ends: bool, first: int = 0) -> None:
-    """Two records of each, of one producer, and its marker. `first`: the sequence number of the first
-    record."""
+    """Two records of each, of one producer, and its marker. `first`: the first sequence number."""
     for at, commits in enumerate(ends):
         log.append_batches(
             kstore.encode_batch(

@@ -183,8 +183,7 @@ def test_a_scan_in_time_order_verifies_what_ends_it(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 def test_what_recovery_cuts_off_is_not_read_later(tmp_path: Path) -> None:
-    """After an unclean stop the log ends before a batch that contradicts the next one, for readers that go
-    on, too."""
+    """After an unclean stop the log ends before a batch that contradicts the next, for all readers."""
     log = kstore.open(tmp_path / "t-0", "a")
     for i in range(5):
         log.append(b"%d" % i)

@@ -1,5 +1,4 @@
-"""Another program shortens an index file that a writer has mapped. The system answers a touch of what is gone
-with SIGBUS."""
+"""Another program shortens an index file that a writer has mapped: touching it raises SIGBUS."""
 
 import os
 import signal

@@ -1,5 +1,4 @@
-"""Records that their batch does not announce: outside its offsets, more or fewer than it counts. All ways of
-reading agree."""
+"""Records outside their batch's offsets, or of another count. All ways of reading agree."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -166,8 +166,7 @@ def dumped(path: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, int
 
 
 def test_examples_of_other_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those of a real broker are the beginning of its files; all are dumped with the numbers that the text
-    says."""
+    """A real broker's files begin with its examples; all are dumped with the numbers of the text."""
     assert any(example("batch")[0] in log.read_bytes() for log in (GOLDEN / "broker").rglob("*.log"))
     segment = GOLDEN / "timestamps" / "times-0" / f"{55:020}"
     assert TEXT.count("base=55\n") == 2

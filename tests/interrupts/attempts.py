@@ -35,14 +35,12 @@ ERRORS: dict[str, type[BaseException]] = {
     "MemoryError": InjectedMemoryError,
 }
 Act = Callable[[], object]
-Disturb = Callable[
-    [Any, Act], object
-]  # calls the act of an operation on a subject, and something else meanwhile
+# calls the act of an operation on a subject, and something else meanwhile
+Disturb = Callable[[Any, Act], object]
 
 
 class Whole(NamedTuple):
-    """An operation that nothing disturbs: what was shown before and afterwards, what it returned, and where
-    its points are."""
+    """An undisturbed operation: what was shown before and after, what it returned, where its points are."""
 
     before: State
     after: State
@@ -166,8 +164,7 @@ def within(make: Callable[[Any], AbstractContextManager[object]]) -> Disturb:
 
 
 def interrupt(what: str, kind: str, nth: int, act: Act) -> object:
-    """Raises at the nth point. Ctrl-C must come out, except where it came within a finalizer, which cannot
-    raise it."""
+    """Raises at the nth point. Ctrl-C must come out, unless it came within a finalizer."""
     injector, ignored = Injector(kind, nth, raiser(ERRORS[what])), False
 
     def unraisable(e: "sys.UnraisableHookArgs") -> None:

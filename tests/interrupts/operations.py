@@ -462,9 +462,5 @@ add("get, find", eleven, look_up)
 add("records, batches", with_producers, read_all)
 add("scan", eleven, lambda s: sum(len(batch) for batch in s.handle.scan(threads=2)))
 add("follow", eleven, lambda s: [r.offset for r in s.handle.follow(3, timeout=0, records=True)])
-add(
-    "follower, of a reader",
-    checked(followed, follows_on),
-    follow_as_reader,
-)
+add("follower, of a reader", checked(followed, follows_on), follow_as_reader)
 add("read, send", sockets, read_and_send)

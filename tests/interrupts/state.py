@@ -1,5 +1,4 @@
-"""What a log or a store shows, and whether that is what it held before an operation, after it, or within
-it."""
+"""What a log or a store shows, and whether that is its state before, after or within an operation."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,8 +19,7 @@ def require(truth: object, text: str) -> None:
 
 @dataclass
 class Shown:
-    """A partition as a reader sees it. `committed`: the values that read_committed gives. `groups`: their
-    positions."""
+    """A partition as a reader sees it. `committed`: values of read_committed. `groups`: their positions."""
 
     start: int = 0
     end: int = 0
@@ -91,8 +89,7 @@ class Between:
             require(not wrong, f"{name} shows {shown}: {'; '.join(wrong)}")
 
     def narrowed(self, now: State, *, usable: bool, pending: bool) -> "Between":
-        """What may be shown later, when the log shows `now`: that, or more of the operation unless the log is
-        usable."""
+        """What may be shown later, if the log shows `now`: that, or more of the operation unless usable."""
         logs = {
             name: shown if usable else replace(self.before.logs.get(name, Shown()), records=shown.records)
             for name, shown in now.logs.items()

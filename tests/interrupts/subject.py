@@ -94,8 +94,7 @@ class Subject:
             return None
 
     def require_clean(self) -> None:
-        """Broken unless the log that was opened just now had been closed cleanly, and nothing was found
-        wrong."""
+        """Broken unless the log that was opened just now had been closed cleanly, without findings."""
         require(self.handle.recovery.clean, "closed, and not clean")
         # Offsets that an operation left out on purpose are a finding, too.
         found = [finding for finding in self.handle.recovery.findings if finding.kind != "gap"]
@@ -339,8 +338,7 @@ def _require_soon(fact: Callable[[], object], text: Callable[[], str]) -> None:
 
 
 def _other_threads() -> list[str]:
-    """Those that run, or are about to; Python's list also has those that were interrupted before they
-    began."""
+    """Those that run, or are about to; Python's list also has some that were interrupted before."""
     alive = {int(path.name) for path in Path("/proc/self/task").iterdir()} | {None}
     me = threading.current_thread()
     return [thread.name for thread in threading.enumerate() if thread is not me and thread.native_id in alive]

@@ -110,8 +110,7 @@ def test_no_with_statement_in_cython() -> None:
 
 @pytest.mark.nightly
 def test_numpy_without_memory(tmp_path: Path) -> None:
-    """It makes another layout than it is told then, and says nothing: headers would be written beyond their
-    memory."""
+    """It makes another layout than asked, and says nothing: headers would be written beyond their memory."""
     with kstore.open(tmp_path, "a") as log:
         for _ in range(3):
             log.append(b"v")

@@ -1,5 +1,4 @@
-"""Forks beside threads that write: in the child every call ends, and neither calls nor its end touch the
-parent's log."""
+"""Forks beside threads that write: every call ends in the child, and the parent's log is untouched."""
 
 import os
 import subprocess

@@ -126,8 +126,7 @@ def test_handlers_that_wait_for_what_they_interrupt(what: str, name: str) -> Non
 
 @pytest.mark.parametrize("what", some(list(ACTIONS), 3, "real"))
 def test_handlers_of_real_signals(ram: Path, what: str) -> None:
-    """A timer's signals, some hundred in a second, while the main thread appends, rolls, flushes, retains and
-    reads."""
+    """A timer's signals, some hundred a second, while the main thread uses the log."""
 
     def work() -> None:
         subject = Subject(ram)
@@ -272,8 +271,7 @@ def hooked(what: str, subject: Subject, do: Callable[[], object]) -> object:
 
 
 @pytest.mark.parametrize(
-    ("name", "what"),
-    some([(name, what) for name in ARGUMENTS for what in ACTIONS], 9, "arguments"),
+    ("name", "what"), some([(name, what) for name in ARGUMENTS for what in ACTIONS], 9, "arguments")
 )
 def test_arguments_that_call_the_log(name: str, what: str) -> None:
     require_sound(attempt(f"argument: {name}", partial(hooked, what)), (name, what))
@@ -293,8 +291,7 @@ REFERENCES: list[object] = []
 
 
 class Trash:
-    """Garbage that only the collector finds, with a last call: in __del__, or in the callback of a weak
-    reference."""
+    """Garbage that only the collector finds, with a last call in __del__ or of a weak reference."""
 
     def __init__(self, last_call: Callable[[], None], *, dels: bool) -> None:
         self.itself = self

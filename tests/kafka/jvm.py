@@ -1,5 +1,4 @@
-"""Kafka's own classes in one JVM for the whole session (Driver.java), asked line by line; Maven fetches the
-jars."""
+"""Kafka's own classes in one JVM for the session (Driver.java), asked by lines; Maven fetches the jars."""
 
 import base64
 import fcntl

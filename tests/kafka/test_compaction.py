@@ -21,8 +21,7 @@ CODECS = ("none", "none", "none", "gzip", "snappy", "lz4", "zstd")
 
 
 class Story:
-    """Random batches, the same for both logs: producers, transactions, epochs, gaps, nulls, tiny and huge
-    keys."""
+    """The same random batches for both logs: producers, transactions, epochs, gaps, nulls, odd keys."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng

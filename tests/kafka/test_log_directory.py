@@ -1,5 +1,4 @@
-"""What lies around the partitions (lock, clean marker, checkpoints, a store's own files), as Kafka's own
-classes see it."""
+"""Lock, clean marker, checkpoints and a store's files around the partitions, as Kafka sees them."""
 
 import json
 from pathlib import Path
@@ -177,8 +176,7 @@ def test_a_store_that_was_closed(kafka: Kafka, log_directory: Path, deleted: boo
 
 
 def test_a_topic_that_waits_to_be_removed(kafka: Kafka, log_directory: Path) -> None:
-    """A process that died after a deletion leaves directories whose names end in -delete: Kafka schedules
-    them too."""
+    """A process that died after a deletion leaves directories that end in -delete: Kafka deletes them."""
     store = _filled(log_directory)
     store.delete_topic("gone")
     store.flush()

@@ -1,5 +1,4 @@
-"""The same operations done by kstore and by Kafka leave the same files, byte for byte, and have the same
-outcomes."""
+"""The same operations done by kstore and by Kafka leave the same files, and have the same outcomes."""
 
 import random
 from pathlib import Path
@@ -155,8 +154,7 @@ class Both:
         self.append(bytes(data))
 
     def new_epoch(self) -> None:
-        """As a partition that becomes leader. (Unasked, Kafka notes the epoch of a batch even if it refuses
-        the batch.)"""
+        """As a partition that becomes leader. (Kafka notes the epoch of a batch even if it refuses it.)"""
         self.epoch += self.rnd.choice([1, 1, 3])
         self.log.assign_leader_epoch(self.epoch)
         self.other.ask("assign_epoch", epoch=self.epoch)

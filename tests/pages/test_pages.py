@@ -33,8 +33,7 @@ def cached(log: kstore.PartitionLog) -> int:
 
 
 def settled(log: kstore.PartitionLog) -> int:
-    """What is cached when the disk has fetched all that it was asked for; pages on their way cannot be given
-    back."""
+    """What is cached when the disk has fetched all that was asked; pages on their way stay cached."""
     now, before = cached(log), -1
     while now != before:
         time.sleep(0.5)
@@ -43,8 +42,7 @@ def settled(log: kstore.PartitionLog) -> int:
 
 
 def is_whole(log: kstore.PartitionLog, read: Callable[[], object]) -> bool:
-    """Whether every byte is cached after a read. The kernel may take pages back at any time, so it may be
-    read again."""
+    """Whether every byte is cached after a read. The kernel may take pages back, so it may read again."""
     for _ in range(20):
         read()
         if [part.cached_bytes for part in log.residency()] == [segment.size for segment in log.segments]:

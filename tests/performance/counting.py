@@ -17,8 +17,7 @@ def is_possible() -> bool:
 
 
 def count(directory: Path) -> dict[str, float]:
-    """Instructions a record. callgrind writes what it has counted, and begins anew, at each call of
-    getppid()."""
+    """Instructions a record. callgrind writes its counts, and begins anew, at each call of getppid()."""
     out = directory / "counted"
     command = ["valgrind", "--tool=callgrind", "--dump-before=getppid", f"--callgrind-out-file={out}"]
     done = subprocess.run(

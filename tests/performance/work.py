@@ -1,5 +1,4 @@
-"""What is counted: `python work.py` does every work in its current directory, between two calls of
-getppid()."""
+"""`python work.py` does every work in its directory, between two calls of getppid(): this is counted."""
 
 import gc
 import os

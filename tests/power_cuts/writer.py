@@ -1,5 +1,4 @@
-"""A process that runs a workload on a disk until it is killed, and writes to stdout what it expects at each
-moment."""
+"""A process that runs a workload on a disk until it is killed, and prints what it expects."""
 
 import pickle
 import random

@@ -1,5 +1,4 @@
-"""Slices to sockets: blocking, non-blocking, asyncio, TLS; while the log changes; and
-examples/file_server.py."""
+"""Slices to sockets: blocking, non-blocking, asyncio, TLS; a changing log; examples/file_server.py."""
 
 import asyncio
 import errno
@@ -364,9 +363,7 @@ def test_the_file_server_of_the_examples(tmp_path: Path) -> None:
     with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=50_000) as log:
         log.extend([b"." * 100] * 2000, batch_bytes=2000)
     process = subprocess.Popen(
-        [sys.executable, str(SERVER), str(tmp_path / "t-0"), "0"],
-        stdout=subprocess.PIPE,
-        env=environment(),
+        [sys.executable, str(SERVER), str(tmp_path / "t-0"), "0"], stdout=subprocess.PIPE, env=environment()
     )
     try:
         assert process.stdout is not None

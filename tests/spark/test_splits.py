@@ -393,9 +393,8 @@ def test_as_few_tasks_as_the_sizes_allow() -> None:
     for parallelism in (250, 500, 2500, 5000, 9999):
         assert len(pack_splits(small, parallelism=parallelism)) == min(parallelism, 5000)
     assert len(pack_splits(small)) == -(-5000 // (((4 << 20) + (64 << 10)) // (1000 + (64 << 10))))
-    assert (
-        100 < len(pack_splits([made(4 << 20)] * 1000)) <= 200
-    )  # if it is not known how many tasks run at once
+    # if it is not known how many tasks run at once
+    assert 100 < len(pack_splits([made(4 << 20)] * 1000)) <= 200
     assert len(pack_splits([made(100 << 20)] * 3, parallelism=1)) == 3
     for wrong in (
         {"parallelism": 0},

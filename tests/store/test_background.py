@@ -63,8 +63,7 @@ def test_old_segments_are_deleted_at_intervals(tmp_path: Path, clock: StoreClock
 
 
 def test_an_idle_store_makes_no_system_calls(tmp_path: Path, clock: StoreClock) -> None:
-    """It examines each closed partition once; of an open one it checks only that the directory is still
-    there."""
+    """It examines each closed partition once; of an open one it checks only its directory."""
     with with_small_segments(tmp_path, clock) as store:
         store.create_topic("t", 20)
         store.create_topic("compacted", 20, cleanup_policy="compact")
@@ -246,8 +245,7 @@ def test_the_dirtiest_partition_is_compacted_first(
 
 
 def test_what_is_not_compacted_yet(tmp_path: Path, clock: StoreClock) -> None:
-    """Nothing if the cleaner is off; neither young records, nor what follows the start of an open
-    transaction."""
+    """Nothing if the cleaner is off; no young records, nor any behind the start of an open transaction."""
     with compacting(tmp_path, clock, log_cleaner_enable=False) as store:
         store.create_topic("t")
         store.create_topic("young", min_compaction_lag_ms=DAY)
@@ -290,8 +288,7 @@ def test_a_damaged_partition_is_set_aside(
 
 
 def test_the_log_of_a_controller_is_not_compacted(tmp_path: Path, clock: StoreClock) -> None:
-    """As in Kafka, whose cleaner knows only the logs of its log manager: the metadata log is not one of
-    them."""
+    """As in Kafka, whose cleaner knows only logs of its log manager, not the metadata log."""
     path = tmp_path / "__cluster_metadata-0"
     with kstore.open(path, "a", clock=clock, internal_segment_bytes=300, cleanup_policy="compact") as log:
         for i in range(40):

@@ -125,8 +125,7 @@ def is_of_the_store() -> bool:
 
 
 def test_a_signal_while_closing_waits(ram: Path) -> None:
-    """The store's thread hangs in the clock, so close() waits. What a handler raises leaves it, and the store
-    is closed."""
+    """The store's thread hangs in the clock, so close() waits; a handler's exception ends the wait."""
     inside, go_on = threading.Event(), threading.Event()
 
     def clock() -> int:

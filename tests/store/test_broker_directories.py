@@ -1,5 +1,4 @@
-"""The log directories of a real broker, opened as stores: stopped, copied file by file while it ran, and
-killed."""
+"""Log directories of a real broker as stores: stopped, copied while it ran, and killed."""
 
 import shutil
 from pathlib import Path
@@ -95,8 +94,7 @@ def test_what_is_not_used_stays_as_it_is(tmp_path: Path) -> None:
 def test_a_log_start_below_the_first_segment_stays(
     tmp_path: Path, is_tiered: bool, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A tiered topic keeps records there: without that line, those that were deleted come back in the
-    broker."""
+    """A tiered topic keeps records there: without that line deleted ones come back in the broker."""
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\n")
     if is_tiered:
         (tmp_path / "remote-log-index-cache").mkdir()

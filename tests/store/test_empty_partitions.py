@@ -1,5 +1,4 @@
-"""A partition directory without a .log file is a log without records, as in Kafka: a broker makes it first,
-and so does kstore."""
+"""A partition directory without a .log file is an empty log: Kafka and kstore make it first."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,5 +1,4 @@
-"""Columns that a store splits by partition: each log gets what its own extend() would have made of its
-records."""
+"""A store splits columns by partition: each log gets what its own extend() would have made."""
 
 import errno
 import random
@@ -141,8 +140,7 @@ def test_a_failing_call_leaves_all_or_nothing_in_each_partition(tmp_path: Path) 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_record_of_exactly_the_largest_size(tmp_path: Path, codec: str) -> None:
-    """Alone in its batch it is accepted if it has the limit, and refused with one byte more, whatever
-    compresses it."""
+    """Alone in its batch it is accepted at the limit, and refused with one byte more."""
     r = random.Random(f"{SEED} {codec}")
     keys = [b"k%03d" % i for i in range(400)]
     with opened(tmp_path / "store", clock=lambda: NOW) as store:

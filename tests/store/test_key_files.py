@@ -1,5 +1,4 @@
-"""The option key_files of a topic: the background makes .keys files of sealed segments, and a table uses
-them."""
+"""The option key_files of a topic: the background makes .keys files, and a table uses them."""
 
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,4 @@
-"""The lock of a store's directories, against stores, logs, forks and copies; and a directory that is
-exchanged."""
+"""The lock of a store's directories, against stores, logs, forks and copies; and exchanged directories."""
 
 import os
 import shutil

@@ -1,5 +1,4 @@
-"""A log-start-offset-checkpoint that is damaged: what was deleted may come back, nothing else goes, and it is
-reported."""
+"""A damaged log-start-offset-checkpoint: deleted records may return, nothing else goes, it is reported."""
 
 from pathlib import Path
 

@@ -1,5 +1,4 @@
-"""What a store counts, against what was done; and its text, as the parser of Prometheus's own library reads
-it."""
+"""What a store counts, against what was done; and its text, as Prometheus's own library reads it."""
 
 import pickle
 import re

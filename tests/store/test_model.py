@@ -19,8 +19,7 @@ NAMES = st.sampled_from(["a", "b.c", "b-0", "__x"])
 
 
 class Model:
-    """A topic as it must be: its options, and of each partition the log start offset and the values by
-    offset."""
+    """A topic as it must be: its options, and each partition's log start offset and values."""
 
     def __init__(self, count: int, options: dict[str, object]) -> None:
         self.options = options

@@ -48,8 +48,7 @@ def test_they_are_kept(tmp_path: Path) -> None:
 
 
 def test_wrong_options(tmp_path: Path) -> None:
-    """Nothing is made or changed. An option of a whole store cannot be a topic's, and the name of an argument
-    is no option."""
+    """Nothing is made or changed. Options of a whole store and names of arguments are no topic options."""
     with opened(tmp_path) as store:
         store.create_topic("t", internal_segment_bytes=None)
         for options, text in (

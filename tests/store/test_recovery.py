@@ -141,8 +141,7 @@ def test_many_are_recovered_by_threads(tmp_path: Path) -> None:
 
 
 def written_by_itself(directory: Path, *, flushed: int = 10) -> list[Path]:
-    """A log of ten segments with ten records each, closed, or abandoned after so many segments were flushed;
-    its files."""
+    """The files of a log of ten segments of ten records, closed, or abandoned after some were flushed."""
     log = kstore.open(directory, "a", internal_segment_bytes=200)
     for number in range(10):
         log.extend([b"%d" % i for i in range(number * 10, number * 10 + 10)])
@@ -209,8 +208,7 @@ def test_what_was_flushed_before_a_crash_is_not_checked(tmp_path: Path) -> None:
 
 
 def test_what_a_broker_added_is_checked(tmp_path: Path) -> None:
-    """It removes nothing of what the partition says of itself, and may die before it writes a recovery
-    point."""
+    """A broker leaves what the partition says of itself, and may die before it writes a recovery point."""
     files = written_by_itself(tmp_path / "d" / "t-0")
     more = written_by_itself(tmp_path / "longer" / "t-0")[9]
     (tmp_path / "d" / ".lock").touch()

@@ -15,8 +15,7 @@ RETENTION = {"retention_ms": 3_600_000}
 
 
 def copy_of(path: Path, topic: str) -> Path:
-    """The only partition of a log directory that a broker wrote: it says nothing of a topic's
-    configuration."""
+    """The only partition of a broker's log directory, which says nothing of a topic's configuration."""
     name = f"{topic}-0"
     with kstore.LogWriter(path / "alone" / name, kstore.LogConfig(internal_segment_bytes=1000)) as log:
         for _ in range(30):
@@ -90,8 +89,7 @@ def test_a_log(copied: Path) -> None:
 def test_a_damaged_cleaner_checkpoint(
     copied: Path, content: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It does not say which topics were compacted, so no partition of its directory loses records by age or
-    size."""
+    """It hides which topics were compacted, so no partition there loses records by age or size."""
     file = copied.parent / "cleaner-offset-checkpoint"
     file.write_bytes(content)
     assert str(file) in [f.file for f in kstore.open(copied).recovery.findings]

@@ -210,8 +210,7 @@ def test_committed_records_only(tmp_path: Path, *, by_files: bool) -> None:
 
 
 def test_after_an_erasure(tmp_path: Path) -> None:
-    """Keys are those that have a value now: not erased ones, and again those whose later record was
-    erased."""
+    """Keys that have a value now: not erased ones, and again those whose later record was erased."""
     with opened(tmp_path, internal_segment_bytes=300) as store:
         store.create_topic("t")
         for i in range(10):

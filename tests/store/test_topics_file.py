@@ -100,8 +100,7 @@ def test_a_bit_is_turned(tmp_path: Path) -> None:
 
 
 def test_a_stray_partition_changes_nothing(tmp_path: Path) -> None:
-    """The table says how many partitions a topic has: keys stay where they are, and no change makes room for
-    a stray one."""
+    """The table says how many partitions a topic has: keys stay, and a stray one changes nothing."""
     with opened(tmp_path) as store:
         store.create_topic("t", 3)
     (tmp_path / "t-2147483646").mkdir()
@@ -295,8 +294,7 @@ def test_the_directories_have_other_paths(
     made: tuple[int, ...],
     how: Callable[[Path], list[Path]],
 ) -> None:
-    """The change is finished where they are. What the process had made before it died is not made a second
-    time."""
+    """The change is finished where they are. What the process made before it died is not made twice."""
     root = tmp_path / "x"
     leave_unfinished(root, topic, numbers, numbers[-1] + 1)
     for number in made:

@@ -1,5 +1,4 @@
-"""Appending from asyncio: each task learns what became of its record, and the event loop never waits for the
-disk."""
+"""Appending from asyncio: each task learns its record's fate, and the event loop never waits."""
 
 import asyncio
 import random
@@ -249,10 +248,7 @@ def test_several_loops(tmp_path: Path) -> None:
     async def main(log: LogWriter) -> None:
         found.append(await asyncio.gather(*(log.append_async(b"v") for _ in range(200))))
 
-    with (
-        opened(tmp_path, durability="group") as log,
-        threads_doing(*[lambda: asyncio.run(main(log))] * 4),
-    ):
+    with opened(tmp_path, durability="group") as log, threads_doing(*[lambda: asyncio.run(main(log))] * 4):
         pass
     assert all(each == sorted(each) for each in found)
     assert sorted(offset for each in found for offset in each) == list(range(800))

@@ -223,8 +223,7 @@ THINGS = {
 
 @pytest.mark.parametrize("seed", some(range(100), 3, "finalizers"))
 def test_finalizers_in_any_order(tmp_path: Path, seed: int) -> None:
-    """What is left at the end is torn down in the order of its names in a module, or by the collector, in
-    any."""
+    """At the end things are torn down in the order of names in a module, or by the collector, in any."""
     rng = random.Random(seed)
     names = list(THINGS)
     rng.shuffle(names)

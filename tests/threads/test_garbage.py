@@ -1,5 +1,4 @@
-"""The garbage collector runs in any thread at any moment, and empties objects before it frees them, in any
-order."""
+"""The garbage collector runs in any thread at any moment, and empties objects in any order."""
 
 from pathlib import Path
 

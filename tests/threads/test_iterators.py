@@ -1,5 +1,4 @@
-"""Iterators and the threads around them: one at a time reads, and the others go on while it waits for
-bytes."""
+"""Iterators and threads: one at a time reads, and the others run while it waits for bytes."""
 
 import sys
 import threading
@@ -58,8 +57,7 @@ ITERATORS: dict[str, Callable[[kstore.PartitionLog], Iterator[list[int]]]] = {
 
 @pytest.mark.parametrize("kind", ITERATORS)
 def test_threads_that_share_an_iterator(log: kstore.PartitionLog, kind: str) -> None:
-    """One that comes while another reads gets an error, or waits for its turn; all records are read, each
-    once."""
+    """A second one gets an error, or waits for its turn; all records are read, each once."""
     found: list[list[int]] = [[], [], []]
     refused: list[Exception] = []
 

@@ -28,17 +28,15 @@ sys.stdin.readline()
 
 
 def test_another_process(tmp_path: Path) -> None:
-    """It is refused, and the error has the process. Reading needs no lock; the lock of a dead process is
-    none."""
+    """It is refused, and the error names the process. Readers need no lock; a dead process has none."""
     path = tmp_path / "t-0"
     with Program(HOLD, path) as other:
         with pytest.raises(kstore.LogLockedError, match=str(other.pid)) as caught:
             kstore.open(path, "a")
         assert caught.value.pid == other.pid
         assert [r.value for r in kstore.open(path)] == [b"x"]
-        kstore.open(
-            tmp_path / "beside-0", "a"
-        ).close()  # each log has a lock of its own, outside a log directory
+        # each log has a lock of its own, outside a log directory
+        kstore.open(tmp_path / "beside-0", "a").close()
         other.kill()
     assert (path / ".lock").exists()
     with kstore.open(path, "a") as log:
@@ -47,8 +45,7 @@ def test_another_process(tmp_path: Path) -> None:
 
 
 def test_a_log_directory(tmp_path: Path) -> None:
-    """One process has all of its partitions. Waiting ends with an error, or when the other process has
-    closed."""
+    """One process has all of its partitions. Waiting ends with an error, or when the other one closes."""
     (tmp_path / "meta.properties").write_text("version=1\n")
     with Program(HOLD, tmp_path / "a-0") as other:
         attempts: list[Any] = [

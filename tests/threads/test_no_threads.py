@@ -1,5 +1,4 @@
-"""The system gives no more threads, or a new thread finds no memory and ends at once: nothing waits for
-it."""
+"""The system refuses threads, or a new thread finds no memory and ends: nothing waits for it."""
 
 from pathlib import Path
 

@@ -122,8 +122,7 @@ def test_bytes_behind_the_last_batch_are_reported(partition: Path, run: Run) -> 
 
 
 def test_a_compacted_log_is_no_damage(tmp_path: Path, run: Run) -> None:
-    """An index that was made anew names the largest timestamp of a header, whose records compaction took
-    away."""
+    """A rebuilt index names the largest timestamp of a header whose records compaction took away."""
     log, index = tmp_path / f"{0:020d}.log", tmp_path / f"{0:020d}.timeindex"
     body = struct.pack(">hiqqqhii", 0, 4, T, T, 7, 0, 0, 0)
     log.write_bytes(struct.pack(">qiibI", 0, len(body) + 9, 0, 2, crc32c(body)) + body)

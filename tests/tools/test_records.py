@@ -138,8 +138,7 @@ def test_seconds_are_warned_of(partition: Path, capsysbinary: pytest.CaptureFixt
 
 
 def test_records_that_cannot_be_read(tmp_path: Path, run: Run) -> None:
-    """A checksum that is right, and a record that says it has a header, and has none: the records before it
-    are given."""
+    """A record under a right checksum lacks the header that it counts: those before it are given."""
     path = tmp_path / "t-0"
     sound = kstore.encode_batch([(T, None, b"%d" % i, None) for i in range(4)], base_offset=1)
     broken = resealed(sound[:-1] + b"\2")

@@ -81,9 +81,8 @@ def test_only_what_was_flushed_is_not_checked(tmp_path: Path, run: Run) -> None:
     log.append(b"v")
     log.flush()
     log.abandon()
-    point = kstore.open(
-        path
-    ).recovery.recovery_point  # a sync in the background may have stored it before flush() did
+    # a sync in the background may have stored it before flush() did
+    point = kstore.open(path).recovery.recovery_point
     assert point > 0
     said = f"no checksums were checked before offset {point}, as in Kafka: kstore stat --verify {path}\n"
     assert run("recover", path)[1].endswith(said)

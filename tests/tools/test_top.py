@@ -59,8 +59,7 @@ def rows(out: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("kept", [3000, 100_000])
 def test_what_retention_deletes_was_appended(tmp_path: Path, shown: Shown, kept: int) -> None:
-    """The log is as large as before, and 100 batches of 1 KB were written; all or some of those are deleted
-    meanwhile."""
+    """The log is as large as before: 100 batches of 1 KB were written, all or some are deleted meanwhile."""
     with kstore.LogStore(tmp_path, mode="a", background=False) as store:
         store.create_topic("slow", retention_ms=-1)
         store.create_topic("busy", retention_bytes=kept, internal_segment_bytes=2000, file_delete_delay_ms=0)

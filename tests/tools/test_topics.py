@@ -36,11 +36,7 @@ def test_a_topic_from_its_making_to_its_end(tmp_path: Path, run: Run) -> None:
     assert out.splitlines()[0] == "orders: cleanup.policy=compact,delete, segment.bytes=2097152"
     assert out.count("offsets 0 to 1 (exclusive), 1 segment, ") == 1
     assert run("delete", data, "orders") == (0, "", "")
-    assert json.loads(run("topics", data, "--json")[1]) == {
-        "topic": "other",
-        "partitions": [0],
-        "config": {},
-    }
+    assert json.loads(run("topics", data, "--json")[1]) == {"topic": "other", "partitions": [0], "config": {}}
     assert sorted(path.name for path in data.iterdir() if path.is_dir()) == ["other-0"]
 
 

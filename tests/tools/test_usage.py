@@ -1,5 +1,4 @@
-"""Wrong usage ends with 2, what is wrong with the data with 1; each has a line on stderr, and nothing is
-written."""
+"""Wrong usage ends with 2, wrong data with 1; each has a line on stderr, and nothing is written."""
 
 from pathlib import Path
 

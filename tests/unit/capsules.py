@@ -61,11 +61,8 @@ Stream._fields_ = [
 new_capsule = ctypes.pythonapi.PyCapsule_New
 new_capsule.restype = ctypes.py_object
 new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-SCHEMA, ARRAY, STREAM = (
-    b"arrow_schema",
-    b"arrow_array",
-    b"arrow_array_stream",
-)  # capsules keep pointers to them
+# capsules keep pointers to them
+SCHEMA, ARRAY, STREAM = (b"arrow_schema", b"arrow_array", b"arrow_array_stream")
 
 
 def capsule(pointer: ctypes.Structure, name: bytes) -> Any:

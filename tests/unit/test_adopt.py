@@ -57,9 +57,8 @@ def test_files_become_segments(tmp_path: Path) -> None:
             assert found.error is None
             assert segment.offset_index.to_bytes() == found.offset_index.to_bytes()
             kept, made = segment.time_index.to_bytes(), found.time_index.to_bytes()
-            assert (
-                kept == made or segment.base_offset == 11
-            )  # it was appended to behind the entry that it ended with
+            # it was appended to behind the entry that it ended with
+            assert kept == made or segment.base_offset == 11
 
 
 def test_after_a_crash(tmp_path: Path) -> None:

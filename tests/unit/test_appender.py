@@ -142,8 +142,7 @@ def test_a_signal_handler_that_appends_gets_an_error_instead_of_a_deadlock(tmp_p
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_a_log_that_is_collected_open(tmp_path: Path, count: int) -> None:
-    """A warning says how many records are lost with it: those that could not be appended within the
-    linger."""
+    """A warning counts the lost records: those that could not be appended within the linger."""
     failed = threading.Event()
 
     def clock() -> int:

@@ -231,9 +231,8 @@ def arrow_array(cells: Cells, kind: Any) -> Any:
     return pyarrow.array(cells, value).cast(kind)
 
 
-ASCII = st.lists(
-    st.none() | st.binary(max_size=40).map(lambda b: bytes(c & 0x7F for c in b)), max_size=40
-)  # text and bytes alike
+# text and bytes alike
+ASCII = st.lists(st.none() | st.binary(max_size=40).map(lambda b: bytes(c & 0x7F for c in b)), max_size=40)
 
 
 @needs_pyarrow

@@ -205,8 +205,7 @@ def test_a_reader_says_how_to_write(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["r", "r+", "a"])
 def test_a_file_that_is_larger_than_a_segment_can_be(tmp_path: Path, mode: Any) -> None:
-    """Positions in indexes have 32 bits: Kafka does not open it. It is not shown as empty, and not cut
-    off."""
+    """Positions in indexes have 32 bits: Kafka does not open it. It is neither empty nor cut off."""
     path = tmp_path / "t-0"
     with kstore.open(path, "a") as log:
         log.append(b"v")

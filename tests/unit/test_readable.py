@@ -1,5 +1,4 @@
-"""What an append acknowledges, readers with the same options read; what they would refuse is refused before
-it is written."""
+"""Readers with the same options read all that an append acknowledges; the rest is refused first."""
 
 import struct
 from collections.abc import Callable

@@ -218,9 +218,8 @@ def test_a_hole_is_kept_as_a_hole(tmp_path: Path) -> None:
     read = bytes_read()
     with pytest.warns(kstore.DataLossWarning):
         kstore.open(tmp_path / "t-0", "a").close()
-    assert (
-        bytes_read() - read < 256 << 20
-    )  # what looks like a batch as large as the hole is not read to the end
+    # what looks like a batch as large as the hole is not read to the end
+    assert bytes_read() - read < 256 << 20
     assert path.stat().st_size == size
     (kept,) = (tmp_path / "t-0").glob("*.cut")
     assert kept.stat().st_size == LARGEST - size
@@ -240,8 +239,7 @@ def wrong_transaction_indexes() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
 def test_a_wrong_transaction_index_is_made_again(tmp_path: Path, mode: Any) -> None:
-    """Of another size, or of other markers: an entry of a later segment would also end the search for those
-    between."""
+    """Of another size or other markers: a later segment's entry would also end the search too soon."""
     own = GOLDEN / "transactions" / "txn-0"
     committed = offsets(kstore.open(own).records(isolation="read_committed"))
     for number, (index, other) in enumerate(some(wrong_transaction_indexes(), 6, mode)):

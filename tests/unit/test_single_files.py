@@ -1,5 +1,4 @@
-"""Files that are no logs, and logs that are no longer whole: nothing of them looks like an empty or a whole
-log."""
+"""Files that are no logs, and logs that are no longer whole, pass for no empty and no whole log."""
 
 import gzip
 import json

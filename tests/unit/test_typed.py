@@ -1,5 +1,4 @@
-"""The types of arguments. `make check` has mypy check typed_calls.py: it takes what kstore takes, and refuses
-what it refuses."""
+"""The types of arguments: in `make check` mypy takes in typed_calls.py what kstore takes."""
 
 import typing
 from pathlib import Path
