@@ -6,62 +6,11 @@
 #include <limits.h>
 
 #include "checks.h"
+#include "examples.h" /* BATCH_A to BATCH_D, MESSAGE_0, MESSAGE_1: of spec 2.3 to 2.5, written by test_headers.py */
 
 static long effort = 1;
 
 static long times(long count) { return count * effort; }
-
-/* ---- the material: spec 2.3 to 2.5, made by hand -------------------------------------------------------------- */
-
-/* A: two records of a producer without id: k1 = v1 with the header h = x, and 5 ms later k2 without a value. */
-static const uint8_t BATCH_A[] = {
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x49, 0x00, 0x00, 0x00, 0x00,
-    0x02, 0xf1, 0x75, 0x9b, 0xaf, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x01, 0x8b, 0xcf,
-    0xe5, 0x68, 0x00, 0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x05, 0xff, 0xff, 0xff, 0xff, 0xff,
-    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00, 0x00, 0x00, 0x02, 0x1c, 0x00, 0x00,
-    0x00, 0x04, 0x6b, 0x31, 0x04, 0x76, 0x31, 0x02, 0x02, 0x68, 0x02, 0x78, 0x10, 0x00, 0x0a, 0x02,
-    0x04, 0x6b, 0x32, 0x01, 0x00,
-};
-
-/* B: the same after a compaction that set a delete horizon, 1700086401000. */
-static const uint8_t BATCH_B[] = {
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x4f, 0x00, 0x00, 0x00, 0x00,
-    0x02, 0x08, 0xbb, 0x9f, 0x40, 0x00, 0x40, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x01, 0x8b, 0xd5,
-    0x0b, 0xc7, 0xe8, 0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x05, 0xff, 0xff, 0xff, 0xff, 0xff,
-    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00, 0x00, 0x00, 0x02, 0x22, 0x00, 0xcf,
-    0xff, 0xb2, 0x52, 0x00, 0x04, 0x6b, 0x31, 0x04, 0x76, 0x31, 0x02, 0x02, 0x68, 0x02, 0x78, 0x16,
-    0x00, 0xc5, 0xff, 0xb2, 0x52, 0x02, 0x04, 0x6b, 0x32, 0x01, 0x00,
-};
-
-/* C: an ABORT marker of producer 9, epoch 3, at offset 2; coordinator epoch 7. */
-static const uint8_t BATCH_C[] = {
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x42, 0x00, 0x00, 0x00, 0x00,
-    0x02, 0xe5, 0xc1, 0x6b, 0x79, 0x00, 0x30, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x8b, 0xcf,
-    0xe5, 0x68, 0x0a, 0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x0a, 0x00, 0x00, 0x00, 0x00, 0x00,
-    0x00, 0x00, 0x09, 0x00, 0x03, 0xff, 0xff, 0xff, 0xff, 0x00, 0x00, 0x00, 0x01, 0x20, 0x00, 0x00,
-    0x00, 0x08, 0x00, 0x00, 0x00, 0x00, 0x0c, 0x00, 0x00, 0x00, 0x00, 0x00, 0x07, 0x00,
-};
-
-/* D: all that compaction left of offsets 15 to 37 of producer 23423. */
-static const uint8_t BATCH_D[] = {
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x0f, 0x00, 0x00, 0x00, 0x31, 0x00, 0x00, 0x00, 0x0f,
-    0x02, 0x5d, 0x4e, 0x3d, 0x62, 0x00, 0x00, 0x00, 0x00, 0x00, 0x16, 0xff, 0xff, 0xff, 0xff, 0xff,
-    0xff, 0xff, 0xff, 0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
-    0x00, 0x5b, 0x7f, 0x00, 0x91, 0x00, 0x00, 0x03, 0xd7, 0x00, 0x00, 0x00, 0x00,
-};
-
-/* Messages of magic 0 and 1: offset 50, k1 = v1. */
-static const uint8_t MESSAGE_0[] = {
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x32, 0x00, 0x00, 0x00, 0x12, 0x57, 0xe7, 0x49, 0x6e,
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x6b, 0x31, 0x00, 0x00, 0x00, 0x02, 0x76, 0x31,
-};
-static const uint8_t MESSAGE_1[] = {
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x32, 0x00, 0x00, 0x00, 0x1a, 0xa5, 0xda, 0x6a, 0x62,
-    0x01, 0x00, 0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x00, 0x00, 0x00, 0x00, 0x02, 0x6b, 0x31,
-    0x00, 0x00, 0x00, 0x02, 0x76, 0x31,
-};
-
-#define T0 INT64_C(1700000000000)
 
 static const struct {
     const uint8_t *bytes;
@@ -241,113 +190,6 @@ static void test_varints(void)
 }
 
 /* ---- batches ------------------------------------------------------------------------------------------------- */
-
-static int is_text(const uint8_t *p, int32_t size, const char *text)
-{
-    return size == (int32_t)strlen(text) && memcmp(p, text, (size_t)size) == 0;
-}
-
-static void check_two_records(const uint8_t *p, const ks_batch *b)
-{
-    const uint8_t *q = p + KS_RECORDS_AT, *end = p + b->size, *at;
-    ks_fault fault;
-    ks_record r;
-    ks_header h;
-    CHECK(ks_next_record(&q, end, b, &r, &fault) == KS_OK);
-    CHECK(r.offset == 0 && r.offset_delta == 0 && r.timestamp == T0);
-    CHECK(is_text(r.key, r.key_size, "k1") && is_text(r.value, r.value_size, "v1") && r.headers_count == 1);
-    at = r.headers;
-    CHECK(ks_next_header(&at, r.end, &h) == KS_OK && at == r.end && r.end == q);
-    CHECK(is_text(h.key, h.key_size, "h") && is_text(h.value, h.value_size, "x"));
-    CHECK(ks_next_header(&at, r.end, &h) == KS_E_VARINT);
-    CHECK(ks_next_record(&q, end, b, &r, &fault) == KS_OK);
-    CHECK(r.offset == 1 && r.offset_delta == 1 && r.timestamp == T0 + 5);
-    CHECK(is_text(r.key, r.key_size, "k2") && r.value == NULL && r.value_size == -1 && r.headers_count == 0);
-    CHECK(q == end);
-    CHECK(ks_next_record(&q, end, b, &r, &fault) == KS_E_COUNT && q == end);
-}
-
-static void test_batches(void)
-{
-    ks_batch b, header_only;
-    ks_fault fault;
-    ks_record r;
-    int64_t size;
-    const uint8_t *q;
-
-    CHECK(ks_check_batch(BATCH_A, BATCH_A + sizeof BATCH_A, &b, &fault) == KS_OK);
-    CHECK(b.base_offset == 0 && b.last_offset == 1 && b.last_offset_delta == 1 && b.size == 85 && b.magic == 2);
-    CHECK(b.leader_epoch == 0 && b.crc == 0xf1759bafu && b.attributes == 0 && ks_codec(&b) == KS_CODEC_NONE);
-    CHECK(b.base_timestamp == T0 && b.max_timestamp == T0 + 5);
-    CHECK(b.producer_id == -1 && b.producer_epoch == -1 && b.base_sequence == -1 && b.records_count == 2);
-    CHECK(ks_entry_size(BATCH_A, BATCH_A + sizeof BATCH_A, &size, &fault) == KS_OK && size == 85);
-    CHECK(ks_parse_header(BATCH_A, BATCH_A + KS_BATCH_OVERHEAD, &header_only, &fault) == KS_OK);
-    CHECK(header_only.size == 85 && header_only.crc == b.crc && header_only.records_count == 2);
-    check_two_records(BATCH_A, &b);
-
-    /* the same batch with LogAppendTime: every record has the batch's time */
-    b.attributes |= KS_LOG_APPEND_TIME;
-    q = BATCH_A + KS_RECORDS_AT;
-    CHECK(ks_next_record(&q, BATCH_A + sizeof BATCH_A, &b, &r, &fault) == KS_OK && r.timestamp == T0 + 5);
-
-    CHECK(ks_check_batch(BATCH_B, BATCH_B + sizeof BATCH_B, &b, &fault) == KS_OK && b.attributes == KS_DELETE_HORIZON);
-    CHECK(b.base_timestamp == T0 + 86401000 && b.max_timestamp == T0 + 5 && b.size == 91);
-    check_two_records(BATCH_B, &b);
-
-    CHECK(ks_check_batch(BATCH_C, BATCH_C + sizeof BATCH_C, &b, &fault) == KS_OK);
-    CHECK(b.attributes == (KS_TRANSACTIONAL | KS_CONTROL) && b.base_offset == 2 && b.last_offset == 2);
-    CHECK(b.producer_id == 9 && b.producer_epoch == 3 && b.base_sequence == -1 && b.records_count == 1);
-    q = BATCH_C + KS_RECORDS_AT;
-    CHECK(ks_next_record(&q, BATCH_C + sizeof BATCH_C, &b, &r, &fault) == KS_OK && q == BATCH_C + sizeof BATCH_C);
-    CHECK(r.key_size == 4 && ks_load_i32(r.key) == 0 && r.value_size == 6 && ks_load_i32(r.value + 2) == 7);
-
-    CHECK(ks_check_batch(BATCH_D, BATCH_D + sizeof BATCH_D, &b, &fault) == KS_OK);
-    CHECK(b.base_offset == 15 && b.last_offset == 37 && b.leader_epoch == 15 && b.records_count == 0);
-    CHECK(b.producer_id == 23423 && b.producer_epoch == 145 && b.base_timestamp == -1 && b.max_timestamp == T0);
-    CHECK(ks_sequence_after(b.base_sequence, b.last_offset_delta) == 1005);
-    CHECK(walk_records(BATCH_D, &b, &fault) == 0);
-}
-
-static void test_messages(void)
-{
-    static const uint8_t *const MESSAGES[] = {MESSAGE_0, MESSAGE_1};
-    static const size_t SIZES[] = {sizeof MESSAGE_0, sizeof MESSAGE_1};
-    ks_batch b;
-    ks_fault fault;
-    ks_record r;
-    int magic;
-    for (magic = 0; magic < 2; magic++) {
-        exact x = exact_copy(MESSAGES[magic], SIZES[magic]);
-        CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_OK);
-        CHECK(b.magic == magic && b.size == (int64_t)SIZES[magic] && b.attributes == 0);
-        CHECK(b.base_offset == 50 && b.last_offset == 50 && b.last_offset_delta == 0 && b.records_count == -1);
-        CHECK(b.max_timestamp == (magic ? T0 : -1) && b.base_timestamp == b.max_timestamp);
-        CHECK(b.leader_epoch == -1 && b.producer_id == -1 && b.producer_epoch == -1 && b.base_sequence == -1);
-        CHECK(ks_parse_message(x.p, &b, &r, &fault) == KS_OK);
-        CHECK(r.offset == 50 && r.timestamp == (magic ? T0 : -1) && r.headers_count == 0);
-        CHECK(is_text(r.key, r.key_size, "k1") && is_text(r.value, r.value_size, "v1"));
-
-        /* a null key, and the bytes that it frees behind the value: ignored */
-        ks_store_u32(x.end - 12, 0xffffffffu);
-        ks_store_u32(x.end - 8, 2);
-        fix_crc(x.p, SIZES[magic]);
-        CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_OK);
-        CHECK(ks_parse_message(x.p, &b, &r, &fault) == KS_OK && r.key == NULL && r.key_size == -1 && r.value_size == 2);
-
-        /* a value one byte longer than there is */
-        ks_store_u32(x.end - 8, 5);
-        fix_crc(x.p, SIZES[magic]);
-        CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_OK); /* which does not look at contents */
-        CHECK(ks_parse_message(x.p, &b, &r, &fault) == KS_E_LENGTH);
-        CHECK(fault.at == SIZES[magic] - 8 && fault.expected == 4 && fault.found == 5);
-
-        /* attributes: codec in both, the timestamp type in magic 1 only, no other bit */
-        x.p[KS_MESSAGE_ATTRIBUTES_AT] = 0xff;
-        CHECK(ks_parse_header(x.p, x.end, &b, &fault) == KS_OK);
-        CHECK(b.attributes == (magic ? KS_CODEC_MASK | KS_LOG_APPEND_TIME : KS_CODEC_MASK));
-        free(x.block);
-    }
-}
 
 /* One field of batch A changed: the fault says where, what was expected and what was found. */
 static const struct {
@@ -588,37 +430,6 @@ static void test_fast_paths(void)
     CHECK(plain_records > times(4000) && number_rows > times(4000));
 }
 
-/* ---- index entries ------------------------------------------------------------------------------------------- */
-
-static void test_indexes(void)
-{
-    static const uint8_t OFFSETS[] = {
-        0x00, 0x00, 0x00, 0x0a, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x19, 0x00, 0x00, 0x10, 0x92,
-    };
-    static const uint8_t TIMES[] = {0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x05, 0x00, 0x00, 0x00, 0x19};
-    static const uint8_t ABORTED[] = {
-        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x0f, 0x01, 0xc5, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
-        0x00, 0x89, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x2b, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
-        0x00, 0xc8,
-    };
-    ks_aborted_txn txn;
-    exact x = exact_copy(OFFSETS, 2 * KS_OFFSET_ENTRY);
-    CHECK(ks_entry_offset(x.p, 0, 45) == 55 && ks_entry_position(x.p, 0) == 0);
-    CHECK(ks_entry_offset(x.p, 1, 45) == 70 && ks_entry_position(x.p, 1) == 4242);
-    memset(x.p, 0xff, KS_OFFSET_ENTRY);
-    CHECK(ks_entry_offset(x.p, 0, 45) == 44 && ks_entry_position(x.p, 0) == -1); /* nonsense, but defined */
-    CHECK(ks_entry_offset(x.p, 1, INT64_MAX) == INT64_MIN + 24);
-    free(x.block);
-    x = exact_copy(TIMES, KS_TIME_ENTRY);
-    CHECK(ks_entry_timestamp(x.p, 0) == T0 + 5 && ks_time_entry_offset(x.p, 0, 45) == 70);
-    free(x.block);
-    x = exact_copy(ABORTED, KS_ABORTED_ENTRY);
-    ks_parse_aborted_txn(x.p, &txn);
-    CHECK(txn.version == 0 && txn.producer_id == 983493 && txn.first_offset == 137);
-    CHECK(txn.last_offset == 299 && txn.last_stable_offset == 200);
-    free(x.block);
-}
-
 /* ---- snappy -------------------------------------------------------------------------------------------------- */
 
 /* Random elements of every kind, most of them short and sound, up to `most` bytes; returns how many bytes they take. */
@@ -794,13 +605,10 @@ int main(void)
     RUN(crc_variants);
     RUN(loads);
     RUN(varints);
-    RUN(batches);
-    RUN(messages);
     RUN(faults);
     RUN(truncations);
     RUN(flips);
     RUN(fast_paths);
-    RUN(indexes);
     RUN(snappy);
     RUN(lz4);
     return 0;

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 import kstore
+from tests.conformance.test_format_vectors import V0, V1, A, B, C, D
 from tests.helpers.effort import EFFORT, SEED
 
 INCLUDE = Path(kstore.get_include())
 HEADERS = sorted(path.name for path in (INCLUDE / "kstore").glob("*.h"))
 SOURCE = Path(__file__).with_name("test_headers.c")
 USES = {"lz4.h": "(uint32_t)ks_unlz4(0, 0, 0, 0)", "snappy.h": "(uint32_t)ks_unsnap(0, 0, 0, 0)"}
+EXAMPLES = {"BATCH_A": A, "BATCH_B": B, "BATCH_C": C, "BATCH_D": D, "MESSAGE_0": V0, "MESSAGE_1": V1}
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wcast-align", "-Werror", f"-I{INCLUDE}"]
 CONVERSION = ["-Wconversion", "-Wsign-conversion"]
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
@@ -67,7 +69,13 @@ def check_each_alone(compiler: list[str], scratch: Path) -> None:
 
 def check_program(compiler: list[str], scratch: Path) -> None:
     """The test program compiles without a warning, and all of its groups pass."""
-    run(*compiler, *STRICT, SOURCE, "-o", scratch / "program")
+    (scratch / "examples.h").write_text(
+        "".join(
+            f"static const uint8_t {name}[] = {{{', '.join(map(hex, data))}}};\n"
+            for name, data in EXAMPLES.items()
+        )
+    )
+    run(*compiler, *STRICT, f"-I{scratch}", SOURCE, "-o", scratch / "program")
     groups = re.findall(r"RUN\((\w+)\);", SOURCE.read_text())
     assert re.findall(r"^(\w+):.* ok$", run(scratch / "program"), re.MULTILINE) == groups
 
