@@ -10,7 +10,7 @@ import pytest
 
 import kstore
 from kstore.log.follow import follower
-from tests.helpers.markers import marker
+from tests.helpers.markers import end_transaction, transactional
 
 
 @pytest.fixture
@@ -80,14 +80,8 @@ def test_it_may_seek_between_batches(path: Path) -> None:
 def test_what_is_refused(path: Path, data: Path) -> None:
     with kstore.open(path).cursor("g") as jobs, kstore.LogStore(data).cursor("g", ["a"]) as cursor:
         for each in (jobs, cursor):
-            with pytest.raises(TypeError, match="columns"):
-                each.scan("value")
             with pytest.raises(ValueError, match="nothing"):
                 each.scan(["nothing"])
-            with pytest.raises(ValueError, match="batch_rows"):
-                each.scan(batch_rows=0)
-            with pytest.raises(ValueError, match="batch_bytes"):
-                each.scan(batch_bytes=0)
         scans = jobs.scan(), cursor.scan()
     for scan in scans:
         with pytest.raises(kstore.LogClosedError):
@@ -106,18 +100,10 @@ def test_what_is_refused(path: Path, data: Path) -> None:
 def test_committed_records_only(path: Path) -> None:
     now = time.time_ns() // 1_000_000
     with kstore.open(path, "a") as log:
+        log.append_batches(transactional((now, b"k", b"v", None)))
         for end in ("", "ABORT"):
-            batch = kstore.encode_batch(
-                [(now, b"k", b"v", None)],
-                producer_id=7,
-                producer_epoch=0,
-                base_sequence=0,
-                transactional=True,
-            )
             if end:
-                log.append_batches(marker(end, 7, now), origin="coordinator", transaction_version=0)
-            else:
-                log.append_batches(batch)
+                end_transaction(log, end, now)
             with log.cursor("g" + end, isolation="read_committed") as jobs:
                 assert sum(len(batch) for batch in jobs.scan(["offset"])) == 10
                 assert jobs.position == (12 if end else 10)

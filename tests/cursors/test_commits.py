@@ -83,13 +83,6 @@ def test_one_whose_lock_was_lost_refuses(ram: Path, monkeypatch: pytest.MonkeyPa
     jobs.close()
 
 
-def test_a_forked_child_has_no_part_in_it(ram: Path) -> None:
-    path = filled(ram)
-    with committed(path) as jobs:
-        assert in_a_child(lambda: jobs.commit(5, durable=False)) == 2
-        assert position(path) == 4
-
-
 def test_a_forked_child_keeps_nobody_out(ram: Path) -> None:
     """A process forks while it writes a commit, and is killed: its lock does not live on in the child."""
     path = filled(ram)
