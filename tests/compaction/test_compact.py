@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import kstore
+from tests.helpers.clock import Clock
 from tests.helpers.effort import times
 from tests.helpers.files import contents, flip
 from tests.helpers.markers import end_transaction, transactional
@@ -23,19 +24,10 @@ OPTIONS: dict[str, Any] = {
 HOUR = 3_600_000
 
 
-class Clock:
-    """A clock that is set by hand. Files have the time of the system, so it begins there."""
-
-    def __init__(self) -> None:
-        self.now = int(time.time() * 1000)
-
-    def __call__(self) -> int:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    """Files have the time of the system, so it begins there."""
+    return Clock(int(time.time() * 1000))
 
 
 def opened(directory: Path, **options: Any) -> kstore.LogWriter:

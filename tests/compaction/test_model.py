@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import kstore
 from tests.compaction.operations import CODECS
+from tests.helpers.clock import Clock
 from tests.helpers.effort import times
 
 DAY = 86_400_000
@@ -23,15 +24,6 @@ def batch_of(rng: random.Random, now: int, keys: int) -> bytes:
         headers = [("h", b"x" * rng.randrange(200)), ("n", None)] if rng.random() < 0.2 else None
         records.append((now + rng.randrange(-50, 50), key, value, headers))
     return kstore.encode_batch(records, codec=rng.choice(CODECS))
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    now = 1_700_000_000_000
-
-    def __call__(self) -> int:
-        return self.now
 
 
 class Model:

@@ -1,7 +1,6 @@
 """`progress` of compactions, erasures and lookups: its arguments, what it may do, the bars of commands."""
 
 import contextlib
-import io
 import json
 import re
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import pytest
 import kstore
 from kstore.__main__ import main
 from tests.helpers.effort import SEED, some
+from tests.tools.conftest import Terminal
 
 COUNT = 1000
 KEYS = [b"key %d" % i for i in range(20)]
@@ -211,13 +211,6 @@ def test_changes_meanwhile_are_no_damage(tmp_path: Path) -> None:
 
 
 # ---- the bars ----------------------------------------------------------------------------------------------
-
-
-class Terminal(io.StringIO):
-    """Says that it is one."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def run_on_a_terminal(arguments: list[str]) -> str:

@@ -6,23 +6,11 @@ from typing import Any
 
 import kstore
 from tests.helpers import forge
+from tests.helpers.clock import Clock
 from tests.helpers.forge import T0, TRANSACTIONAL, Rec
 
 SIZE = 72  # of a one-record batch with the value "test"
 DATA_AND_INDEXES = (".log", ".index", ".timeindex")
-
-
-class Clock:
-    """Time that passes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = T0
-
-    def __call__(self) -> int:
-        return self.now
-
-    def sleep(self, ms: int) -> None:
-        self.now += ms
 
 
 def opened(path: Path, clock: Clock | None = None, **options: Any) -> kstore.LogWriter:

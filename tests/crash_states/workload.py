@@ -19,7 +19,7 @@ import kstore
 from kstore.testing import Recorder, Trace
 from tests.crash_states.expected import Book, Expected, number_of
 from tests.helpers.key_files import remember, settle
-from tests.helpers.markers import marker
+from tests.helpers.markers import marker, transactional
 
 TIME = 1_700_000_000_000
 OPERATIONS = {  # with how often each is chosen
@@ -269,13 +269,8 @@ class Workload:
         first = self.log.log_end_offset
         values = self.book.next_values(count or self.rng.randrange(1, 4), first)
         producer = max(self.book.now.written) * 10
-        batch = kstore.encode_batch(
-            [(time_of(value), key_of(value), value, None) for value in values],
-            producer_id=producer,
-            producer_epoch=0,
-            base_sequence=0,
-            transactional=True,
-        )
+        records = [(time_of(value), key_of(value), value, None) for value in values]
+        batch = transactional(*records, producer=producer)
         self.begin(f"transactional batch of {producer}")
         self.log.append_batches(batch)
         self.open_transactions[producer] = first

@@ -1,10 +1,10 @@
 """Positions of a real broker's groups are taken over, and given back in its own records."""
 
+import gzip
 import json
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from kstore.log.cursors.offset_commits import Commit, encode_key, encode_value
 from kstore.log.files.layout import TopicPartition
 from kstore.store.consumer_offsets import commit_of, committed_in, partition_of
 from tests.helpers.forge import message, wrapper
-from tests.helpers.markers import marker
-from tests.helpers.processes import Program, environment
+from tests.helpers.markers import end_transaction, transactional
+from tests.helpers.processes import Program, run_command
 
 BROKER = Path(__file__).parents[1] / "golden" / "data" / "broker"
 COMMIT = re.compile(
@@ -40,24 +40,11 @@ def last_commits(text: str) -> dict[str, str]:
 
 
 def dump(*files: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "kstore", "dump", "--offsets-decoder", *files],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
+    return run_command("dump", "--offsets-decoder", *files).stdout
 
 
 def run(*args: object) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "kstore", "cursors", *map(str, args)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_command("cursors", *args)
 
 
 def shown(store: kstore.LogStore) -> dict[str, dict[tuple[str, int], tuple[int, int, str]]]:
@@ -67,13 +54,8 @@ def shown(store: kstore.LogStore) -> dict[str, dict[tuple[str, int], tuple[int, 
 
 
 def golden_dump() -> str:
-    done = subprocess.run(
-        ["gzip", "-cd", *(BROKER / "expected" / "__consumer_offsets-0").glob("dump-*.log.txt.gz")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
+    dumps = (BROKER / "expected" / "__consumer_offsets-0").glob("dump-*.log.txt.gz")
+    return "".join(gzip.decompress(dump.read_bytes()).decode() for dump in dumps)
 
 
 def test_there_and_back(data: Path, tmp_path: Path) -> None:
@@ -499,13 +481,11 @@ class Coordinator:
             self.log.append(pair[2], key=pair[1], timestamp=1)
             return
         sequence = self.sequences[producer] = self.sequences.get(producer, -1) + 1
-        batch = kstore.encode_batch(
-            [pair], producer_id=producer, producer_epoch=0, base_sequence=sequence, transactional=True
-        )
+        batch = transactional(pair, producer=producer, sequence=sequence)
         self.log.append_batches(batch, origin="coordinator")
 
     def end(self, kind: str, producer: int) -> None:
-        self.log.append_batches(marker(kind, producer, 1), origin="coordinator", transaction_version=0)
+        end_transaction(self.log, kind, 1, producer)
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ import gc
 import os
 import pickle
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +15,7 @@ from typing import Any
 import pytest
 
 import kstore
-from tests.helpers.processes import Program, environment
+from tests.helpers.processes import Program, run_command, run_python
 
 T0 = 1_700_000_000_000
 
@@ -243,10 +241,7 @@ def test_a_forked_child_has_no_part_in_it(path: Path) -> None:
 
 
 def in_another_process(code: str, *arguments: object) -> str:
-    command = [sys.executable, "-c", "import sys, kstore\n" + code, *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=True, env=environment()
-    ).stdout.strip()
+    return run_python("import sys, kstore\n" + code, *arguments).stdout.strip()
 
 
 def test_a_copy_of_the_directory_leaves_the_lock(path: Path, tmp_path: Path) -> None:
@@ -375,13 +370,7 @@ def test_kafkas_words(path: Path) -> None:
         jobs.commit(3, metadata="text")
         jobs.forget()
     file = path.parent / "kstore-cursors-g.positions"
-    done = subprocess.run(
-        [sys.executable, "-m", "kstore", "dump", "--offsets-decoder", file],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_command("dump", "--offsets-decoder", file)
     assert 'key: {"type":"1","data":{"group":"g","topic":"orders","partition":0}}' in done.stdout
     assert 'payload: {"version":"4","data":{"offset":4,"leaderEpoch":0,"metadata":"text",' in done.stdout
     assert "payload: <DELETE>" in done.stdout

@@ -7,8 +7,6 @@ import itertools
 import operator
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,7 +23,7 @@ from kstore.log.files.lock import User
 from tests.helpers.calls import some_calls, some_points
 from tests.helpers.effort import some
 from tests.helpers.injector import Injector
-from tests.helpers.processes import environment
+from tests.helpers.processes import run_python
 
 FILE = "kstore-cursors-g.positions"
 
@@ -336,7 +334,7 @@ def test_an_interrupted_opening_keeps_no_lock(ram: Path, monkeypatch: pytest.Mon
         with pytest.raises(KeyboardInterrupt) as kept:
             kstore.open(path).cursor("g")
     code = f"import kstore; kstore.open({str(path)!r}).cursor('g').close()"
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment())
+    assert run_python(code).returncode == 0
     kstore.open(path).cursor("g").close()
     assert kept.value.__traceback__ is not None
 

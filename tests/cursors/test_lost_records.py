@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import kstore
+from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.readers import (
     from_cursor,
     from_following_cursor,
@@ -98,9 +99,7 @@ def test_a_follower_bears_the_epoch_of_what_it_gives(tmp_path: Path, durable: bo
     path = tmp_path / "t-0"
     with kstore.open(path, "a", leader_epoch=1) as log:
         log.extend([b"old"] * 5)
-        records = [(0, None, b"open", None)] * 5
-        options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
-        log.append_batches(kstore.encode_batch(records, **options))
+        log.append_batches(transactional(*[(0, None, b"open", None)] * 5))
     options = {"follow": True, "timeout": 0, "isolation": "read_committed"}
     with kstore.open(path).cursor("g", **options) as jobs:
         assert len(list(jobs)) == 5
@@ -236,10 +235,9 @@ def test_the_latest_committed_record(tmp_path: Path, how: str) -> None:
     """An open transaction may be committed after the cursor was made."""
     path = tmp_path / "t-0"
     now = 1_700_000_000_000
-    own: Any = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     with kstore.open(path, "a", clock=lambda: now) as log:
         log.append(b"before")
-        log.append_batches(kstore.encode_batch([(now, None, b"open", None)], base_sequence=0, **own))
+        log.append_batches(transactional((now, None, b"open", None)))
         log.append(b"behind")
         isolation: Any = "read_committed"
         view, store = kstore.open(path), kstore.LogStore(tmp_path)
@@ -256,8 +254,7 @@ def test_the_latest_committed_record(tmp_path: Path, how: str) -> None:
             source = store.follow(["t"], timeout=0, isolation=isolation)
         with source:
             assert list(source) == []
-            commit = kstore.encode_batch([(now, b"\0\0\0\1", bytes(6), None)], control=True, **own)
-            log.append_batches(commit, origin="coordinator", transaction_version=0)
+            end_transaction(log, "COMMIT", now)
             assert [record.value for record in source] == [b"open", b"behind"]
 
 

@@ -1,8 +1,6 @@
 """Cursors of several threads and processes: who has a partition, and that no position runs backwards."""
 
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from kstore.log.follow import follower
 from kstore.log.follow.feed import Feed
 from kstore.log.follow.position import Position
 from tests.cursors.test_cursors import HOLDER, in_a_child, offsets
-from tests.helpers.processes import Program, environment
+from tests.helpers.processes import Program, run_python
 
 
 @pytest.fixture
@@ -165,14 +163,7 @@ def test_a_childs_lock_outlives_what_it_inherited(path: Path) -> None:
             inherited[0].close()
             inherited.clear()
             code = "import kstore, sys; kstore.open(sys.argv[1]).cursor('h')"
-            other = subprocess.run(
-                [sys.executable, "-c", code, path],
-                env=environment(),
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert "CursorLockedError" in other.stderr
+            assert "CursorLockedError" in run_python(code, path).stderr
             mine.commit(1)
 
     assert in_a_child(work) == 0

@@ -26,7 +26,7 @@ from kstore.log.cursors import member_lock
 from tests.cursors.test_cursors import in_a_child
 from tests.helpers.calls import some_calls
 from tests.helpers.injector import Injector, raiser
-from tests.helpers.markers import marker
+from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import environment
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
@@ -181,13 +181,10 @@ def test_it_asks_again_and_again_where_nothing_tells(
 def test_markers_of_transactions_are_nothing_under_way(store: kstore.LogStore) -> None:
     """A member gives up a partition of which it has committed all that it was given."""
     now = time.time_ns() // 1_000_000
-    batch = kstore.encode_batch(
-        [(now, b"k", b"v", None)], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
-    )
     for number in range(4):
         log = store.log("orders", number)
-        log.append_batches(batch)
-        log.append_batches(marker("COMMIT", 7, now), origin="coordinator", transaction_version=0)
+        log.append_batches(transactional((now, b"k", b"v", None)))
+        end_transaction(log, "COMMIT", now)
     with store.cursor("g", ["orders"]) as one:
         for record in one:
             one.commit(record)

@@ -7,8 +7,6 @@ all.
 
 import contextlib
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -26,7 +24,7 @@ from tests.evidence.searches import SEARCHES
 from tests.faults.story import Story
 from tests.helpers.effort import some
 from tests.helpers.forge import crc32c
-from tests.helpers.processes import environment
+from tests.helpers.processes import run_python
 from tests.hostile.test_every_bit import (
     answers,
     believed_by_the_page,
@@ -234,14 +232,7 @@ main(sys.argv[1], 400, 64)
 
 
 def test_descriptors_find_files_that_are_not_closed(ram: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", KEEPS_FILES, str(ram / "many")],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_python(KEEPS_FILES, ram / "many")
     assert done.returncode != 0
     assert "Too many open files" in done.stderr
 

@@ -1,13 +1,11 @@
 """Appends with next to no memory: MemoryError and nothing else, and all acknowledged records."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import kstore
-from tests.helpers.processes import environment
+from tests.helpers.processes import run_python
 
 APPENDING = """
 import resource, sys, warnings
@@ -53,14 +51,7 @@ print(acknowledged, *sorted(errors), sep="\\n")
 @pytest.mark.parametrize("codec", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
 def test_appends_with_little_memory(tmp_path: Path, codec: str, gives_back: int) -> None:
     path = tmp_path / "t-0"
-    done = subprocess.run(
-        [sys.executable, "-c", APPENDING, str(path), codec, str(gives_back)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = run_python(APPENDING, path, codec, gives_back)
     assert done.returncode == 0, done.stderr[-2000:]
     acknowledged, *errors = done.stdout.split("\n")[:-1]
     assert errors == []

@@ -7,7 +7,7 @@ import pytest
 
 import kstore
 from kstore.testing import count_calls, failing
-from tests.helpers.markers import marker
+from tests.helpers.markers import marker, transactional
 
 AT = 1_700_000_000_000
 
@@ -21,13 +21,7 @@ def begun(path: Path, **options: int) -> kstore.LogWriter:
 
 
 def data(producer_id: int) -> bytes:
-    return kstore.encode_batch(
-        [(AT, b"k", b"v", None)],
-        producer_id=producer_id,
-        producer_epoch=0,
-        base_sequence=0,
-        transactional=True,
-    )
+    return transactional((AT, b"k", b"v", None), producer=producer_id)
 
 
 def state(log: kstore.PartitionLog) -> tuple[int, int, list[bytes | None]]:

@@ -1,14 +1,12 @@
 """Reading that waits, and sending, under gevent's monkey patching and in uvloop's event loop."""
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import kstore
-from tests.helpers.processes import environment
+from tests.helpers.processes import run_python
 
 PROGRAM = """
 import sys, gevent.monkey
@@ -43,10 +41,7 @@ with kstore.open(path / "t-0", "a") as log:
 def test_gevent(tmp_path: Path, patched: str) -> None:
     """Patched before kstore is imported, or after."""
     pytest.importorskip("gevent")
-    command = [sys.executable, "-P", "-c", PROGRAM, str(tmp_path), patched]
-    done = subprocess.run(
-        command, env=environment(), capture_output=True, text=True, timeout=120, check=False
-    )
+    done = run_python(PROGRAM, tmp_path, patched)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:-1] == ["10 5", "10", "10", "3", "10", "29"]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import kstore
 from kstore import LogClosedError, LogStore, LogWriter, OffsetOutOfRangeError, StoreFollower, TopicPartition
 from kstore.log.files import checkpoints
-from tests.helpers.markers import marker
+from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import Program
 
 SOON = 0.3  # s without a record, after which a follower of these tests ends
@@ -120,15 +120,10 @@ def test_only_what_is_committed(tmp_path: Path) -> None:
         store.create_topic("t")
         log = writer(store)
         for producer_id, kind in ((1, "COMMIT"), (2, "ABORT")):
-            batch = [(5, None, b"%d" % producer_id, None)]
-            log.append_batches(
-                kstore.encode_batch(
-                    batch, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True
-                )
-            )
+            log.append_batches(transactional((5, None, b"%d" % producer_id, None), producer=producer_id))
             follower = store.follow(["t"], "earliest", timeout=0, isolation="read_committed")
             before = len(taken(follower))
-            log.append_batches(marker(kind, producer_id, 5), origin="coordinator", transaction_version=1)
+            end_transaction(log, kind, 5, producer_id)
             assert len(taken(follower)) == (1 if kind == "COMMIT" else 0)
             assert before == (0 if producer_id == 1 else 1)
 

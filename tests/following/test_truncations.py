@@ -16,6 +16,7 @@ from kstore.log.files.checked_json import encode
 from tests.helpers import reader_kinds
 from tests.helpers.effort import times
 from tests.helpers.injector import Injector, raiser
+from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.reader_kinds import OfCursor, OfFollower, Reader
 
 NAME = "kstore-truncations.json"
@@ -158,30 +159,17 @@ def test_no_file_of_that_name(tmp_path: Path) -> None:
             (path / NAME).rmdir() if (path / NAME).is_dir() else (path / NAME).unlink()
 
 
-def transaction(log: kstore.LogWriter, sequence: int, values: list[bytes]) -> None:
-    now = int(time.time() * 1000)
-    records = [(now, None, value, None) for value in values]
-    own: Any = {"producer_id": 1, "producer_epoch": 0, "transactional": True}
-    log.append_batches(kstore.encode_batch(records, base_sequence=sequence, **own))
-
-
-def end_transaction(log: kstore.LogWriter, commits: bool) -> None:
-    now = int(time.time() * 1000)
-    own: Any = {"producer_id": 1, "producer_epoch": 0, "transactional": True, "control": True}
-    marker = kstore.encode_batch([(now, b"\0\0\0" + bytes([commits]), bytes(6), None)], **own)
-    log.append_batches(marker, origin="coordinator", transaction_version=0)
-
-
 @pytest.mark.parametrize("kind", ["follow", "writer", "store", "cursor", "following", "reopened"])
 @pytest.mark.parametrize("own_epochs", [True, False])
 def test_a_transaction_is_open_again(tmp_path: Path, kind: str, own_epochs: bool) -> None:
     """Its abort was cut off, and then it was committed: readers of committed records get them."""
     path = tmp_path / "t-0"
     options: Any = {"isolation": "read_committed"}
+    now = int(time.time() * 1000)
     with kstore.open(path, "a", leader_epoch=None if own_epochs else 3) as log:
         append(log, 2)
-        transaction(log, 0, [b"t2", b"t3"])
-        end_transaction(log, False)
+        log.append_batches(transactional((now, None, b"t2", None), (now, None, b"t3", None)))
+        end_transaction(log, "ABORT", now)
         append(log, 2)
         view, store = kstore.open(path), kstore.LogStore(tmp_path)
         make: dict[str, Callable[[int], Any]] = {
@@ -203,7 +191,7 @@ def test_a_transaction_is_open_again(tmp_path: Path, kind: str, own_epochs: bool
             reader.close()
             reader = make[kind](0)
         log.truncate_to(4)
-        end_transaction(log, True)
+        end_transaction(log, "COMMIT", now)
         log.append(b"n5")
         with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
             list(reader)

@@ -20,13 +20,18 @@ def run_python(
     program: str, *arguments: object, options: Sequence[str] = (), timeout: float = 120, **more: str
 ) -> "subprocess.CompletedProcess[str]":
     """Runs a program, which may hang, in a process of its own, with `more` environment; output is text."""
+    return _run([*options, "-c", program, *arguments], timeout, **more)
+
+
+def run_command(*words: object) -> "subprocess.CompletedProcess[str]":
+    """Runs the command line in a process of its own, likewise."""
+    return _run(["-m", "kstore", *words], 120)
+
+
+def _run(words: Sequence[object], timeout: float, **more: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-P", *map(str, words)]
     return subprocess.run(
-        [sys.executable, "-P", *options, "-c", program, *map(str, arguments)],
-        env=environment(**more),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
+        command, env=environment(**more), capture_output=True, text=True, timeout=timeout, check=False
     )
 
 

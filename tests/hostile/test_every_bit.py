@@ -19,7 +19,7 @@ import pytest
 
 import kstore
 from tests.helpers.effort import SEED, some, times
-from tests.helpers.markers import marker
+from tests.helpers.markers import end_transaction, transactional
 from tests.hostile.material import turned
 
 TIME = 1_700_000_000_000
@@ -30,13 +30,6 @@ OPTIONS: dict[str, Any] = {
     "index_interval_bytes": 100,
     "message_timestamp_before_max_ms": 2**63 - 1,
 }
-
-
-def transaction(producer_id: int, at: int) -> bytes:
-    record = (TIME + at, b"k%d" % at, b"value %d" % at, None)
-    return kstore.encode_batch(
-        [record], producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True
-    )
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +47,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             log.append(b"value %d" % at, b"k%d" % at, TIME + at, {"h": b"v"})
             at += 1
         for kind in ("ABORT", "COMMIT"):
-            log.append_batches(transaction(100 + at, at))
+            record = (TIME + at, b"k%d" % at, b"value %d" % at, None)
+            log.append_batches(transactional(record, producer=100 + at))
             log.append(b"between", b"k", TIME + at + 1)
-            log.append_batches(
-                marker(kind, 100 + at, TIME + at + 2), origin="coordinator", transaction_version=0
-            )
+            end_transaction(log, kind, TIME + at + 2, 100 + at)
             at += 3
         log.assign_leader_epoch(4 + part)
     log.delete_records(2)

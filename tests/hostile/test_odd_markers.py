@@ -10,6 +10,7 @@ import pytest
 import kstore
 from tests.helpers import forge
 from tests.helpers.forge import Rec
+from tests.helpers.markers import transactional
 from tests.hostile.material import LOG, resealed
 
 T0 = 1711530458631
@@ -93,15 +94,8 @@ def test_records_that_cannot_be_read(tmp_path: Path, broken: int, distrusts: boo
 def transactions(log: kstore.LogWriter, *ends: bool, first: int = 0) -> None:
     """Two records of each, of one producer, and its marker. `first`: the first sequence number."""
     for at, commits in enumerate(ends):
-        log.append_batches(
-            kstore.encode_batch(
-                [(T0, None, b"%d" % at, None)] * 2,
-                producer_id=3,
-                producer_epoch=0,
-                base_sequence=first + 2 * at,
-                transactional=True,
-            )
-        )
+        records = [(T0, None, b"%d" % at, None)] * 2
+        log.append_batches(transactional(*records, producer=3, sequence=first + 2 * at))
         marker = control_batch(struct.pack(">hh", 0, commits), 0)
         log.append_batches(marker, origin="coordinator", transaction_version=1)
 

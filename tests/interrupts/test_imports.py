@@ -4,13 +4,11 @@ interpreter.
 numpy refuses to be loaded a second time in a process, so signals wait until its import has ended.
 """
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.processes import environment
+from tests.helpers.processes import run_python
 
 # A background job of a shell ignores SIGINT. `pack` makes kstore import zstandard, or what stands in its
 # place.
@@ -148,8 +146,5 @@ else:
 def test_imports(tmp_path: Path, program: str, zstandard: str, more: list[str]) -> None:
     if zstandard:
         (tmp_path / "zstandard.py").write_text(zstandard)
-    command = [sys.executable, "-c", BEGIN + program, str(tmp_path), *more]
-    done = subprocess.run(
-        command, env=environment(), capture_output=True, text=True, check=False, timeout=120
-    )
+    done = run_python(BEGIN + program, tmp_path, *more)
     assert (done.returncode, done.stderr) == (0, "")

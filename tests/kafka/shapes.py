@@ -15,22 +15,13 @@ import pytest
 
 import kstore
 from kstore import LogWriter as Log
+from tests.helpers.clock import Clock
 from tests.helpers.markers import marker
 from tests.kafka.jvm import NOW
 
 Rnd = random.Random
 SMALL = {"internal_segment_bytes": 4096, "index_interval_bytes": 256}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-
-
-class Clock:
-    """Stands still until a test moves it."""
-
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> int:
-        return self.now
 
 
 Steps = Callable[[Log, Clock, Rnd], None]

@@ -18,6 +18,7 @@ import pytest
 import kstore
 from kstore import Sent
 from kstore.testing import failing
+from tests.helpers.markers import transactional
 from tests.helpers.processes import environment
 
 BATCH = 4000
@@ -170,10 +171,9 @@ def test_a_wrong_index_does_not_mislead_the_cut(log: kstore.LogWriter, tmp_path:
 
 def test_read_committed_ends_at_the_last_stable_offset(tmp_path: Path) -> None:
     records = [(-1, None, b"x" * 100, ())] * 3
-    batch = kstore.encode_batch(records, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=2000) as log:
         log.extend([b"a" * 100] * 30, batch_bytes=300)
-        log.append_batches(batch)
+        log.append_batches(transactional(*records))
         log.extend([b"b" * 100] * 30, batch_bytes=300)
         stable = log.last_stable_offset()
         assert stable == 30 < log.log_end_offset

@@ -3,8 +3,6 @@
 import errno
 import gc
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 import kstore
 from kstore.testing import Image, Recorder, count_calls, crash_states, failing
 from kstore.testing.fixtures import kstore_log, kstore_log_directory
-from tests.helpers.processes import environment
+from tests.helpers.processes import run_python
 
 __all__ = ["kstore_log", "kstore_log_directory"]  # pytest finds them here
 
@@ -23,7 +21,7 @@ def test_import_kstore_does_not_import_it() -> None:
         "import sys, kstore; kstore.open; kstore.LogStore; assert 'kstore.testing' not in sys.modules; "
         "import kstore.testing; assert 'pytest' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-P", "-c", script], env=environment(), check=True)
+    assert run_python(script).returncode == 0
 
 
 def test_nothing_fails_behind_the_block(tmp_path: Path) -> None:
@@ -42,10 +40,7 @@ def test_a_process_is_killed(tmp_path: Path) -> None:
         "import sys, kstore, kstore.testing\nlog = kstore.open(sys.argv[1], 'a')\nlog.append(b'one')\n"
         "with kstore.testing.failing(1, how='kill', this_thread=True): log.append(b'two')"
     )
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", script, tmp_path / "t-0"], env=environment(), check=False
-    )
-    assert done.returncode == -9
+    assert run_python(script, tmp_path / "t-0").returncode == -9
     assert [record.value for record in kstore.open(tmp_path / "t-0")] == [b"one"]
 
 

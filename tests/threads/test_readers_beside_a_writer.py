@@ -19,7 +19,7 @@ import pytest
 
 import kstore
 from tests.helpers.effort import SEED, times
-from tests.helpers.markers import marker
+from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import environment
 from tests.helpers.waiting import threads_doing
 from tests.threads.reading import check, follow_on, value_of
@@ -233,12 +233,6 @@ def test_closed_while_threads_append(tmp_path: Path, call: str) -> None:
         assert len(refused) == 3
 
 
-def transactional(value: bytes, sequence: int, at: int) -> bytes:
-    return kstore.encode_batch(
-        [(at, None, value, ())], producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True
-    )
-
-
 def test_aborted_transactions(tmp_path: Path) -> None:
     """A reader of committed records sees none of them at any moment, and all else that is stable."""
     ended = threading.Event()
@@ -256,10 +250,10 @@ def test_aborted_transactions(tmp_path: Path) -> None:
         with threads_doing(partial(read, log), partial(read, kstore.open(tmp_path / "t-0")), ended=ended):
             for sequence in range(times(300)):
                 log.append(b"plain")
-                log.append_batches(transactional(b"aborted", sequence, now))
+                log.append_batches(transactional((now, None, b"aborted", None), sequence=sequence))
                 log.append(b"plain")
-                log.append_batches(marker("ABORT", 7, now), origin="coordinator", transaction_version=0)
+                end_transaction(log, "ABORT", now)
         with pytest.raises(kstore.RecordTooLargeError):  # what was refused holds no reader back
-            log.append_batches(transactional(b"." * 500, times(300), now))
+            log.append_batches(transactional((now, None, b"." * 500, None), sequence=times(300)))
         log.append(b"plain")
         assert log.last_stable_offset() == log.log_end_offset

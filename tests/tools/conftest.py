@@ -1,6 +1,7 @@
 """The command line in this process: a command and its words, the exit code and what it wrote."""
 
 import contextlib
+import io
 import os
 import sys
 import tempfile
@@ -15,6 +16,13 @@ from kstore.__main__ import main
 T = 1_700_000_000_000
 Run = Callable[..., tuple[int, str, str]]
 Feed = Callable[[str | bytes], None]
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is one."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture

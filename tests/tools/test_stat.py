@@ -11,6 +11,7 @@ import pytest
 
 import kstore
 from tests.helpers.files import flip
+from tests.helpers.markers import transactional
 from tests.hostile.material import resealed
 from tests.tools.conftest import Run, T
 
@@ -105,8 +106,7 @@ def test_open_transactions_are_named(tmp_path: Path, run: Run) -> None:
     now = int(time.time() * 1000)
     with kstore.open(tmp_path / "t-0", "a") as log:
         log.append(b"before")
-        own: Any = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
-        log.append_batches(kstore.encode_batch([(now, None, b"x", None)], **own))
+        log.append_batches(transactional((now, None, b"x", None)))
     assert "a transaction of producer 7 is open since offset 1" in run("stat", tmp_path / "t-0")[1]
     [found] = report(run, tmp_path / "t-0")["open_transactions"]
     assert found == {"first_offset": 1, "producer_id": 7, "last_timestamp": now}

@@ -1,6 +1,5 @@
 """Terminals, closed streams, full disks and closed pipes: no silence, and no control characters."""
 
-import io
 import os
 import pty
 import re
@@ -13,16 +12,12 @@ import pytest
 import kstore
 from kstore.__main__ import main
 from tests.helpers.processes import environment
+from tests.tools.conftest import Terminal
 
 TXN = Path(__file__).parents[1] / "golden" / "data" / "transactions" / "txn-0"
 KSTORE = [sys.executable, "-P", "-m", "kstore"]
 SHELL = '"$0" -P -m kstore '
 CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_nothing_commands_a_terminal(odd: Path, monkeypatch: pytest.MonkeyPatch) -> None:

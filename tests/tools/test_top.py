@@ -1,6 +1,5 @@
 """kstore top: rates, sizes and lag from one refresh to the next."""
 
-import io
 import json
 import os
 import re
@@ -17,7 +16,7 @@ import pytest
 import kstore
 from kstore.__main__ import main
 from kstore.tools.commands import top
-from tests.tools.conftest import Run
+from tests.tools.conftest import Run, Terminal
 
 Shown = Callable[..., str]
 
@@ -123,10 +122,6 @@ def test_a_table(store: kstore.LogStore, shown: Shown) -> None:
 
 
 def test_on_a_terminal_it_fits(store: kstore.LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     out = Terminal()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(shutil, "get_terminal_size", lambda *_: os.terminal_size((40, 4)))

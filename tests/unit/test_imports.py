@@ -1,8 +1,8 @@
 """What is imported when. numpy starts threads, and takes longer to import than most programs run."""
 
-import subprocess
-import sys
 from pathlib import Path
+
+from tests.helpers.processes import run_python
 
 PROGRAM = """
 import sys
@@ -24,7 +24,7 @@ assert "numpy" in sys.modules
 
 
 def test_numpy_is_imported_for_those_who_ask_for_arrays(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path / "t-0")], check=True)
+    assert run_python(PROGRAM, tmp_path / "t-0").stderr == ""
 
 
 BESIDE_AN_IMPORT_OF_SSL = """
@@ -40,9 +40,8 @@ with kstore.open(sys.argv[1], "a") as log:
 
 
 def test_sending_works_while_another_thread_imports_ssl(tmp_path: Path) -> None:
-    subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", BESIDE_AN_IMPORT_OF_SSL, str(tmp_path / "t-0")], check=True
-    )
+    done = run_python(BESIDE_AN_IMPORT_OF_SSL, tmp_path / "t-0", options=["-W", "ignore"])
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 BESIDE_AN_IMPORT = """
@@ -59,4 +58,4 @@ with kstore.open(sys.argv[1], "a") as log:
 
 
 def test_extend_works_while_another_thread_imports_numpy(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", BESIDE_AN_IMPORT, str(tmp_path / "t-0")], check=True)
+    assert run_python(BESIDE_AN_IMPORT, tmp_path / "t-0").stderr == ""

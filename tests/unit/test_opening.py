@@ -2,8 +2,6 @@
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 
 import kstore
 from kstore import LogStore
-from tests.helpers.processes import environment
+from tests.helpers.processes import run_python
 from tests.unit.logs import filled, offsets
 
 MODES = ("r", "r+", "a")
@@ -122,9 +120,7 @@ def test_one_writer_by_whatever_path(tmp_path: Path, around: str) -> None:
         for path in paths:
             with pytest.raises(kstore.LogLockedError):
                 kstore.open(path, "a")
-        command = [sys.executable, "-P", "-c", TRIES, *map(str, paths)]
-        done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
-        assert done.stdout == "locked\n" * 3
+        assert run_python(TRIES, *paths).stdout == "locked\n" * 3
         log.append(b"goes on")
     kstore.open(tmp_path / "B" / "q-0", "a").close()
 
