@@ -6,9 +6,9 @@ import os
 import pickle
 import shutil
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 import kstore
 from tests.helpers.processes import Program, run_command, run_python
+from tests.helpers.waiting import threads_doing, until_waiting
 
 T0 = 1_700_000_000_000
 
@@ -397,11 +398,8 @@ def test_threads_commit_at_once(tmp_path: Path, home: str) -> None:
                 for record in jobs:
                     jobs.commit(record, durable=False)
 
-        threads = [threading.Thread(target=work, args=(f"g{i}",)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with threads_doing(*(partial(work, f"g{i}") for i in range(4))):
+            pass
         assert {g: p.offset for g, p in log.cursors().items()} == dict.fromkeys(("g0", "g1", "g2", "g3"), 100)
 
 
@@ -463,8 +461,9 @@ def test_a_second_thread_beside_one_that_waits(path: Path) -> None:
         log.cursor("threads", "latest", follow=True, timeout=60) as jobs,
         ThreadPoolExecutor(1) as pool,
     ):
+        thread = pool.submit(threading.get_ident).result()
         first = pool.submit(lambda: next(iter(jobs)))
-        time.sleep(0.2)
+        until_waiting(thread)
         with pytest.raises(RuntimeError, match="being read already"):
             next(iter(jobs))
         offset = log.append(b"v")

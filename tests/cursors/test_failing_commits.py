@@ -24,6 +24,7 @@ from tests.helpers.calls import some_calls, some_points
 from tests.helpers.effort import some
 from tests.helpers.injector import Injector
 from tests.helpers.processes import run_python
+from tests.helpers.waiting import descriptors, until_closed
 
 FILE = "kstore-cursors-g.positions"
 
@@ -304,7 +305,7 @@ def test_a_signal_at_opening_and_closing(ram: Path, kind: str) -> None:
         log.cursor("g").close()
 
     work()
-    open_files = len(list(Path("/proc/self/fd").iterdir()))
+    open_files = descriptors()
     for nth in some_points(12, kind):
         stopped = _interrupted(kind, nth, KeyboardInterrupt, work)
         child = os.fork()
@@ -315,7 +316,7 @@ def test_a_signal_at_opening_and_closing(ram: Path, kind: str) -> None:
         assert os.waitpid(child, 0)[1] == 0, nth
         if not stopped:
             break
-    assert len(list(Path("/proc/self/fd").iterdir())) <= open_files
+    until_closed(open_files)
 
 
 @pytest.mark.parametrize("where", ["keep_byte", "LockFile.claim", "LockFile.lock"])

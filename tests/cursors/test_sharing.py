@@ -14,6 +14,7 @@ from kstore.log.follow.feed import Feed
 from kstore.log.follow.position import Position
 from tests.cursors.test_cursors import HOLDER, in_a_child, offsets
 from tests.helpers.processes import Program, run_python
+from tests.helpers.waiting import threads_doing
 
 
 @pytest.fixture
@@ -71,14 +72,8 @@ def test_many_threads_commit_what_they_did(path: Path) -> None:
                 seen.append(found.offset if found else 0)
 
         done = threading.Event()
-        watcher = threading.Thread(target=watch)
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in [watcher, *threads]:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        done.set()
-        watcher.join()
+        with threads_doing(watch, ended=done), threads_doing(*[work] * 4):
+            pass
     assert seen == sorted(seen)
     assert position(path) == 1000
 

@@ -28,6 +28,7 @@ from tests.helpers.calls import some_calls
 from tests.helpers.injector import Injector, raiser
 from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import environment
+from tests.helpers.waiting import descriptors, until, until_closed
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
 
@@ -402,10 +403,7 @@ def test_members_that_are_killed_lose_nothing(store: kstore.LogStore) -> None:
             assert all(new >= old for new, old in zip(now, seen, strict=True))
             seen = now
         ends = [store.open("orders", number).log_end_offset for number in range(4)]
-        deadline = time.monotonic() + 60
-        while committed(store) != ends and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert committed(store) == ends
+        until(lambda: committed(store) == ends)
     finally:
         for process in members:
             process.send_signal(signal.SIGKILL)
@@ -420,16 +418,13 @@ def test_members_that_are_killed_lose_nothing(store: kstore.LogStore) -> None:
 def test_descriptors_are_given_back(store: kstore.LogStore) -> None:
     with store.cursor("g", ["orders"], follow=True, timeout=0) as cursor:
         list(cursor)
-    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    before = descriptors()
     for _ in range(5):
         with store.cursor("g", ["orders"], follow=True, timeout=0) as cursor:
             list(cursor)
             cursor.commit()
     del cursor
-    until = time.monotonic() + 60  # the store's own thread may have one for a moment
-    while len(os.listdir("/proc/self/fd")) > before and time.monotonic() < until:  # noqa: PTH208
-        time.sleep(0.01)
-    assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
+    until_closed(before)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in __del__

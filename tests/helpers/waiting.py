@@ -1,5 +1,7 @@
 """Other threads, and waiting for what they do."""
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +14,20 @@ def until(condition: Callable[[], object], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.002)
+
+
+def until_waiting(thread: int) -> None:
+    """Returns when a thread, by its ident, waits in kstore for what is appended next."""
+    until(lambda: sys._current_frames()[thread].f_code.co_name == "wait_readable")
+
+
+def until_closed(most: int) -> None:
+    """Returns when this process has that many descriptors at most: another thread may have one just now."""
+    until(lambda: descriptors() <= most)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
 
 
 @contextmanager

@@ -21,7 +21,7 @@ import kstore
 from tests.helpers.effort import SEED, times
 from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import environment
-from tests.helpers.waiting import threads_doing
+from tests.helpers.waiting import descriptors, threads_doing, until_closed
 from tests.threads.reading import check, follow_on, value_of
 
 SECONDS = times(2)
@@ -166,7 +166,7 @@ def opened(directory: Path) -> list[str]:
 
 def test_readers_beside_a_writer(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
-    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    before = descriptors()
     stress = Stress(directory)
     readers = [
         subprocess.Popen(
@@ -203,7 +203,7 @@ def test_readers_beside_a_writer(tmp_path: Path) -> None:
     del views, record, works, stress, thread, reader, readers
     gc.collect()
     assert opened(directory) == []
-    assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors
+    until_closed(before)
 
 
 @pytest.mark.parametrize("call", ["append", "extend"])

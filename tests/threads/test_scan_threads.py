@@ -26,10 +26,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_scan_that_is_left_keeps_no_thread(path: Path) -> None:
     """It goes on when it is read on, with threads again. The caller may use the processors as before."""
-    before, processors = set(threading.enumerate()), os.sched_getaffinity(0)
+    processors = os.sched_getaffinity(0)
 
     def helpers() -> int:
-        return len(set(threading.enumerate()) - before)
+        return sum(thread.name == "kstore-scan" for thread in threading.enumerate())
+
+    until(lambda: helpers() == 0)  # scans of earlier tests
 
     batches = iter(kstore.open(path).scan(["offset"], batch_rows=100, threads=3))
     offsets = next(batches).column("offset").values.tolist()
