@@ -93,7 +93,7 @@ def test_append_says_that_all_is_appended_though_stdout_takes_nothing(partition:
     """Who reads only of a full disk appends all once more."""
     done = shell(f'{SHELL}append "$1" >/dev/full', partition, b"a\nb\n")
     assert done.returncode == 1
-    assert done.stderr.startswith(b"kstore: 2 records appended: offsets 3 to 4. Only telling it failed")
+    assert done.stderr.startswith(b"kstore: 2 records appended: offsets 3 to 4. Only this report failed")
     assert [record.value for record in kstore.open(partition)][3:] == [b"a", b"b"]
 
 

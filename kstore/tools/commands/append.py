@@ -142,7 +142,7 @@ def unescaped(text: str) -> bytes:
     if not separator:
         raise ValueError("--key-separator is empty")
     if "\n" in separator:
-        raise ValueError("--key-separator contains a line end, which no line contains")
+        raise ValueError("--key-separator contains the end of a line, which no line contains")
     return separator.encode("utf-8", "surrogateescape")
 
 
