@@ -849,9 +849,9 @@ class PartitionLog(LogView):
 
     def __repr__(self) -> str:
         if self._closed:
-            return f"PartitionLog({self.path!r}, closed)"
+            return f"{type(self).__name__}({self.path!r}, closed)"
         return (
-            f"PartitionLog({self.path!r}, log_start_offset={self.log_start_offset}, "
+            f"{type(self).__name__}({self.path!r}, log_start_offset={self.log_start_offset}, "
             f"log_end_offset={self.log_end_offset})"
         )
 

@@ -38,7 +38,6 @@ from kstore.log.producers.states import ProducerState
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.recovery.loader import Loaded
 from kstore.log.segments.segment_set import SegmentSet
-from kstore.log.segments.truncation import complete_truncation, start_at, truncate_to
 from kstore.log.view.log_view import LogView
 from kstore.log.write.append_limits import limits_of
 from kstore.log.write.appenders import Appenders
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
     from kstore.log.read.progress import ProgressCallback, check_progress
     from kstore.log.recovery.last_batch import last_epoch
     from kstore.log.recovery.report import Recovery
+    from kstore.log.segments.truncation import complete_truncation, start_at, truncate_to
     from kstore.log.write.appender import Appender
     from kstore.log.write.log_validator import validate
     from kstore.log.write.retention import Decision
@@ -79,6 +79,7 @@ else:
             "kstore.log.follow.sources": "Source WriterSource",
             "kstore.log.producers.transactions": "Transactions",
             "kstore.log.read.progress": "ProgressCallback check_progress",
+            "kstore.log.segments.truncation": "complete_truncation start_at truncate_to",
             "kstore.log.recovery.last_batch": "last_epoch",
             "kstore.log.recovery.report": "Recovery",
             "kstore.log.write.appender": "Appender",
@@ -165,11 +166,11 @@ class LogWriter(RecordAppender, PartitionLog):
         )
         self._told_of = self.recovery  # the opening has warned of what is lost
         self._max_timestamps = MaxTimestampIndex(())
-        self._transactions = None
         self.maintenance = Maintenance(self._segments, makes_key_files=own.makes_key_files)
         self._begin_leader_epoch(given["leader_epoch"])
-        with self._log_end.held():
-            complete_truncation(self._segments)
+        if self._segments.truncations.known.pending:
+            with self._log_end.held():
+                complete_truncation(self._segments)
         self._begin_jobs(own)
         _writers.add(self)
         report_recovery(self._segments)
@@ -783,11 +784,6 @@ class LogWriter(RecordAppender, PartitionLog):
                 source=self,
                 stacklevel=2,
             )
-
-    def __repr__(self) -> str:
-        if self._closed:
-            return f"LogWriter({self.path!r}, closed)"
-        return PartitionLog.__repr__(self).replace("PartitionLog", "LogWriter", 1)
 
 
 def _forked() -> None:

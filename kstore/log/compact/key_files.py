@@ -6,7 +6,7 @@ import time
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.arguments import MAX32
 from kstore.engine.compact.key_file import KeyFile, packed
@@ -15,10 +15,15 @@ from kstore.engine.io.file import new_draft, rename, unlink
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogClosedError
 from kstore.log.compact.segment_rewriter import SegmentRewriter
-from kstore.log.compact.throttle import Throttle
 from kstore.log.files import layout
+from kstore.log.later import later
 from kstore.log.read.key_index import SLOT_BYTES, Everything, index_of, marks_of
 from kstore.log.worker import CLEANING, Job
+
+if TYPE_CHECKING:
+    from kstore.log.compact.throttle import Throttle
+else:
+    later(globals(), {"kstore.log.compact.throttle": "Throttle"})
 
 _TICK_NS = 20_000_000  # two changes of a file that lie so far apart have different times on every file system
 

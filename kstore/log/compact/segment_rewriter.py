@@ -1,7 +1,7 @@
 """What compaction, erasure and the making of key files do with the segments of a log."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.arguments import MAX64
 from kstore.config import LogConfig
@@ -9,11 +9,16 @@ from kstore.engine.io.file import sync_directory
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.segment.segment import Segment
 from kstore.errors import LogClosedError, LogFailedError
+from kstore.log.later import later
 from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
 from kstore.log.segments.cleaned import Cleaned
-from kstore.log.segments.replacement import replace_segments
 from kstore.log.segments.segment_set import SegmentSet
+
+if TYPE_CHECKING:
+    from kstore.log.segments.replacement import replace_segments
+else:
+    later(globals(), {"kstore.log.segments.replacement": "replace_segments"})
 
 
 class LogState(NamedTuple):
