@@ -1,6 +1,7 @@
 """One system call of a writer's life fails: the log is right, or says that it cannot go on."""
 
 import errno
+import itertools
 import shutil
 from pathlib import Path
 
@@ -137,3 +138,22 @@ def test_what_retention_deleted_stays_deleted(ram: Path) -> None:
             assert log.log_start_offset >= start, (SEED, nth, error)
             assert [r.offset for r in log] == list(range(log.log_start_offset, log.log_end_offset))
         shutil.rmtree(ram / "t-0")
+
+
+def test_a_deletion_that_was_refused_is_none_after_closing(tmp_path: Path) -> None:
+    """Also if the checkpoint was replaced before the call failed."""
+    for nth in itertools.count(1):
+        path = tmp_path / str(nth) / "t-0"
+        log = kstore.open(path, "a")
+        log.extend([b"v"] * 10)
+        log.flush()
+        try:
+            with failing(nth, errno.EIO, this_thread=True):
+                log.delete_records(5)
+        except OSError:
+            log.close()
+            assert kstore.open(path).log_start_offset == 0, nth
+        else:
+            log.close()
+            break
+    assert nth > 4

@@ -133,6 +133,7 @@ class Checkpoints:
             self._write(file, self._offsets[file])
 
     def _write(self, file: str, offsets: dict[TopicPartition, int]) -> None:
+        self._unwritten.add(file)  # a failed write may have replaced the file nevertheless
         checkpoints.write_offsets(self._directory / file, offsets)
         self._offsets[file] = offsets
         self._unwritten.discard(file)
