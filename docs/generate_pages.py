@@ -24,8 +24,8 @@ CONFIGURATION = f"""# Configuration
 
 {MADE}
 
-`LogConfig` has the options that a topic has in Kafka 4.3.1, with underscores for the dots in their names, and one of its own,
-`key_files`. Give them by name, or as an object:
+`LogConfig` has the options of a topic in Kafka 4.3.1, with underscores for the dots in their names, and one option of kstore's own,
+`key_files`. Pass them by name, or as an object:
 
 ```python
 import kstore
@@ -38,13 +38,18 @@ with kstore.open("orders-1", "a", config=config) as log:
     log.extend([b"a", b"b"])
 ```
 
-Options that you give are kept in the directory of the log, in the file `kstore-config.json`, which a broker passes over. They
-count at every opening, and for the command line, until you give others: what is given counts before what is kept, by name and in
-`config=` alike. `log.configure(retention_ms=…)` changes an option while the log is open, and is kept too. None gives an option
-its default back, and forgets it: `kstore.open("orders-0", "a", retention_ms=None)`. `kstore describe orders-0` shows what is kept,
-`kstore alter orders-0 --config retention.ms=-1` changes it, `--delete-config retention.ms` forgets it. `--config` of other
-commands holds for that command, and is not kept; nor are options of a broker or store, not of a topic, such as
-`log_cleaner_dedupe_buffer_size`.
+**Saved options.** The options that you pass are saved in the directory of the log, in `kstore-config.json`, which a broker
+ignores. They apply at every opening, and to the command line, until you change them. A passed option has precedence over a saved
+one. None restores the default of an option: `kstore.open("orders-0", "a", retention_ms=None)`.
+
+| to | in Python | in a shell |
+|---|---|---|
+| read the options | `log.config` (all), `log.config.given_options()` (those that were set) | `kstore describe orders-0` |
+| change one | `log.configure(retention_ms=…)`, while the log is open | `kstore alter orders-0 --config retention.ms=-1` |
+| restore a default | `log.configure(retention_ms=None)` | `kstore alter orders-0 --delete-config retention.ms` |
+
+`--config` of other commands applies to that command and is not saved. Options of a broker or a store, such as
+`log_cleaner_dedupe_buffer_size`, are not saved either.
 
 ```python
 with kstore.open("orders-0", "a") as log:
@@ -54,18 +59,16 @@ with kstore.open("orders-0", "a") as log:
 -1 67108864
 ```
 
-Of a partition in the directory of a [store](store.md) that knows the topic, the topic's options hold, as the store keeps them:
-change these with `store.alter_topic` or `kstore alter DIR TOPIC`. What you give to `kstore.open` there counts before them, and is
-not kept. A topic that the store has not made or changed has the options that its first partition keeps.
+**In a store.** If the partition is in the directory of a [store](store.md) that has the topic, the topic's saved options apply. Change
+them with `store.alter_topic` or `kstore alter DIR TOPIC`. Options that you pass to `kstore.open` there have precedence, and are not
+saved. A topic that the store has not created or changed has the saved options of its first partition.
 
-`log.config` has all options, `log.config.given_options()` those that were set. Nothing is deleted by age unless
-`retention_ms` is set, even to its default of 7 days.
+**Retention by age.** Nothing is deleted by age unless `retention_ms` is set, even to its default of 7 days.
 
-`LogConfig.from_topic` reads a topic's options in Kafka's notation, `LogConfig.from_server_properties` a broker's file, in which
-most options have another name, shown below as *server.properties*.
+**Kafka's notation.** `LogConfig.from_topic` reads the options of a topic in Kafka's notation, `LogConfig.from_server_properties` a
+broker's file, in which most options have another name, shown below as *server.properties*.
 
-An option that does not exist, and a value that is not allowed, is refused with `InvalidConfigError` before anything is
-written.
+**Errors.** An option that does not exist, or a value that is not allowed, raises `InvalidConfigError` before anything is written.
 
 """
 
@@ -73,8 +76,8 @@ COMMAND_LINE = f"""# Command line
 
 {MADE}
 
-`kstore`, or `python -m kstore`, reads, checks and writes the directories of partitions. `kstore COMMAND --help` shows
-what this page says.
+`kstore`, or `python -m kstore`, reads, checks and writes the directories of partitions. `kstore COMMAND --help` prints the texts of
+this page.
 
 ```text
 {{examples}}
