@@ -560,7 +560,7 @@ def _both(name: str) -> str:
 
 
 def _unknown(name: str, what: str, called: Callable[[str], str]) -> InvalidConfigError:
-    """The error for a name that does not exist, with the most similar one in the same notation."""
+    """The error for a name that does not exist, with the most similar one in its notation."""
     import difflib
 
     asked = name.replace(".", "_")

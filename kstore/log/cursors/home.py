@@ -54,7 +54,7 @@ class Home(NamedTuple):
         return cls(real, parent if layout.is_partition_name(name) else real, name_of(Path(real)))
 
     def known_id(self) -> bytes | None:
-        """The id of the partition in commits, or None. A later directory of the same name has another id, so
+        """The id of the partition in commits, or None. A later directory of this name has another id, so
         it does not get these positions. CorruptCheckpointError, OSError."""
         path = f"{self.partition}/{_ID}"
         try:

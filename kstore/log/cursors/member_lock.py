@@ -6,8 +6,8 @@ copy it. The second byte, _KEPT behind the first, has a lock of the open file, w
 selects the byte of a partition, so thousands of partitions need one descriptor.
 
 The file has no content. It is never removed, because two processes could then lock different files. It grows
-by one (sparse) byte whenever a lock is taken or a file of positions is replaced. If it has the same length as
-before, no lock was lost and no file of positions was replaced.
+by one (sparse) byte whenever a lock is taken or a file of positions is replaced. If its length has not
+changed, no lock was lost and no file of positions was replaced.
 """
 
 import errno

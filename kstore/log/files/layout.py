@@ -83,7 +83,7 @@ def deleted_name(tp: TopicPartition) -> str:
 
 def partition_named(name: str) -> TopicPartition | None:
     """The partition for which a broker would create a directory of exactly this name: a legal topic, a dash,
-    a number without leading zeros. None for other names, so two names never mean the same partition."""
+    a number without leading zeros. None for other names, so two names never mean one partition."""
     tp = parse_directory(name)
     if tp is None or tp.partition < 0 or str(tp) != name or not is_valid_topic(tp.topic):
         return None

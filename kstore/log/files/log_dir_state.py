@@ -2,7 +2,7 @@
 (spec 1.4 to 1.8).
 
 A broker keeps these files in the directory around the partitions. A partition that is not in a log directory
-has its own files of the same format, so that several programs can write partitions side by side. Kafka
+has its own files in that format, so that several programs can write partitions side by side. Kafka
 ignores them.
 """
 

@@ -2,7 +2,7 @@
 8.5).
 
 A writer passes the snapshots of its directory, in which files are removed and written as Kafka does. A reader
-passes snapshots in memory. Both get the same result.
+passes snapshots in memory. Both get equal results.
 """
 
 from bisect import bisect_right

@@ -1,7 +1,7 @@
 """The plan of an opening: facts in, steps with reasons out (spec 8.2 to 8.4, 8.7).
 
 Kafka finishes interrupted work when it loads a log: it deletes, renames, truncates incomplete ends and
-rebuilds indexes. These functions decide the same steps. They read and write nothing.
+rebuilds indexes. These functions decide these steps. They read and write nothing.
 """
 
 from bisect import bisect_left

@@ -122,7 +122,7 @@ def _ends_as_it_did(last: Segment, before: Loaded) -> bool:
 
 
 def refreshed(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
-    """The log at present, from an earlier load; the same object if nothing has changed.
+    """The log at present, from an earlier load; the object `before` if nothing has changed.
 
     A truncated log is loaded again. Otherwise existing segments are reused, except the last, which may have
     grown, and new segments are added.

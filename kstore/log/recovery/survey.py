@@ -188,7 +188,7 @@ def changed_from(names: Names) -> int | None:
 
 
 def is_as_listed(names: Names) -> bool:
-    """Whether a directory still has the same .log files, with the same names, up to the last one listed."""
+    """Whether a directory still has the listed .log files, with their names, up to the last one."""
     if digest(names.directory) == names.digest:  # the common case
         return True
     before = _logs(names)

@@ -129,7 +129,7 @@ class Unread(list[str]):
 
 def cursors(args: argparse.Namespace) -> int:
     """Print the positions and the lag of cursor groups, move a group, exchange positions with a broker, or
-    remove old positions. Prints a line for each position, and for each partition of the same topic without
+    remove old positions. Prints a line for each position, and for each partition of its topic without
     one. The exit code is 1 if something that was named is missing or cannot be read; it is left out and named
     on stderr."""
     if args.group is not None:
