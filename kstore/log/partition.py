@@ -49,6 +49,7 @@ from kstore.log.recovery.loader import Loaded
 from kstore.log.view.log_view import LogView
 
 if TYPE_CHECKING:
+    from socket import socket
     from uuid import UUID
 
     from kstore.log.cursors.cursor import Cursor
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     from kstore.log.read.scan import Header, Scan, Wanted, checked_columns
     from kstore.log.read.slice import Slice
     from kstore.log.read.span import Span
-    from kstore.log.send.sending import Outlet, Sent
+    from kstore.log.send.sending import Sent
     from kstore.log.threads.one_thread import Iterated, OneThread
     from kstore.log.view.run import reader_of, scan_of
     from kstore.typed import Column
@@ -84,7 +85,7 @@ else:
             "kstore.log.read.scan": "Header Scan Wanted checked_columns",
             "kstore.log.read.slice": "Slice",
             "kstore.log.read.span": "Span",
-            "kstore.log.send.sending": "Outlet Sent",
+            "kstore.log.send.sending": "Sent",
             "kstore.log.threads.one_thread": "Iterated OneThread",
             "kstore.typed": "Column",
         },
@@ -279,7 +280,7 @@ class PartitionLog(LogView):
 
     def send(
         self,
-        sock: Outlet,
+        sock: "socket",
         offset: int,
         max_bytes: int = 1 << 20,
         isolation: _Isolation = "read_uncommitted",

@@ -1,14 +1,16 @@
 """What a read returns: a part of one segment, not a copy of it."""
 
 from collections.abc import Iterator
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kstore.arguments import instance
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import BatchReader, RecordReader
 from kstore.engine.segment.segment import Segment
-from kstore.errors import CorruptRecordError
-from kstore.log.send.sending import Outlet, Sent, send_parts
+from kstore.log.send.sending import FilePart, Sent, send_parts
+
+if TYPE_CHECKING:
+    from socket import socket
 
 _Reader = TypeVar("_Reader", BatchReader, RecordReader)
 
@@ -86,7 +88,7 @@ class Slice:
 
     # ---- sending -------------------------------------------------------------------------------------------
 
-    def send(self, sock: Outlet, position: int = 0) -> Sent:
+    def send(self, sock: "socket", position: int = 0) -> Sent:
         """Sends its bytes to a socket, from byte `position` of the slice on, without copying them if
         possible.
 
@@ -98,7 +100,7 @@ class Slice:
         CorruptRecordError if another program has shortened the file: half a batch may have been sent then, so
         close the connection.
         """
-        return send_parts([self], sock, position)
+        return send_parts(self.parts(), sock, position)
 
     async def send_async(self, to: object, position: int = 0) -> Sent:
         """Sends all of its bytes with asyncio, from byte `position` of the slice on; otherwise as `send`.
@@ -107,36 +109,12 @@ class Slice:
         """
         from kstore.log.send.transports import send_parts_async
 
-        return await send_parts_async([self], to, position)
+        return await send_parts_async(self.parts(), to, position)
 
-    def _place(self, position: int) -> tuple[int, int]:
-        """The descriptor of its file, and where in that a byte of the slice lies."""
-        assert self.segment is not None
-        assert self._file is not None
-        return self._file.fileno(), self.segment.origin + self.position + position
-
-    def _send_to(self, target: int, position: int) -> int:
-        """By sendfile to a descriptor, what it takes at once."""
-        assert self._file is not None
-        sent = self._file.send(target, self._place(position)[1], self.size - position)
-        return sent or self._shortened(position)
-
-    def _copy(self, position: int, size: int) -> bytes:
-        """A copy of up to `size` of its bytes."""
-        assert self._file is not None
-        data = self._file.read(self._place(position)[1], min(size, self.size - position))
-        return data or self._shortened(position)
-
-    def _shortened(self, position: int) -> NoReturn:
-        assert self.segment is not None
-        raise CorruptRecordError(
-            "the file was shortened since the slice was made",
-            file=self.segment.path,
-            position=self.position + position,
-            offset=self.offset,
-            expected=f"{self.size - position} bytes",
-            found="the end of the file",
-        )
+    def parts(self) -> list[FilePart]:
+        if self.segment is None or self._file is None or not self.size:
+            return []
+        return [FilePart(self.segment, self._file, self.offset, self.position, self.size)]
 
     @property
     def _segments(self) -> tuple[Segment, ...]:
@@ -146,12 +124,7 @@ class Slice:
         return self.records()
 
     def __bytes__(self) -> bytes:
-        if self.segment is None:
-            return b""
-        data = self.segment.file().read(self.segment.origin + self.position, self.size)
-        if len(data) < self.size:
-            self._shortened(len(data))
-        return data
+        return b"".join(part.whole() for part in self.parts())
 
     def __repr__(self) -> str:
         where = "an empty log" if self.segment is None else f"{self.segment.path}, from byte {self.position}"

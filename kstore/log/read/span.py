@@ -1,10 +1,14 @@
 """A part of a log that reaches over segments, for sending."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from kstore.engine.record.batch import Record
 from kstore.log.read.slice import Slice
-from kstore.log.send.sending import Outlet, Sent, send_parts
+from kstore.log.send.sending import FilePart, Sent, send_parts
+
+if TYPE_CHECKING:
+    from socket import socket
 
 
 class Span:
@@ -21,11 +25,11 @@ class Span:
     def __bool__(self) -> bool:
         return self.size > 0
 
-    def send(self, sock: Outlet, position: int = 0) -> Sent:
+    def send(self, sock: "socket", position: int = 0) -> Sent:
         """Sends its bytes to a socket, from byte `position` of the span on, without copying them if possible.
         See Slice.send.
         """
-        return send_parts(self.slices, sock, position)
+        return send_parts(self._parts(), sock, position)
 
     async def send_async(self, to: object, position: int = 0) -> Sent:
         """Sends all of its bytes with asyncio, from byte `position` of the span on; otherwise as `send`.
@@ -34,7 +38,10 @@ class Span:
         """
         from kstore.log.send.transports import send_parts_async
 
-        return await send_parts_async(self.slices, to, position)
+        return await send_parts_async(self._parts(), to, position)
+
+    def _parts(self) -> list[FilePart]:
+        return [part for each in self.slices for part in each.parts()]
 
     def __iter__(self) -> Iterator[Record]:
         for part in self.slices:

@@ -7,20 +7,19 @@ import sys
 from collections.abc import Iterator, Sequence
 from operator import index
 from time import monotonic
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from kstore.arguments import any_integer
+from kstore.engine.io.file import File
+from kstore.engine.segment.segment import Segment
+from kstore.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from socket import socket
 
 CHUNK = 256 << 10  # of a copy: small enough to stay in the cache
 # what a target answers that sendfile cannot serve
 _CANNOT = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF)
-
-
-class Outlet(Protocol):
-    """What is needed of a socket."""
-
-    def send(self, data: Any, /) -> int: ...
-    def fileno(self) -> int: ...
 
 
 class Sent(NamedTuple):
@@ -30,18 +29,49 @@ class Sent(NamedTuple):
     path: str
 
 
-class Sendable(Protocol):
-    """What is needed of a slice."""
+class FilePart:
+    """Bytes of one segment: `size` bytes from `position` on, the batch that holds `offset` first. The file
+    stays open as long as this exists, even if it is deleted."""
 
-    size: int
+    def __init__(self, segment: Segment, file: File, offset: int, position: int, size: int) -> None:
+        self.size = size
+        self._segment = segment
+        self._file = file
+        self._offset = offset
+        self._position = position
 
-    def _send_to(self, target: int, position: int) -> int: ...
-    def _copy(self, position: int, size: int) -> bytes: ...
-    def _place(self, position: int) -> tuple[int, int]: ...
-    def _shortened(self, position: int) -> NoReturn: ...
+    def place(self, position: int) -> tuple[int, int]:
+        """The descriptor of the file, and where in that a byte of the part lies."""
+        return self._file.fileno(), self._segment.origin + self._position + position
+
+    def send_to(self, target: int, position: int) -> int:
+        """Sends by sendfile to a descriptor what that takes at once. CorruptRecordError, OSError."""
+        sent = self._file.send(target, self.place(position)[1], self.size - position)
+        return sent or self.shortened(position)
+
+    def copy(self, position: int, size: int) -> bytes:
+        """Up to `size` of the bytes. CorruptRecordError, OSError."""
+        data = self._file.read(self.place(position)[1], min(size, self.size - position))
+        return data or self.shortened(position)
+
+    def whole(self) -> bytes:
+        """All of the bytes. CorruptRecordError, OSError."""
+        data = self.copy(0, self.size)
+        return data if len(data) == self.size else self.shortened(len(data))
+
+    def shortened(self, position: int) -> NoReturn:
+        """CorruptRecordError: the file ends at this byte of the part."""
+        raise CorruptRecordError(
+            "the file was shortened since the slice was made",
+            file=self._segment.path,
+            position=self._position + position,
+            offset=self._offset,
+            expected=f"{self.size - position} bytes",
+            found="the end of the file",
+        )
 
 
-def parts_from(parts: Sequence[Sendable], position: int) -> Iterator[tuple[Sendable, int]]:
+def parts_from(parts: Sequence[FilePart], position: int) -> Iterator[tuple[FilePart, int]]:
     """The parts from a position of all of them on, each with where in it to begin."""
     position = any_integer("position", position)
     if position < 0 or position > sum(part.size for part in parts):
@@ -62,22 +92,22 @@ def _is_tls(sock: object) -> bool:
 class Target:
     """A socket, and how it takes bytes."""
 
-    def __init__(self, sock: Outlet) -> None:
+    def __init__(self, sock: "socket") -> None:
         if not callable(getattr(sock, "send", None)):
             raise TypeError(f"{sock!r} is no socket: it has no send()")
         self.sock = sock
         self.copies = _is_tls(sock) or not hasattr(sock, "fileno")
 
-    def push(self, part: Sendable, position: int) -> int:
+    def push(self, part: FilePart, position: int) -> int:
         """What it takes at once, at least one byte; BlockingIOError for none."""
         if not self.copies:
             try:
-                return part._send_to(self.sock.fileno(), position)
+                return part.send_to(self.sock.fileno(), position)
             except OSError as e:
                 if e.errno not in _CANNOT or self.sock.fileno() < 0:
                     raise
                 self.copies = True
-        data = part._copy(position, CHUNK)
+        data = part.copy(position, CHUNK)
         try:
             return self._taken(self.sock.send(data), len(data))
         except OSError as e:
@@ -98,7 +128,7 @@ class Target:
         return index(size)
 
 
-def send_parts(parts: Sequence[Sendable], sock: Outlet, position: int) -> Sent:
+def send_parts(parts: Sequence[FilePart], sock: "socket", position: int) -> Sent:
     """Sends parts one after the other; see Slice.send."""
     target = Target(sock)
     timeout = sock.gettimeout() if hasattr(sock, "gettimeout") else None
@@ -126,7 +156,7 @@ def result_of(target: Target, sent: int) -> Sent:
     return Sent(sent, "copy" if target.copies else "sendfile")
 
 
-def _wait_writable(sock: Outlet, deadline: float) -> bool:
+def _wait_writable(sock: "socket", deadline: float) -> bool:
     left = deadline - monotonic()
     if left <= 0:
         return False

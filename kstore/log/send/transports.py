@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import IO, Any, cast
 
-from kstore.log.send.sending import CHUNK, Sendable, Sent, Target, parts_from, result_of
+from kstore.log.send.sending import CHUNK, FilePart, Sent, Target, parts_from, result_of
 
 
 class _Opened:
@@ -20,7 +20,7 @@ class _Opened:
         return self._descriptor
 
 
-async def send_parts_async(parts: Sequence[Any], to: object, position: int) -> Sent:
+async def send_parts_async(parts: Sequence[FilePart], to: object, position: int) -> Sent:
     """Sends parts one after the other; see Slice.send_async."""
     transport: Any = getattr(to, "transport", to)
     if hasattr(transport, "get_extra_info"):  # those of uvloop are no asyncio.BaseTransport
@@ -30,7 +30,7 @@ async def send_parts_async(parts: Sequence[Any], to: object, position: int) -> S
     return await _send_by_socket(parts, to, position)
 
 
-async def _send_by_socket(parts: Sequence[Sendable], sock: Any, position: int) -> Sent:
+async def _send_by_socket(parts: Sequence[FilePart], sock: Any, position: int) -> Sent:
     if sock.gettimeout() != 0:
         raise ValueError("asyncio needs a non-blocking socket: sock.setblocking(False)")
     target = Target(sock)
@@ -63,7 +63,7 @@ async def _writable(sock: Any) -> None:
         loop.remove_writer(sock.fileno())
 
 
-async def _send_by_transport(parts: Sequence[Any], to: Any, transport: Any, position: int) -> Sent:
+async def _send_by_transport(parts: Sequence[FilePart], to: Any, transport: Any, position: int) -> Sent:
     loop = asyncio.get_running_loop()
     copies = transport.get_extra_info("sslcontext") is not None
     if not hasattr(transport, "write"):
@@ -72,7 +72,7 @@ async def _send_by_transport(parts: Sequence[Any], to: Any, transport: Any, posi
     for part, at in parts_from(parts, position):
         while at < part.size:
             if not copies:
-                descriptor, start = part._place(at)
+                descriptor, start = part.place(at)
                 file = cast(IO[bytes], _Opened(descriptor))
                 try:
                     # the loop first sends what is still in the transport's buffer
@@ -83,9 +83,9 @@ async def _send_by_transport(parts: Sequence[Any], to: Any, transport: Any, posi
                     copies = True
                     continue
                 if size == 0:
-                    part._shortened(at)
+                    part.shortened(at)
             else:
-                data = part._copy(at, CHUNK)
+                data = part.copy(at, CHUNK)
                 transport.write(data)
                 size = len(data)
                 if hasattr(to, "drain"):
