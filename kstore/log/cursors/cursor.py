@@ -59,7 +59,7 @@ def begin(
     return Feed(source, position, isolation, left_out, hint)
 
 
-class Cursor(Closing, Iterated):
+class Cursor(Closing):
     """A reader of a log whose position is saved on disk for a group. log.cursor() creates one.
 
     Iterating yields the records from the committed position on; iterating again continues. `commit()` saves
@@ -97,6 +97,7 @@ class Cursor(Closing, Iterated):
             self._committer.close()
             raise
         self._read = read_by(RecordReader, isolation, on_error)
+        self._iterated = Iterated()
         self._follower: Follower[Record] | None = None
         self._slot = BatchSlot(self._feed, self._committer)
 
@@ -152,7 +153,7 @@ class Cursor(Closing, Iterated):
         self._check_open()
         if self._follow:
             return self._following(self._timeout)
-        return chain.from_iterable(OneThread(self, partial(self._feed.runs, self._read)))
+        return chain.from_iterable(OneThread(self._iterated, partial(self._feed.runs, self._read)))
 
     def __aiter__(self) -> AsyncIterator[Record]:
         self._check_open()
@@ -184,7 +185,15 @@ class Cursor(Closing, Iterated):
         """
         self._check_open()
         options = ColumnOptions(columns, batch_rows, batch_bytes)
-        return CursorColumns(self, self._feed, options, self._on_error, self._follow, self._timeout)
+        return CursorColumns(
+            repr(self),
+            self._iterated,
+            self._feed,
+            options,
+            self._on_error,
+            self._follow,
+            self._timeout,
+        )
 
     def batch(self, count: int, timeout: float = 0.0) -> CursorBatch:
         """Read up to `count` records as a list, and commit them when the `with` block ends without an

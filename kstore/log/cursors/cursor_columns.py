@@ -60,14 +60,16 @@ class CursorColumns:
 
     def __init__(
         self,
-        cursor: Iterated,
+        name: str,
+        iterated: Iterated,
         feed: Feed,
         options: ColumnOptions,
         on_error: str,
         follow: bool,
         timeout: float | None,
     ) -> None:
-        self._cursor = cursor
+        self._name = name
+        self._iterated = iterated
         self._feed = feed
         self._columns = options.columns
         self._read = options.reader(feed.isolation, on_error)
@@ -79,7 +81,7 @@ class CursorColumns:
         self._feed.check_open()
         if self._follow:
             return self._following()
-        return chain.from_iterable(OneThread(self._cursor, partial(self._feed.runs, self._read)))
+        return chain.from_iterable(OneThread(self._iterated, partial(self._feed.runs, self._read)))
 
     def __aiter__(self) -> AsyncIterator[ColumnBatch]:
         self._feed.check_open()
@@ -89,4 +91,4 @@ class CursorColumns:
         return Follower(self._feed, self._read, self._timeout)
 
     def __repr__(self) -> str:
-        return f"<CursorColumns of {self._cursor!r}: {', '.join(self._columns)}>"
+        return f"<CursorColumns of {self._name}: {', '.join(self._columns)}>"

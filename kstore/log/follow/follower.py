@@ -21,7 +21,7 @@ Item = TypeVar("Item", bound=RecordBatch | Record | ColumnBatch)
 
 # s: for changes that inotify does not tell, such as those that another machine makes to a share
 _HEARTBEAT = 1.0
-_POLLS = (0.001, 0.05)  # s: how often to ask at first and at last, where nothing tells of changes
+_POLLS = (0.001, 0.05)  # s: how often to ask at first and at last, where the system does not report changes
 
 
 class Follower(Closing, Generic[Item]):

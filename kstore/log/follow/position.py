@@ -34,7 +34,7 @@ def epoch_before(now: Loaded, offset: int) -> int:
 
 def diverged_at(now: Loaded, position: Position, isolation: str) -> int:
     """From which offset on, below a position, the log has other records than were read, or none; -1 if it has
-    the same (KIP-320)."""
+    those that were read (KIP-320)."""
     found = (
         now.truncations.since(position.generation, isolation),
         now.leader_epochs.end_offset_for(position.leader_epoch, now.log_end_offset)[1],

@@ -130,20 +130,18 @@ class DirectorySource:
         if self.watch is None:
             return
         last = self.known.snapshot.segments[-1].path if self.known.snapshot.segments else ""
-        try:
-            for directory, bits, name in self.watch.read_events():
-                if directory != self._partition:
-                    self._is_stale = self._is_stale or directory < 0 or name in _CHECKPOINTS
-                elif name.endswith(".log"):
-                    if bits == MODIFY and last.endswith(f"/{name}"):
-                        self._has_grown = True
-                    else:
-                        self._is_stale = True
-                elif not name or name in _OWN_FILES or name in _CHECKPOINTS:
-                    self._is_stale = True
-        except BaseException:  # an interrupt: the rest is not told once more
-            self._is_stale = True
-            raise
+        is_stale, self._is_stale = self._is_stale, True  # an interrupt loses the rest
+        for directory, bits, name in self.watch.read_events():
+            if directory != self._partition:
+                is_stale = is_stale or directory < 0 or name in _CHECKPOINTS
+            elif name.endswith(".log"):
+                if bits == MODIFY and last.endswith(f"/{name}"):
+                    self._has_grown = True
+                else:
+                    is_stale = True
+            elif not name or name in _OWN_FILES or name in _CHECKPOINTS:
+                is_stale = True
+        self._is_stale = is_stale
 
 
 Source: TypeAlias = WriterSource | DirectorySource

@@ -11,19 +11,26 @@ BUSY = "this iterator is being read already; each thread needs one of its own"
 
 
 class Iterated:
-    """What is iterated, by one thread at a time: who begins anew goes on from where the one before was."""
+    """What one thread at a time iterates: an iteration goes on from where the one before it was.
 
-    _iteration: "ref[OneThread[Any]] | None" = None  # the last one, unless it has ended
-    _busy = 0  # the number of the thread that is inside: one that was interrupted gets in again; 0 for none
+    `iteration` is the last one, unless it has ended; `busy` the number of the thread that is inside, 0 for
+    none. A thread that was interrupted gets in again.
+    """
+
+    __slots__ = ("busy", "iteration")
+
+    def __init__(self) -> None:
+        self.iteration: ref[OneThread[Any]] | None = None
+        self.busy = 0
 
 
 class OneThread(Generic[_T]):
     """What a generator gives. RuntimeError while another thread is inside it, or has another iteration of the
-    same that has not ended: both would read on from one position. One that was broken off is garbage, and
-    has.
+    same object that has not ended: both would read on from one position. An iteration that was broken off is
+    garbage, and has ended.
 
-    It is asked once for many records. Between the look whether somebody is inside and the mark that somebody
-    is, which begins a `try`, CPython neither switches threads nor runs signal handlers.
+    It is asked once for many records. Between the look whether a thread is inside and the mark that one is,
+    which begins a `try`, CPython neither switches threads nor runs signal handlers.
     """
 
     def __init__(self, of: Iterated, make: Callable[[], Iterator[_T]]) -> None:
@@ -38,20 +45,19 @@ class OneThread(Generic[_T]):
 
     def __next__(self) -> _T:
         of, me, mine = self._of, get_ident(), self._ref
-        last = of._iteration
+        last = of.iteration
         other = None if last is None or last is mine else last()
-        elsewhere = of._busy not in (0, me) or (other is not None and other._thread != me)
-        if elsewhere or of._iteration is not last:
+        elsewhere = of.busy not in (0, me) or (other is not None and other._thread != me)
+        if elsewhere or of.iteration is not last:
             raise RuntimeError(BUSY)
         try:
-            of._busy = me
-            of._iteration = mine
+            of.busy = me
+            of.iteration = None  # if it ends now, or fails
             self._thread = me  # another one may go on with it
             if self._items is None:
                 self._items = self._make()
-            return next(self._items)
-        except BaseException:
-            of._iteration = None
-            raise
+            item = next(self._items)
+            of.iteration = mine
+            return item
         finally:
-            of._busy = 0
+            of.busy = 0

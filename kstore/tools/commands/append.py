@@ -101,7 +101,7 @@ def append(args: argparse.Namespace) -> int:
             transactional = _append_all(log, rows, args.batch_bytes, progress)
             if args.durable:
                 log.flush()
-        except BaseException as e:
+        except (Exception, KeyboardInterrupt) as e:
             what = "it was interrupted" if isinstance(e, KeyboardInterrupt) else "this:"
             note(f"{_summary(first, log.log_end_offset)} before {what}")
             raise
