@@ -66,9 +66,10 @@ _SOURCES = {
     "kstore.store.consumer_offsets": "CursorTransfer",
     "kstore.store.descriptions": "StoreHealth TopicDescription",
     "kstore.store.metrics": "Histogram StoreMetrics TopicMetrics",
-    "kstore.store.store_cursor": "StoreColumns StoreCursor TopicColumns",
-    "kstore.store.table": "Table",
-    "kstore.store.topic_reader": "StoreFollower TopicRecord",
+    "kstore.store.read.store_cursor": "StoreColumns StoreCursor TopicColumns",
+    "kstore.store.read.store_follower": "StoreFollower",
+    "kstore.store.read.table": "Table",
+    "kstore.store.read.topic_reader": "TopicRecord",
     "kstore.typed": "ConfigOptions",
 }
 _MODULES = {name: module for module, names in _SOURCES.items() for name in names.split()}

@@ -75,12 +75,12 @@ from kstore.store.descriptions import TopicDescription as TopicDescription
 from kstore.store.metrics import Histogram as Histogram
 from kstore.store.metrics import StoreMetrics as StoreMetrics
 from kstore.store.metrics import TopicMetrics as TopicMetrics
-from kstore.store.store_cursor import StoreColumns as StoreColumns
-from kstore.store.store_cursor import StoreCursor as StoreCursor
-from kstore.store.store_cursor import TopicColumns as TopicColumns
-from kstore.store.table import Table as Table
-from kstore.store.topic_reader import StoreFollower as StoreFollower
-from kstore.store.topic_reader import TopicRecord as TopicRecord
+from kstore.store.read.store_cursor import StoreColumns as StoreColumns
+from kstore.store.read.store_cursor import StoreCursor as StoreCursor
+from kstore.store.read.store_cursor import TopicColumns as TopicColumns
+from kstore.store.read.store_follower import StoreFollower as StoreFollower
+from kstore.store.read.table import Table as Table
+from kstore.store.read.topic_reader import TopicRecord as TopicRecord
 from kstore.typed import ConfigOptions as ConfigOptions
 
 __all__ = [

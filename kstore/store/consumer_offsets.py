@@ -3,16 +3,18 @@
 import contextlib
 import os
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
+from kstore.arguments import boolean, integer
 from kstore.config import LogConfig
 from kstore.engine.record.batch import Record, RecordBatch, control_type
 from kstore.errors import CorruptCheckpointError, CorruptRecordError, LogNotFoundError
-from kstore.log.cursors.arguments import is_group
+from kstore.log.cursors.arguments import checked_group, is_group
+from kstore.log.cursors.expiry import expire
 from kstore.log.cursors.group_file import Changes, Entries, GroupFile, groups_in, read_positions
 from kstore.log.cursors.home import Home
 from kstore.log.cursors.offset_commits import (
@@ -29,6 +31,7 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.log.writer import LogWriter
 from kstore.properties import read_properties
+from kstore.store.topic_catalog import TopicCatalog
 
 TOPIC = "__consumer_offsets"
 PARTITIONS = 50  # Kafka's offsets.topic.num.partitions
@@ -232,12 +235,14 @@ def partition_of(group: str, count: int) -> int:
 def take_over(
     paths: Mapping[TopicPartition, str],
     source: str | PathLike[str],
-    groups: Collection[str] | None,
+    groups: Iterable[str] | None,
     *,
     dry_run: bool,
 ) -> CursorTransfer:
     """Commits what groups have committed to a broker, for these partitions; all of a group in one step for
-    each directory."""
+    each directory. See LogStore.import_cursors."""
+    groups = _checked_groups(groups)
+    boolean("dry_run", dry_run)
     committed = _committed_in(_partitions_in(Path(source)).values())
     unreadable = tuple(f"{error}; skipped, because its key names no group" for error in committed.unreadable)
     result = CursorTransfer({}, {}, unreadable)
@@ -320,14 +325,19 @@ def committed_here(
 def give_back(
     paths: Mapping[TopicPartition, str],
     target: str | PathLike[str],
-    groups: Collection[str] | None,
+    groups: Iterable[str] | None,
     partitions: int | None,
     beside: Iterable[str | PathLike[str]] = (),
     *,
     dry_run: bool,
 ) -> CursorTransfer:
     """Appends what groups have committed for these partitions to those of __consumer_offsets in a log
-    directory, or in those `beside`, if it is one of them: together they have the topics of one broker."""
+    directory, or in those `beside`, if it is one of them: together they have the topics of one broker. See
+    LogStore.export_cursors."""
+    groups = _checked_groups(groups)
+    if partitions is not None:
+        partitions = integer("partitions", partitions, 1, 2**31 - 1)
+    boolean("dry_run", dry_run)
     directory = Path(target)
     if _own_number(directory) is not None:
         raise ValueError(f"{directory} is one partition of {TOPIC}: give the log directory in which it lies")
@@ -419,20 +429,26 @@ def _topic_id(path: str) -> bytes:
         return b""
 
 
-def all_groups(names: object) -> Iterator[str]:
-    """Names of a broker's groups, which may be any text. TypeError."""
-    if isinstance(names, str) or not isinstance(names, Collection):
+def _checked_groups(names: object) -> set[str] | None:
+    """Names of a broker's groups, which may be any text; None for all. TypeError."""
+    if names is None:
+        return None
+    if (
+        isinstance(names, str)
+        or not isinstance(names, Collection)
+        or not all(isinstance(name, str) for name in names)
+    ):
         raise TypeError(f"groups must be a list of names of groups, not {names!r}")
-    for name in names:
-        if not isinstance(name, str):
-            raise TypeError(f"groups must be a list of names of groups, not {names!r}")
-        yield name
+    return set(names)
+
+
+# ---- of a store ----------------------------------------------------------------------------------------------
 
 
 def lag_of(paths: Mapping[TopicPartition, str], group: str) -> dict[TopicPartition, int]:
     """How far a group of cursors is behind in the topics that it reads; see LogStore.lag. CorruptRecordError,
     OSError."""
-    committed = committed_here(paths, [group]).get(group, {})
+    committed = committed_here(paths, [checked_group(group)]).get(group, {})
     topics = {tp.topic for tp in committed}
     found = {}
     for tp in sorted(tp for tp in paths if tp.topic in topics):
@@ -443,4 +459,18 @@ def lag_of(paths: Mapping[TopicPartition, str], group: str) -> dict[TopicPartiti
         with log:
             start = committed[tp].offset if tp in committed else log.log_start_offset
             found[tp] = log.log_end_offset - max(start, log.log_start_offset)
+    return found
+
+
+def expire_positions(catalog: TopicCatalog, *, dry_run: bool) -> dict[str, list[TopicPartition]]:
+    """Removes the positions of groups that have expired; see LogStore.expire_cursors."""
+    boolean("dry_run", dry_run)
+    found: dict[str, list[TopicPartition]] = {}
+    limit = catalog.config.offsets_retention_minutes * 60_000
+    for directory in catalog.live():
+        place = os.path.realpath(directory.path)
+        for group in groups_in(place):
+            removed = expire(place, group, limit, catalog.now(), dry_run=dry_run)
+            if removed:
+                found.setdefault(group, []).extend(removed)
     return found

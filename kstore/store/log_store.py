@@ -1,9 +1,5 @@
-"""Topics in one or more log directories, as a broker's log manager keeps them.
+"""Topics in one or more log directories, as a broker's log manager keeps them."""
 
-The file is long because it holds every public method of a store, with its documentation.
-"""
-
-import contextlib
 import io
 import os
 import warnings
@@ -13,60 +9,54 @@ from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, Unpack, cast
+from typing import Any, Literal, NoReturn, Self, Unpack, cast
 
-from kstore.arguments import boolean, choice, elements, integer, number, refuse_null, warn
+from kstore.arguments import boolean, elements, integer, warn
 from kstore.config import LogConfig
-from kstore.engine.io.file import Traffic
-from kstore.engine.record.partitions import split_by_partition
 from kstore.errors import (
     KstoreError,
     LogClosedError,
     LogFailedError,
-    LogLockedError,
     LogNotFoundError,
     visible,
 )
 from kstore.log.compact.erasure import Match
 from kstore.log.compact.report import Erasure
-from kstore.log.cursors.arguments import checked_group, checked_groups
-from kstore.log.cursors.expiry import expire
-from kstore.log.cursors.group_file import groups_in
+from kstore.log.cursors.arguments import checked_groups
 from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
 from kstore.log.files.option_file import in_python
-from kstore.log.files.topic_file import MOST_PARTITIONS
-from kstore.log.options import checked, names_of, refuse_others
+from kstore.log.options import refuse_others
 from kstore.log.partition import PartitionLog
 from kstore.log.read.progress import ProgressCallback
 from kstore.log.read.scan import Scan
 from kstore.log.recovery.report import DataLossWarning
-from kstore.log.recovery.work_left import work_left
-from kstore.log.write.opening import OwnWork
 from kstore.log.write.retention import Decision
-from kstore.log.writer import LogWriter
+from kstore.store.arguments import checked_arguments
 from kstore.store.consumer_offsets import (
     CursorTransfer,
-    all_groups,
     committed_here,
+    expire_positions,
     give_back,
     lag_of,
     take_over,
 )
 from kstore.store.descriptions import StoreHealth, TopicDescription
-from kstore.store.metrics import StoreMetrics, count_recovery, measure
-from kstore.store.open_partitions import OpenPartitions, default_limit
-from kstore.store.recovery import recover_all, threads_for
-from kstore.store.store_cursor import StoreCursor
-from kstore.store.store_directory import StoreDirectory
-from kstore.store.store_scan import StoreScan
-from kstore.store.table import Table
+from kstore.store.metrics import StoreMetrics, measure
+from kstore.store.open_partitions import OpenPartitions
+from kstore.store.read.store_cursor import StoreCursor
+from kstore.store.read.store_follower import StoreFollower
+from kstore.store.read.store_scan import StoreScan
+from kstore.store.read.table import Table
+from kstore.store.recovery import recover
 from kstore.store.topic import checked_name
+from kstore.store.topic_appender import TopicAppender
 from kstore.store.topic_catalog import TopicCatalog
-from kstore.store.topic_reader import StoreFollower
-from kstore.store.upkeep import Maintained, Upkeep, time_of
+from kstore.store.topic_changes import TopicChanges
+from kstore.store.upkeep.maintenance import commits_of
+from kstore.store.upkeep.upkeep import Upkeep
 from kstore.typed import (
     BytesLike,
     Cells,
@@ -77,9 +67,6 @@ from kstore.typed import (
     StoreOptions,
     Times,
 )
-
-if TYPE_CHECKING:
-    from kstore.log.write.async_appender import AsyncAppender, Touch, Work
 
 _stores: "weakref.WeakSet[LogStore]" = weakref.WeakSet()  # those that write
 
@@ -119,9 +106,7 @@ class LogStore:
         InvalidConfigError, TypeError, ValueError: an argument is wrong.
     """
 
-    _closed = True
     _left = True  # the directories are given up
-    _is_writing = False
 
     def __init__(
         self,
@@ -135,184 +120,68 @@ class LogStore:
         wait: float = 0,
         **options: Unpack[StoreOptions],
     ) -> None:
-        own: dict[str, Any] = dict(options)
-        if not self._closed:
+        if not self._left:
             raise RuntimeError(f"the store of {self._named()} is open already: make another LogStore")
-        choice("mode", mode, ("r", "a"))
-        if not dirs:
-            raise TypeError("LogStore needs the path of a log directory")
-        if any(os.fspath(path) in ("", b"") for path in dirs):
-            raise ValueError(
-                "LogStore needs the path of a log directory, not an empty one: '.' is the current directory"
-            )
-        for path in dirs:
-            refuse_null(os.fspath(path))
-        for path in dirs[1:]:
-            if path in ("a", "r", "r+") and not Path(path).is_dir():
-                raise TypeError(
-                    f"the mode is given by name, LogStore({str(dirs[0])!r}, mode={path!r}): other arguments "
-                    "are log directories"
-                )
-        paths = [Path(path).absolute() for path in dirs]  # the program may go to another directory
-        if len({os.path.realpath(path) for path in paths}) < len(paths):
-            raise ValueError(f"a directory is named twice: {', '.join(map(str, paths))}")
-        self._is_writing = mode == "a"
-        if not self._is_writing:
-            given = {"config": config, "max_open_partitions": max_open_partitions, **own}
-            given |= {"idle_roll_ms": idle_roll_ms, "background": None if background is True else background}
-            given |= {"wait": None if wait == 0 else wait, "keep_for": keep_for or None}
-            for name in [name for name, value in given.items() if value is not None]:
-                raise TypeError(f"{visible(name)} is no option for reading: give mode='a' to write")
-        if not (config is None or isinstance(config, LogConfig)):
-            raise TypeError(f"config must be a kstore.LogConfig, not {config!r}")
-        limit = default_limit()
-        if max_open_partitions is not None:
-            limit = integer("max_open_partitions", max_open_partitions, 1)
-        boolean("background", background)
-        wait = number("wait", wait, 0)
-        keep_for = checked_groups("keep_for", keep_for)
-        if idle_roll_ms is not None:
-            idle_roll_ms = integer("idle_roll_ms", idle_roll_ms, 1)
-        self._log_options = checked("store", {n: own.pop(n) for n in names_of("store") if n in own})
-        self._now()  # a clock that tells no time is refused before anything is made
-        expires_cursors = "offsets_retention_minutes" in own or (
-            config is not None and "offsets_retention_minutes" in config.given_options()
+        given = checked_arguments(
+            dirs,
+            mode,
+            config=config,
+            max_open_partitions=max_open_partitions,
+            background=background,
+            idle_roll_ms=idle_roll_ms,
+            keep_for=keep_for,
+            wait=wait,
+            options=options,
         )
-        self._directories: list[StoreDirectory] = []
-        self._catalog = TopicCatalog(self._directories, (config or LogConfig()).replace(**own))
-        self._open_logs = OpenPartitions(weakref.WeakMethod(self._open_writer), limit)
-        self._is_busy = background and self._is_writing
-        self._traffic: dict[str, Traffic] = {}
-        clock = self._log_options.get("clock")
-        self._maintained = Maintained(
-            self._catalog, self._open_logs, keep_for, clock, expires_cursors=expires_cursors
+        self._catalog = TopicCatalog(given.config, given.log_options["clock"], is_writing=given.is_writing)
+        self._catalog.now()  # a clock that tells no time is refused before anything is made
+        self._keep_for = given.keep_for
+        self._logs = OpenPartitions(
+            self._catalog,
+            given.log_options,
+            given.max_open_partitions,
+            flushes=not given.is_in_background,
         )
-        self._changing = self._maintained.changing
-        self._work = Upkeep(self._maintained, idle_roll_ms)
-        self._async: dict[str, AsyncAppender] = {}  # by topic
+        self._upkeep = Upkeep(
+            self._logs,
+            given.keep_for,
+            given.idle_roll_ms,
+            expires_cursors=given.expires_cursors,
+            is_in_background=given.is_in_background,
+        )
+        self._changes = TopicChanges(self._logs, self._upkeep)
+        self._appender = TopicAppender(self._logs)
         is_untouched = True  # but for what recovery does, if it was not closed cleanly
         try:
-            once_free(lambda: self._take(paths), wait)
-            if all(directory.failure for directory in self._directories):
-                raise OSError(f"no log directory can be used: {self._directories[0].failure}")
-            self._closed = self._left = False
-            if self._is_writing:
+            once_free(lambda: self._catalog.take(given.paths), given.wait)
+            self._left = False
+            if self._catalog.is_writing:
                 _stores.add(self)
-                self._warn_of_losses()
-                self._catalog.load(self._now())
-                self._recover()
+                for loss in [loss for each in self._catalog.directories for loss in each.losses]:
+                    warn(loss, DataLossWarning)  # closing writes new checkpoints
+                self._catalog.load()
+                recover(self._logs)
             else:
                 self._catalog.load_to_read()
             is_untouched = False  # the background may open logs
-            self._changed()
-        except BaseException:
+            self._upkeep.start()
+        except BaseException:  # the exception keeps this object, whose directories must not stay locked
             if is_untouched:
-                for directory in self._directories:
-                    with contextlib.suppress(OSError):
-                        directory.give_back()
+                self._catalog.give_back()
             self._leave(clean=False)
             raise
-
-    def _take(self, paths: Iterable[Path]) -> None:
-        """Opens the directories; none, if one is locked: two stores that wait for each other's would wait for
-        ever."""
-        try:
-            for path in paths:
-                self._directories.append(StoreDirectory(path, writing=self._is_writing))
-        except LogLockedError:
-            while self._directories:
-                self._directories[-1].give_back()
-                self._directories.pop()
-            raise
-
-    def _warn_of_losses(self) -> None:
-        """DataLossWarning for what the checkpoints of the directories have lost, as closing writes new
-        ones."""
-        for directory in self._directories:
-            for loss in directory.losses:
-                warn(loss, DataLossWarning)
-
-    def _changed(self) -> None:
-        """There may be more, or less, to do in the background."""
-        if self._is_busy and not self._closed:
-            self._work.start()
-
-    # ---- opening -------------------------------------------------------------------------------------------
-
-    def _recover(self) -> None:
-        """What a broker does with logs that were not closed cleanly: each is loaded once, unless there is
-        nothing to do."""
-        for directory in self._catalog.live():
-            if directory.was_clean:
-                continue
-            work: dict[TopicPartition, int] = {}
-            for tp in sorted(directory.partitions):
-                if tp.topic != layout.CLUSTER_METADATA:
-                    with self._noting_failures(tp, directory):
-                        path = directory.path_of(tp)
-                        interval = self._catalog.config_of(tp.topic).index_interval_bytes
-                        work[tp] = work_left(path, directory.held.state_of(path, tp), interval)
-
-            def recover(tp: TopicPartition, directory: StoreDirectory = directory) -> None:
-                with self._noting_failures(tp, directory):
-                    log = self._open_writer(tp, recovers=True)
-                    try:
-                        if not self._open_logs.keep(tp, log):
-                            log.close()
-                    except BaseException:  # who keeps the exception would keep it locked
-                        log.abandon()
-                        raise
-
-            todo = [tp for tp, size in work.items() if size]
-            recover_all(recover, todo, threads_for(work.values()))
-            for name in directory.others:
-                if name.endswith(("-future", "-stray")):  # nobody has looked at these
-                    directory.held.failed(TopicPartition(name, 0))
-            directory.held.all_recovered()
-
-    @contextlib.contextmanager
-    def _noting_failures(self, tp: TopicPartition, directory: StoreDirectory) -> Iterator[None]:
-        """A partition that cannot be recovered is told by `health`, and the directory is not clean."""
-        try:
-            yield
-        except (OSError, KstoreError) as e:
-            directory.held.failed(tp)
-            self._open_logs.failures[tp] = f"{type(e).__name__}: {e}"
-
-    def _open_writer(self, tp: TopicPartition, *, recovers: bool = False) -> LogWriter:
-        directory = self._catalog.places.get(tp)
-        if directory is None:
-            raise LogNotFoundError(f"no partition {tp} in {self._named()}")
-        directory.check_place()
-        self._work.opened(tp)
-        if not recovers:
-            self._changed()
-        path, config = directory.path_of(tp), self._catalog.config_of(tp.topic)
-        traffic = self._traffic_of(tp.topic)
-        own = OwnWork(
-            not self._is_busy, makes_key_files=False, prepares_indexes=not recovers, traffic=traffic
-        )
-        log = LogWriter(path, config, create=False, own=own, **self._log_options)
-        count_recovery(traffic, log.recovery)
-        return log
-
-    def _traffic_of(self, topic: str) -> Traffic:
-        return self._traffic.setdefault(topic, Traffic())
-
-    def _now(self) -> int:
-        return time_of(self._log_options.get("clock"))
 
     # ---- what there is -------------------------------------------------------------------------------------
 
     @property
     def path(self) -> Path:
         """The log directory; the first one, if there are several."""
-        return self._directories[0].path
+        return self.paths[0]
 
     @property
     def paths(self) -> tuple[Path, ...]:
         """The log directories."""
-        return tuple(directory.path for directory in self._directories)
+        return self._catalog.paths()
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -322,7 +191,7 @@ class LogStore:
     @property
     def others(self) -> list[str]:
         """The names of directories that are not partitions in use."""
-        return sorted(name for directory in self._directories for name in directory.others)
+        return sorted(name for directory in self._catalog.directories for name in directory.others)
 
     @property
     def topics(self) -> dict[str, list[int]]:
@@ -335,7 +204,7 @@ class LogStore:
         open for writing has taken it away. It says nothing of __cluster_metadata, which a broker recovers at
         each start.
         """
-        return all(directory.closed_cleanly for directory in self._directories)
+        return all(directory.closed_cleanly for directory in self._catalog.directories)
 
     @property
     def config(self) -> LogConfig:
@@ -354,46 +223,29 @@ class LogStore:
 
         CorruptCheckpointError if the file cannot be parsed.
         """
-        return self._directories[0].meta()
+        return self._catalog.directories[0].meta()
 
     def describe(self, topic: str) -> TopicDescription:
         """A topic's partitions and its configuration, as a TopicDescription. LogNotFoundError."""
         found = self._catalog.topic(topic)
-        if not self._is_writing:
+        if not self._catalog.is_writing:
             self._catalog.read_again()
         options = self._catalog.own_options(topic)
-        places = {
-            number: self._catalog.places[found.partition(number)].path_of(found.partition(number))
-            for number in found.numbers
-        }
+        places = {tp.partition: self._catalog.places[tp].path_of(tp) for tp in found.partitions}
         return TopicDescription(topic, places, self._catalog.config_of(topic), in_python(options))
 
     def health(self) -> StoreHealth:
         """What is out of use, or failed in the background, and why, as a StoreHealth; its `ok` is True if
         nothing is."""
-        self._changed()
-        partitions = {tp: text for tp, text in self._open_logs.failures.items() if tp in self._catalog.places}
-        for tp, log in self._open_logs.open_now():
-            refusal = log.maintenance.log_end.settled_refusal
-            if refusal is not None:
-                partitions[tp] = refusal
-        directories = {d.path: d.failure for d in self._directories if d.failure}
-        for directory in self._catalog.live() if self._is_writing and not self._closed else ():
-            try:
-                gone = directory.gone()
-            except OSError as e:
-                directories[directory.path] = str(e)
-                continue
-            for tp in gone:
-                if tp in self._catalog.places:  # it was not deleted meanwhile
-                    partitions.setdefault(tp, f"no partition directory at {directory.path_of(tp)}")
+        self._upkeep.start()
+        directories, gone = self._catalog.failed_directories()
         return StoreHealth(
             directories,
-            partitions,
+            gone | self._logs.refusals(),
             self._catalog.missing(),
             "" if self._catalog.is_changing else self._catalog.unfinished,
             dict(self._catalog.not_removed),
-            self._work.failures(),
+            self._upkeep.failures(),
         )
 
     def metrics(self) -> StoreMetrics:
@@ -402,20 +254,19 @@ class LogStore:
 
         Nothing is counted of logs that kstore.open has. OSError if a directory cannot be listed.
         """
-        if self._closed:
-            raise LogClosedError(f"the store of {self._named()} is closed")
-        return measure(self)
+        self._logs.check_open()
+        failures = sum(bool(each) if isinstance(each, str) else len(each) for each in self.health())
+        return measure(self._logs, failures)
 
     def _named(self) -> str:
         return self._catalog.named()
 
     def _check_writing(self) -> None:
-        if not self._is_writing:
+        if not self._catalog.is_writing:
             raise io.UnsupportedOperation(
                 f"{self._named()} is open for reading: LogStore(path, mode='a') writes"
             )
-        if self._closed:
-            raise LogClosedError(f"the store of {self._named()} is closed")
+        self._logs.check_open()
 
     # ---- logs ----------------------------------------------------------------------------------------------
 
@@ -426,10 +277,10 @@ class LogStore:
         longest until the store is closed. LogNotFoundError.
         """
         partition = integer("partition", partition, 0, 2**31 - 1)
-        if not self._is_writing:
+        if not self._catalog.is_writing:
             return self.open(topic, partition)
-        self._check_writing()
-        return self._open_logs.get(self._catalog.topic(topic).partition(partition))
+        self._logs.check_open()
+        return self._logs.get(self._catalog.topic(topic).partition(partition))
 
     def open(self, topic: str, partition: int = 0, **options: Any) -> PartitionLog:
         """Opens one partition for reading only, and returns a PartitionLog.
@@ -447,9 +298,9 @@ class LogStore:
                 f"open({named.topic!r}, {named.partition})"
             )
         refuse_others("read", options)
-        directory = self._catalog.places.get(tp, self._directories[0])
+        directory = self._catalog.places.get(tp, self._catalog.directories[0])
         log = PartitionLog(directory.path_of(tp), **options)
-        log.traffic = self._traffic_of(topic)
+        log.traffic = self._logs.traffic_of(topic)
         return log
 
     def append(
@@ -469,7 +320,7 @@ class LogStore:
         """
         self._check_writing()
         tp = self._catalog.topic(topic).partition_for(key, value)
-        return tp.partition, self._open_logs.get(tp).append(value, key, timestamp, headers)
+        return tp.partition, self._logs.get(tp).append(value, key, timestamp, headers)
 
     def extend(
         self,
@@ -485,41 +336,8 @@ class LogStore:
         in the arguments are found before anything is written; should the system fail half way, what was
         appended before that stays, as the log_end_offset of the partitions tells.
         """
-        return self._extend(None, topic, values, keys, timestamps)
-
-    def _extend(
-        self,
-        touch: "Touch | None",
-        topic: str,
-        values: Any,
-        keys: Any,
-        timestamps: Any,
-    ) -> dict[int, range]:
-        """extend(); `touch` gets the end of each log before it is appended to."""
-
-        def to(number: int) -> LogWriter:
-            log = self._open_logs.get(found.partition(number))
-            if touch is not None:
-                touch(log.maintenance.log_end, log)
-            return log
-
         self._check_writing()
-        found = self._catalog.topic(topic)
-        sticky = found.sticky()
-        if keys is None:
-            return {sticky: to(sticky).extend(values, None, timestamps)}
-        if found.count > MOST_PARTITIONS:
-            raise ValueError(f"topic {topic} has {found.count} partitions, more than columns can be split by")
-        logs = self._open_logs
-        whole, parts = split_by_partition(values, keys, timestamps, found.count, sticky)
-        if len(parts) > 1:
-            try:
-                for number, *columns in parts:
-                    logs.get(found.partition(number))._check_extend(*columns)
-            except (TypeError, ValueError):  # it counts the records of one partition, and the caller all
-                logs.get(found.partition(parts[0][0]))._check_extend(*whole)
-                raise
-        return {number: to(number).extend(*columns) for number, *columns in parts}
+        return self._appender.extend(topic, values, keys, timestamps)
 
     async def append_async(
         self,
@@ -538,16 +356,7 @@ class LogStore:
         asyncio.create_task() alone, is LogClosedError.
         """
         self._check_writing()
-        tp = self._catalog.topic(topic).partition_for(key, value)
-        if (log := self._open_logs.peek(tp)) is not None:
-            log.maintenance.log_end.refuse_reentrance()  # the other thread would wait for this one
-
-        def place(touch: "Touch") -> tuple[int, int]:
-            log = self._open_logs.get(tp)
-            touch(log.maintenance.log_end, log)
-            return tp.partition, log.append(value, key, timestamp, headers)
-
-        return cast(tuple[int, int], await self._later(topic, place))
+        return await self._appender.append_async(topic, value, key, timestamp, headers)
 
     async def extend_async(
         self,
@@ -561,19 +370,7 @@ class LogStore:
         returned, or None.
         """
         self._check_writing()
-        self._catalog.topic(topic)
-        for log in self._open_logs.of_topic(topic):
-            log.maintenance.log_end.refuse_reentrance()
-        return cast(
-            dict[int, range],
-            await self._later(topic, lambda touch: self._extend(touch, topic, values, keys, timestamps)),
-        )
-
-    async def _later(self, topic: str, work: "Work") -> Any:
-        from kstore.log.write.async_appender import AsyncAppender
-
-        appender = self._async.get(topic) or self._async.setdefault(topic, AsyncAppender())
-        return await appender.append(f"the store of {self._named()}", work)
+        return await self._appender.extend_async(topic, values, keys, timestamps)
 
     def scan(
         self,
@@ -592,21 +389,14 @@ class LogStore:
         The other options are those of PartitionLog.scan, but for `start` and `stop`, which are offsets of one
         partition. LogNotFoundError.
         """
-        if not self._is_writing and self._closed:
-            raise LogClosedError(f"the store of {self._named()} is closed")
+        self._logs.check_open()
         found = self._catalog.topic(topic)
         for name in ("start", "stop"):
             if name in options:
                 raise TypeError(f"{name} is an offset of one partition: use log(topic, partition).scan()")
-        numbers = found.numbers
         if partitions is None:
             self._catalog.require_all(found, "read as a whole")
-        else:
-            if not isinstance(partitions, Iterable):
-                raise TypeError(f"partitions must be numbers of partitions, not {partitions!r}")
-            numbers = tuple(
-                found.partition(integer("partition", each, 0, 2**31 - 1)).partition for each in partitions
-            )
+        numbers = found.numbers if partitions is None else found.chosen(partitions)
         if not numbers:
             raise LogNotFoundError(f"no partition of topic {topic} is to be read")
 
@@ -622,18 +412,15 @@ class LogStore:
         See Table. LogNotFoundError if there is no such topic, LogFailedError if some of its partitions are
         not here.
         """
-        if self._closed:
-            raise LogClosedError(f"the store of {self._named()} is closed")
-        return Table(self, topic)
+        return Table(self._logs, topic)
 
     def refresh(self) -> None:
         """Takes in what partitions there are now, and what is known of topics. A store that reads knows them
         as they were when it was made, or refreshed; one that writes always knows them. OSError, KstoreError
         as at the opening.
         """
-        if not self._is_writing:
-            self._directories[:] = [StoreDirectory(path, writing=False) for path in self.paths]
-            self._catalog.load_to_read()
+        if not self._catalog.is_writing:
+            self._catalog.list_again()
 
     def cursor(
         self,
@@ -658,10 +445,15 @@ class LogStore:
         LogNotFoundError. OSError if the files with the positions cannot be written, CorruptRecordError if
         they are damaged.
         """
-        if self._closed:
-            raise LogClosedError(f"the store of {self._named()} is closed")
         return StoreCursor(
-            self, group, topics, start, follow=follow, timeout=timeout, isolation=isolation, on_error=on_error
+            self._logs,
+            group,
+            topics,
+            start,
+            follow=follow,
+            timeout=timeout,
+            isolation=isolation,
+            on_error=on_error,
         )
 
     def cursors(self) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
@@ -677,7 +469,7 @@ class LogStore:
         counts from its start. Empty if it has committed nothing at all. It is negative if the position is
         beyond the end: records are lost, or an older copy was put back. OSError, CorruptRecordError.
         """
-        return lag_of(self._paths_of_all(), checked_group(group))
+        return lag_of(self._paths_of_all(), group)
 
     def import_cursors(
         self, source: str | PathLike[str], groups: Iterable[str] | None = None, *, dry_run: bool = False
@@ -695,9 +487,7 @@ class LogStore:
         LogNotFoundError if there is no __consumer_offsets; CorruptRecordError if a batch of it is damaged.
         OSError.
         """
-        named = None if groups is None else set(all_groups(groups))
-        boolean("dry_run", dry_run)
-        return take_over(self._paths_of_all(), source, named, dry_run=dry_run)
+        return take_over(self._paths_of_all(), source, groups, dry_run=dry_run)
 
     def export_cursors(
         self,
@@ -721,12 +511,8 @@ class LogStore:
         partition aside; then nothing is written. LogLockedError if the broker runs. OSError,
         CorruptRecordError.
         """
-        named = None if groups is None else set(all_groups(groups))
-        if partitions is not None:
-            partitions = integer("partitions", partitions, 1, 2**31 - 1)
-        boolean("dry_run", dry_run)
         beside = [directory.path for directory in self._catalog.live()]
-        return give_back(self._paths_of_all(), target, named, partitions, beside, dry_run=dry_run)
+        return give_back(self._paths_of_all(), target, groups, partitions, beside, dry_run=dry_run)
 
     def expire_cursors(self, *, dry_run: bool = False) -> dict[str, list[TopicPartition]]:
         """Removes the positions of groups without a read or commit for
@@ -738,21 +524,11 @@ class LogStore:
 
         dry_run: True only says what would be removed. OSError, CorruptRecordError.
         """
-        boolean("dry_run", dry_run)
         self._check_writing()
-        found: dict[str, list[TopicPartition]] = {}
-        for directory in self._catalog.live():
-            place = os.path.realpath(directory.path)
-            for group in groups_in(place):
-                limit = self.config.offsets_retention_minutes * 60_000
-                removed = expire(place, group, limit, self._now(), dry_run=dry_run)
-                if removed:
-                    found.setdefault(group, []).extend(removed)
-        return found
+        return expire_positions(self._catalog, dry_run=dry_run)
 
     def _paths_of_all(self) -> dict[TopicPartition, str]:
-        if self._closed:
-            raise LogClosedError(f"the store of {self._named()} is closed")
+        self._logs.check_open()
         return {tp: str(directory.path_of(tp)) for tp, directory in self._catalog.places.items()}
 
     def follow(
@@ -776,9 +552,9 @@ class LogStore:
 
         OffsetOutOfRangeError when it is iterated, if an offset is not in its partition.
         """
-        if self._closed:
-            raise LogClosedError(f"the store of {self._named()} is closed")
-        return StoreFollower(self, topics, start, timeout=timeout, isolation=isolation, on_error=on_error)
+        return StoreFollower(
+            self._logs, topics, start, timeout=timeout, isolation=isolation, on_error=on_error
+        )
 
     def flush(self) -> None:
         """Writes everything that was appended so far to the disk, and the checkpoint files.
@@ -787,7 +563,7 @@ class LogStore:
         """
         self._check_writing()
         failure: OSError | KstoreError | None = None
-        for _, log in self._open_logs.open_now():
+        for _, log in self._logs.open_now():
             try:
                 log.flush()
             except LogClosedError:  # the topic was deleted meanwhile
@@ -827,7 +603,7 @@ class LogStore:
             keys = elements("keys are several", keys)  # each partition goes through them
         done = {}
         for at in found.numbers:
-            log = self._open_logs.get(found.partition(at))
+            log = self._logs.get(found.partition(at))
             done[at] = log.erase(
                 keys=keys,
                 where=where,
@@ -854,22 +630,21 @@ class LogStore:
         known to be compacted, if cleanup_policy is not set.
         """
         boolean("dry_run", dry_run)
-        groups = [*self._maintained.keep_for, *checked_groups("keep_for", keep_for)]
+        groups = [*self._keep_for, *checked_groups("keep_for", keep_for)]
         self._check_writing()
-        commits = self._maintained.commits_of(groups)
+        commits = commits_of(self._catalog, groups)
         decisions = {}
         for tp in self.partitions:
             if tp.topic == layout.CLUSTER_METADATA:
                 continue
             try:
-                decisions[tp] = self._open_logs.get(tp).maintenance.retain(commits(tp), dry_run=dry_run)
+                decisions[tp] = self._logs.get(tp).maintenance.retain(commits(tp), dry_run=dry_run)
             except (OSError, KstoreError) as e:
-                self._open_logs.failures[tp] = f"{type(e).__name__}: {e}"
+                self._logs.failed(tp, e)
             else:
-                self._open_logs.failures.pop(tp, None)
+                self._logs.failures.pop(tp, None)
         if not dry_run:
-            with self._changing:
-                self._catalog.remove_due(self._now())
+            self._changes.remove_due()
         return decisions
 
     # ---- topics --------------------------------------------------------------------------------------------
@@ -890,19 +665,7 @@ class LogStore:
         not finished.
         """
         self._check_writing()
-        checked_name(name)
-        partitions = integer("partitions", partitions, 1, MOST_PARTITIONS)
-        options = self._catalog.checked_options(config)
-        with self._changing:
-            self._check_changeable()
-            if name == layout.CLUSTER_METADATA:
-                raise ValueError(f"{name} is the name of a broker's own log")
-            for known in {*self._catalog.topics, *self._catalog.table.topics}:
-                if known == name or known.replace(".", "_") == name.replace(".", "_"):
-                    raise ValueError(f"topic {name} cannot be made: there is a topic {known}")
-            self._catalog.make(name, range(partitions), options, self._now())
-            self._open_logs.forget_failures(name)
-            self._changed()
+        self._changes.create(name, partitions, config)
         return self.describe(name)
 
     def add_partitions(self, topic: str, total: int) -> TopicDescription:
@@ -912,18 +675,7 @@ class LogStore:
         in `create_topic`.
         """
         self._check_writing()
-        total = integer("total", total, 1, MOST_PARTITIONS)
-        with self._changing:
-            self._check_changeable()
-            found = self._catalog.topic(topic)
-            if total <= found.count:
-                raise ValueError(
-                    f"topic {topic} has {found.count} partitions already, so there cannot be {total} in all"
-                )
-            self._catalog.require_all(found, "given partitions")
-            own = self._catalog.own_options(topic)
-            self._catalog.make(topic, range(found.count, total), own, self._now())
-            self._changed()
+        self._changes.add_partitions(topic, total)
         return self.describe(topic)
 
     def alter_topic(self, topic: str, **config: Unpack[ConfigOptions]) -> TopicDescription:
@@ -934,29 +686,7 @@ class LogStore:
         OSError.
         """
         self._check_writing()
-        with self._changing:
-            self._check_changeable()
-            found = self._catalog.topic(topic)
-            options = self._catalog.own_options(topic)
-            for name in [name for name, value in config.items() if value is None]:
-                value = getattr(self._catalog.config, name, None)
-                self._catalog.checked_options({name: value})  # an option that no topic has is refused
-                options.pop(name.replace("_", "."), None)
-            options |= self._catalog.checked_options({k: v for k, v in config.items() if v is not None})
-            self._catalog.checked_options(in_python(options))
-            self._open_logs.of_topic(topic)  # before it is decided: none is left as it was
-
-            def steps() -> None:
-                self._catalog.set_options(found, options)
-                self._work.forget({found.partition(number) for number in found.numbers})
-                after = self._catalog.config_of(topic)
-                for log in self._open_logs.of_topic(topic):
-                    with contextlib.suppress(LogClosedError, LogFailedError):  # its next opening uses them
-                        log._use(after)
-                self._changed()
-                self._catalog.spread(self._catalog.live()[1:])
-
-            self._catalog.change(f"configuration of topic {topic}", steps)
+        self._changes.alter(topic, config)
         return self.describe(topic)
 
     def delete_topic(self, topic: str) -> None:
@@ -968,27 +698,7 @@ class LogStore:
         as it was. LogNotFoundError. OSError as in `create_topic`.
         """
         self._check_writing()
-        with self._changing:
-            self._check_changeable()
-            found = self._catalog.topic(topic)
-            if topic == layout.CLUSTER_METADATA:
-                raise ValueError(f"{topic} is a broker's own log")
-            self._catalog.require_all(found, "deleted")
-            self._open_logs.of_topic(topic)
-
-            def steps() -> None:
-                partitions = self._catalog.leave(found)
-                self._open_logs.drop(partitions)
-                self._work.forget(partitions)
-                self._catalog.delete(partitions, self._now())
-                self._traffic.pop(topic, None)
-
-            self._catalog.change(f"deletion of topic {topic}", steps)
-
-    def _check_changeable(self) -> None:
-        self._check_writing()
-        self._catalog.check_changeable()
-        self._catalog.remove_due(self._now())
+        self._changes.delete(topic)
 
     # ---- closing -------------------------------------------------------------------------------------------
 
@@ -999,20 +709,17 @@ class LogStore:
         all others are closed, and the next opening recovers the directory. A store that reads
         has nothing to close. If it is interrupted, call it again.
         """
-        if not self._is_writing:
-            self._closed = self._left = True
         if self._left:
             return
-        with self._changing:
+        with self._catalog.changing:
             if self._left:
                 return
-            for _, log in self._open_logs.all_open():
+            for _, log in self._logs.all_open():
                 log.maintenance.refuse_reentrance()
-            for appender in list(self._async.values()):
-                appender.close()
-            self._work.stop()
-            failure = self._open_logs.close()
-            for tp in self._open_logs.unclean:
+            self._appender.close()
+            self._upkeep.stop()
+            failure = self._logs.close()
+            for tp in self._logs.unclean:
                 if tp in self._catalog.places:
                     self._catalog.places[tp].held.failed(tp)
             self._catalog.remove_due(None)
@@ -1021,7 +728,7 @@ class LogStore:
             except (OSError, LogFailedError) as e:
                 failure = failure or e
         # not before: it may wait for a log in which a signal handler interrupted this thread
-        self._work.stop(wait=True)
+        self._upkeep.stop(wait=True)
         if failure is not None:
             raise failure
 
@@ -1033,12 +740,10 @@ class LogStore:
     def _leave(self, *, clean: bool) -> None:
         """Gives the directories up. OSError, LogFailedError: that of the first that could not be marked as
         clean."""
-        self._closed = True
-        self._work.stop()
+        self._upkeep.stop()
+        self._logs.abandon()  # after close() none is open
         failure: OSError | LogFailedError | None = None
-        if self._is_writing and not clean:
-            self._open_logs.abandon()
-        for directory in self._directories:
+        for directory in self._catalog.directories:
             try:
                 directory.leave(clean=clean)
             except (OSError, LogFailedError) as e:
@@ -1059,7 +764,7 @@ class LogStore:
             self.abandon()  # where closing was interrupted
 
     def __del__(self) -> None:
-        if self._closed or not self._is_writing:
+        if self._left or self._logs.is_closed or not self._catalog.is_writing:
             return
         warnings.warn(
             f"the store of {visible(self._named())} was open for writing and never closed: the next opening "
@@ -1079,15 +784,15 @@ class LogStore:
         return len(self._catalog.places)
 
     def __repr__(self) -> str:
-        paths = ", ".join(repr(str(directory.path)) for directory in self._directories)
-        state = ", closed" if self._is_writing and self._closed else ""
+        paths = ", ".join(repr(str(path)) for path in self.paths)
+        state = ", closed" if self._catalog.is_writing and self._logs.is_closed else ""
         return f"LogStore({paths}, {len(self)} partitions{state})"
 
 
 def _forked() -> None:
     """A child of fork must not write: the store is its parent's."""
     for store in list(_stores):
-        store._closed = store._left = True
+        store._logs.is_closed = store._left = True
     _stores.clear()
 
 

@@ -4,12 +4,14 @@ import contextlib
 import re
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from kstore.engine.io.file import Traffic
-from kstore.log.recovery.report import Recovery
-from kstore.log.writer import LogWriter
-from kstore.store.upkeep import files_of
+from kstore.errors import LogClosedError
+from kstore.log.files.layout import TopicPartition
+from kstore.store.open_partitions import OpenPartitions
+from kstore.store.upkeep.partition_files import files_of
 
 BOUNDS = tuple(1024 * 2**i / 1e9 for i in range(23))  # as the engine has them
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
@@ -138,22 +140,14 @@ def labels_of(labels: dict[str, str]) -> str:
     return f"{{{pairs}}}" if pairs else ""
 
 
-def count_recovery(traffic: Traffic, recovery: Recovery) -> None:
-    """Counts what the opening of a log has found."""
-    if not recovery.clean:
-        traffic.add(8, 1)
-        traffic.add(9, len(recovery.recovered_segments))
-        traffic.add(10, recovery.truncated_bytes)
-
-
-def measure(store: Any) -> StoreMetrics:
+def measure(logs: OpenPartitions, failures: int) -> StoreMetrics:
     """The metrics of a store at this moment. OSError, if a directory cannot be listed."""
-    topics = {name: [0, 0, 0] for name in store._catalog.topics}
-    for tp in store._catalog.places:
+    topics = {name: [0, 0, 0] for name in logs.catalog.topics}
+    for tp, directory in logs.catalog.places.items():
         sums = topics.setdefault(tp.topic, [0, 0, 0])
-        count, size = _size_of(store, tp)
+        count, size = _size_of(logs, tp, directory.path_of(tp))
         sums[:] = sums[0] + 1, sums[1] + count, sums[2] + size
-    known = store._traffic
+    known = logs.traffic
     times = [each.times() for each in list(known.values())] or [Traffic().times()]
     appends, flushes = (
         Histogram(
@@ -163,7 +157,6 @@ def measure(store: Any) -> StoreMetrics:
         )
         for kind in zip(*times, strict=True)
     )
-    health = store.health()
     return StoreMetrics(
         {
             name: TopicMetrics(*sums, *(known[name] if name in known else Traffic()).counts())
@@ -171,26 +164,25 @@ def measure(store: Any) -> StoreMetrics:
         },
         appends,
         flushes,
-        len(store._open_logs),
-        sum(1 if isinstance(each, str) else len(each) for each in health if each),
+        len(logs),
+        failures,
     )
 
 
-def _size_of(store: Any, tp: Any) -> tuple[int, int]:
+def _size_of(logs: OpenPartitions, tp: TopicPartition, path: Path) -> tuple[int, int]:
     """The number of segments of a partition, and their bytes."""
-    log: LogWriter | None = store._open_logs.peek(tp)
+    log = logs.peek(tp)
     if log is not None:
-        sealed, active = log.maintenance.log_end.segments
-        segments = sealed.first(len(sealed))
-        return len(segments) + 1, sum(segment.size for segment in segments) + active.size
-    sizes, openings = store._work.sizes, store._work._openings
-    found: tuple[int, int] | None = sizes.get(tp) if store._is_writing else None
-    if found is None:
-        found = 0, 0
-        with contextlib.suppress(FileNotFoundError, KeyError):  # it was deleted meanwhile
-            files = files_of(store._catalog.places[tp].path_of(tp))
-            found = len(files), sum(size for _, size in files)
-        sizes[tp] = found
-        if openings is not store._work._openings:
-            sizes.pop(tp, None)
-    return found
+        with contextlib.suppress(LogClosedError):  # meanwhile
+            segments = log.segments
+            return len(segments), sum(segment.size for segment in segments)
+    moment = logs.facts.moment
+    known = logs.facts.get("size", tp)
+    if known is None:
+        known = 0, 0
+        with contextlib.suppress(FileNotFoundError):  # it was deleted meanwhile
+            files = files_of(path)
+            known = len(files), sum(size for _, size in files)
+        if logs.catalog.is_writing:  # else others may change the files
+            logs.facts.keep("size", tp, known, moment)
+    return known

@@ -3,13 +3,24 @@ needed more."""
 
 import resource
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from weakref import WeakMethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
 
+from kstore.engine.io.file import Traffic
 from kstore.engine.io.mutex import Mutex
-from kstore.errors import KstoreError, LogClosedError, ReentrantCallError
+from kstore.errors import (
+    KstoreError,
+    LogClosedError,
+    LogLockedError,
+    LogNotFoundError,
+    ReentrantCallError,
+)
 from kstore.log.files.layout import TopicPartition
+from kstore.log.write.opening import OwnWork
 from kstore.log.writer import LogWriter
+from kstore.store.topic_catalog import TopicCatalog
+from kstore.store.upkeep.partition_files import FileFacts
 
 _MINE = 2  # references to a log that only the table has: its own, and the argument of getrefcount
 _LEAST = 8
@@ -34,17 +45,27 @@ class OpenPartitions:
     number.
 
     To open one more, one is closed that was not used lately: each that was used is passed over once, as the
-    CLOCK algorithm does. Threads may share it; to get a log that is open takes no lock.
+    CLOCK algorithm does. Threads may share it; to get a log that is open takes no lock. `failures` says which
+    partitions could not be opened, or closed, and why.
     """
 
-    def __init__(self, open_log: "WeakMethod[Callable[[TopicPartition], LogWriter]]", limit: int) -> None:
-        self._open_log = open_log  # weak: the owner of this table must not wait for the garbage collector
+    def __init__(
+        self, catalog: TopicCatalog, options: Mapping[str, Any], limit: int, *, flushes: bool
+    ) -> None:
+        """options: for opening each log. flushes: whether a log itself is flushed by flush_ms."""
+        self.catalog = catalog
         self.limit = limit
-        self._logs: dict[TopicPartition, _Open] = {}
-        self._guard = Mutex()
-        self._closed = False
+        self.is_closed = False
         self.failures: dict[TopicPartition, str] = {}
         self.unclean: set[TopicPartition] = set()  # those that could not be closed cleanly
+        self.facts = FileFacts()  # of partitions that are closed
+        self.traffic: dict[str, Traffic] = {}  # by topic
+        self._options = options
+        self._flushes = flushes
+        self._logs: dict[TopicPartition, _Open] = {}
+        self._guard = Mutex()
+
+    # ---- opening -------------------------------------------------------------------------------------------
 
     def get(self, tp: TopicPartition) -> LogWriter:
         """The log of a partition, opened now if need be. What opening it raises."""
@@ -53,84 +74,74 @@ class OpenPartitions:
             found.used = True
             return found.log
         with self._guard:
-            self._check_open()
+            self.check_open()
             found = self._logs.get(tp)
             if found is not None:
                 if not found.log.is_closed:
                     return found.log
                 self._close(tp, found.log)  # an interrupt may have kept its closing from giving up the lock
             self._make_room()
-            open_log = self._open_log()
-            assert open_log is not None
             try:
-                log = open_log(tp)
-            except (OSError, KstoreError) as e:
-                self.failures[tp] = f"{type(e).__name__}: {e}"
+                log = self._open(tp, prepares_indexes=True)
+            except LogLockedError:  # kstore.open has it, which is no failure of the partition
                 raise
-            try:
+            except (OSError, KstoreError) as e:
+                self.failed(tp, e)
+                raise
+            with ExitStack() as undo:
+                undo.callback(log.abandon)  # an exception would keep it locked
                 self.failures.pop(tp, None)
                 self._logs[tp] = _Open(log)
-                self._check_open()  # it may have been abandoned meanwhile
-            except BaseException:  # who keeps the exception would keep it locked
-                log.abandon()
-                raise
+                self.check_open()  # the store may have been abandoned meanwhile
+                undo.pop_all()
             return log
 
-    def keep(self, tp: TopicPartition, log: LogWriter) -> bool:
-        """Takes a log that was opened just now, if there is room for it. Before the store is used."""
-        with self._guard:
-            if len(self._logs) >= self.limit or tp in self._logs or self._closed:
-                return False
-            self._logs[tp] = _Open(log)
-            return True
+    def recover(self, tp: TopicPartition) -> None:
+        """Opens a log, which recovers it; it stays open if there is room. Before the store is used."""
+        log = self._open(tp, prepares_indexes=False)
+        with ExitStack() as undo:
+            undo.callback(log.abandon)  # an exception would keep it locked
+            with self._guard:
+                if len(self._logs) < self.limit and tp not in self._logs and not self.is_closed:
+                    self._logs[tp] = _Open(log)
+                    undo.pop_all()
+                    return
+            log.close()
+
+    def _open(self, tp: TopicPartition, *, prepares_indexes: bool) -> LogWriter:
+        directory = self.catalog.places.get(tp)
+        if directory is None:
+            raise LogNotFoundError(f"no partition {tp} in {self.catalog.named()}")
+        directory.check_place()
+        self.facts.opened(tp)
+        traffic = self.traffic_of(tp.topic)
+        own = OwnWork(
+            self._flushes, makes_key_files=False, prepares_indexes=prepares_indexes, traffic=traffic
+        )
+        config = self.catalog.config_of(tp.topic)
+        log = LogWriter(directory.path_of(tp), config, create=False, own=own, **self._options)
+        recovery = log.recovery
+        if not recovery.clean:
+            counts = 1, len(recovery.recovered_segments), recovery.truncated_bytes
+            for at, count in enumerate(counts, 8):
+                traffic.add(at, count)
+        return log
+
+    def traffic_of(self, topic: str) -> Traffic:
+        """What is counted of a topic."""
+        return self.traffic.setdefault(topic, Traffic())
+
+    def check_open(self) -> None:
+        """LogClosedError if the store is closed."""
+        if self.is_closed:
+            raise LogClosedError(f"the store of {self.catalog.named()} is closed")
+
+    # ---- what is open --------------------------------------------------------------------------------------
 
     def peek(self, tp: TopicPartition) -> LogWriter | None:
         """The log of a partition if it is open, which does not count as use."""
         found = self._logs.get(tp)
         return None if found is None or found.log.is_closed else found.log
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise LogClosedError("the store is closed")
-
-    def _make_room(self) -> None:
-        for _ in range(2 * len(self._logs)):
-            if len(self._logs) < self.limit:
-                return
-            tp = next(iter(self._logs))
-            found = self._logs[tp]
-            try:
-                del self._logs[tp]  # from here on it is given out only with the guard held
-                is_needed = (
-                    found.used
-                    or sys.getrefcount(found.log) > _MINE
-                    or found.log.maintenance.log_end.refusal is not None
-                )
-                if found.log.is_closed or not is_needed:
-                    self._close(tp, found.log)
-                found.used = False
-            finally:
-                if (
-                    not found.log.maintenance.lease.has_left
-                ):  # if this is interrupted, who needs it next closes it, or the store
-                    self._logs[tp] = found
-
-    def _close(self, tp: TopicPartition, log: LogWriter) -> None:
-        """What fails is in `failures`: it is no fault of the call that needs another log. ReentrantCallError:
-        it is not closed."""
-        try:
-            log.close()
-        except ReentrantCallError:
-            raise
-        except (OSError, KstoreError) as e:
-            self.unclean.add(tp)
-            self.failures[tp] = f"{type(e).__name__}: {e}"
-
-    def forget_failures(self, topic: str) -> None:
-        """A topic of that name is new: what failed was another one's."""
-        for tp in list(self.failures):
-            if tp.topic == topic:
-                self.failures.pop(tp, None)
 
     def open_now(self) -> list[tuple[TopicPartition, LogWriter]]:
         """The logs that are open at this moment."""
@@ -150,8 +161,61 @@ class OpenPartitions:
             log.maintenance.log_end.refuse_reentrance()
         return logs
 
-    def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Closes the logs of partitions that are going to be deleted."""
+    def refusals(self) -> dict[TopicPartition, str]:
+        """Why partitions in use are not read or written, by partition."""
+        found = {tp: reason for tp, reason in list(self.failures.items()) if tp in self.catalog.places}
+        refusals = {tp: log.maintenance.log_end.settled_refusal for tp, log in self.open_now()}
+        return found | {tp: reason for tp, reason in refusals.items() if reason is not None}
+
+    def failed(self, tp: TopicPartition, error: Exception) -> None:
+        """Notes that a partition could not be used."""
+        self.failures[tp] = f"{type(error).__name__}: {error}"
+
+    def forget_failures(self, topic: str) -> None:
+        """A topic of that name is new: what failed was another one's."""
+        for tp in list(self.failures):
+            if tp.topic == topic:
+                self.failures.pop(tp, None)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(list(self._logs))
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    # ---- closing -------------------------------------------------------------------------------------------
+
+    def _make_room(self) -> None:
+        for _ in range(2 * len(self._logs)):
+            if len(self._logs) < self.limit:
+                return
+            tp = next(iter(self._logs))
+            found = self._logs[tp]
+            try:
+                del self._logs[tp]  # from here on it is given out only with the guard held
+                is_needed = found.used or sys.getrefcount(found.log) > _MINE or found.log.maintenance.log_end.refusal is not None
+                if found.log.is_closed or not is_needed:
+                    self._close(tp, found.log)
+                found.used = False
+            finally:
+                if not found.log.maintenance.lease.has_left:  # if this is interrupted, who needs it next closes it, or the store
+                    self._logs[tp] = found
+
+    def _close(self, tp: TopicPartition, log: LogWriter) -> Exception | None:
+        """Closes a log. What fails is in `failures`, and returned: it is no fault of the call that needs
+        another log. ReentrantCallError: it is not closed."""
+        try:
+            log.close()
+        except ReentrantCallError:
+            raise
+        except (OSError, KstoreError) as e:
+            self.unclean.add(tp)
+            self.failed(tp, e)
+            return e
+        return None
+
+    def drop(self, topic: str, partitions: Iterable[TopicPartition]) -> None:
+        """Closes the logs of partitions of a topic that is going to be deleted."""
         with self._guard:
             for tp in partitions:
                 found = self._logs.get(tp)
@@ -160,6 +224,7 @@ class OpenPartitions:
                     found.log.abandon()
                     del self._logs[tp]  # not before: if this is interrupted, who closes the store closes it
                 self.failures.pop(tp, None)
+        self.traffic.pop(topic, None)
 
     def close(self) -> Exception | None:
         """Closes all; the first error of those that could not be closed."""
@@ -168,26 +233,16 @@ class OpenPartitions:
             while self._logs:
                 tp = next(iter(self._logs))
                 log = self._logs[tp].log
-                try:
-                    log.close()
-                except (OSError, KstoreError) as e:
-                    log.abandon()
-                    self.unclean.add(tp)
-                    self.failures[tp] = f"{type(e).__name__}: {e}"
-                    failure = failure or e
+                error = self._close(tp, log)
+                log.abandon()  # if it could not be closed
+                failure = failure or error
                 del self._logs[tp]
-            self._closed = True
+            self.is_closed = True
         return failure
 
     def abandon(self) -> None:
         """Closes all as if the process had died."""
-        self._closed = True
+        self.is_closed = True
         for tp, found in list(self._logs.items()):
             found.log.abandon()
             self._logs.pop(tp, None)
-
-    def __iter__(self) -> Iterator[TopicPartition]:
-        return iter(list(self._logs))
-
-    def __len__(self) -> int:
-        return len(self._logs)

@@ -1,19 +1,60 @@
-"""What a store does with logs that were not closed cleanly: those with something to recover are opened and
-closed, several at a time if there is much to do."""
+"""What a store does with logs that were not closed cleanly: those with something to recover are opened,
+several at a time if there is much to do."""
 
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
+from kstore.errors import KstoreError
+from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
+from kstore.log.recovery.work_left import work_left
+from kstore.store.open_partitions import OpenPartitions
+from kstore.store.store_directory import StoreDirectory
 
 _MUCH = 16 << 20  # bytes to read
 _MANY = 64  # logs: files are brought to the disk, which several threads do in less time than one
 _MOST_THREADS = 8
 
 
-def threads_for(work: Iterable[int]) -> int:
+def recover(logs: OpenPartitions) -> None:
+    """Does what a broker does with logs that were not closed cleanly: each is loaded once, unless there is
+    nothing to do. Before the store is used."""
+    for directory in logs.catalog.live():
+        if directory.was_clean:
+            continue
+        work: dict[TopicPartition, int] = {}
+        for tp in sorted(directory.partitions):
+            if tp.topic != layout.CLUSTER_METADATA:
+                with _noting_failures(logs, tp, directory):
+                    path = directory.path_of(tp)
+                    interval = logs.catalog.config_of(tp.topic).index_interval_bytes
+                    work[tp] = work_left(path, directory.held.state_of(path, tp), interval)
+
+        def recover_one(tp: TopicPartition, directory: StoreDirectory = directory) -> None:
+            with _noting_failures(logs, tp, directory):
+                logs.recover(tp)
+
+        todo = [tp for tp, size in work.items() if size]
+        _call_for_all(recover_one, todo, _threads_for(work.values()))
+        for name in directory.others:
+            if name.endswith(("-future", "-stray")):  # these were not read
+                directory.held.failed(TopicPartition(name, 0))
+        directory.held.all_recovered()
+
+
+@contextlib.contextmanager
+def _noting_failures(logs: OpenPartitions, tp: TopicPartition, directory: StoreDirectory) -> Iterator[None]:
+    """`health` reports a partition that cannot be recovered, and its directory is not clean."""
+    try:
+        yield
+    except (OSError, KstoreError) as e:
+        directory.held.failed(tp)
+        logs.failed(tp, e)
+
+
+def _threads_for(work: Iterable[int]) -> int:
     """How many threads are worth their while for logs of which so many bytes are to be read."""
     sizes = [size for size in work if size]
     if len(sizes) < _MANY and sum(sizes) < _MUCH:
@@ -21,7 +62,7 @@ def threads_for(work: Iterable[int]) -> int:
     return max(1, min(len(sizes), 2 * (os.cpu_count() or 1), _MOST_THREADS))
 
 
-def recover_all(
+def _call_for_all(
     recover: Callable[[TopicPartition], None], partitions: Iterable[TopicPartition], threads: int
 ) -> None:
     """Recovers these partitions, on this thread and others. What one raises is raised here; those that were

@@ -4,7 +4,7 @@ import errno
 import os
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from kstore.engine.io.directory import make_directory, make_empty_directory, remove_directory
@@ -38,19 +38,19 @@ class StoreDirectory:
         self.listed_at = -1
         if not (writing or path.is_dir()):
             raise LogNotFoundError(f"no log directory at {path}")
-        try:
-            if writing:
-                refuse_partition(path)
-                make_directory(str(path))
-                self._lease = WholeLease(path)
-            self._list()
-        except BaseException as e:
-            if isinstance(e, OSError) and not isinstance(e, KstoreError):
+        with ExitStack() as undo:
+            undo.callback(self.give_back)  # an exception keeps this object, which must not stay locked
+            try:
+                if writing:
+                    refuse_partition(path)
+                    make_directory(str(path))
+                    self._lease = WholeLease(path)
+                self._list()
+            except KstoreError:
+                raise
+            except OSError as e:
                 self.fail(str(e))
-                return
-            with suppress(OSError):
-                self.give_back()  # who keeps the exception keeps this object, too
-            raise
+            undo.pop_all()
 
     def fail(self, reason: str) -> None:
         """Takes the directory out of use."""
@@ -98,8 +98,9 @@ class StoreDirectory:
         return [tp for tp in known if str(tp) not in names]
 
     def give_back(self) -> None:
-        """Unlocks it as it was found. OSError: the next opening takes it for one that was not closed."""
-        self.leave(clean=self.was_clean)
+        """Unlocks it as it was found. If that fails, the next opening takes it for one that was not closed."""
+        with suppress(OSError):
+            self.leave(clean=self.was_clean)
 
     def leave(self, *, clean: bool) -> None:
         """Unlocks it, if it was locked; marked as clean if all partitions are. OSError, LogFailedError."""
@@ -163,9 +164,8 @@ class StoreDirectory:
                 lock = PartitionLock(path)
                 try:
                     lock.release()
-                except BaseException:  # an interrupt, and who keeps it keeps the lock
-                    lock.release()
-                    raise
+                finally:
+                    lock.release()  # if an interrupt has broken that off
 
     def set_aside(self, partitions: Iterable[TopicPartition]) -> None:
         """Takes partitions out of use: their directories get names that end in -delete, durably. OSError,

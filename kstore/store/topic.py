@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kstore.arguments import integer
 from kstore.engine.record.partitions import murmur2
 from kstore.errors import LogNotFoundError
 from kstore.log.files import layout
@@ -64,19 +65,26 @@ class Topic:
         self.numbers = tuple(sorted(numbers))
         self.missing = tuple(sorted(set(range(known_count or 0)).difference(self.numbers)))
         self.count = known_count or (self.numbers[-1] + 1 if self.numbers else 0)
-        self._partitions = {number: TopicPartition(name, number) for number in self.numbers}
+        self.partitions = tuple(TopicPartition(name, number) for number in self.numbers)
+        self._by_number = dict(zip(self.numbers, self.partitions, strict=True))
         self._known = [number for number in self.numbers if number < self.count]
         self._sticky = StickyPartitioner(self._known)
 
     def partition(self, number: int) -> TopicPartition:
         """The partition of this number. LogNotFoundError if it is not here."""
-        tp = self._partitions.get(number)
+        tp = self._by_number.get(number)
         if tp is None:
             raise LogNotFoundError(
                 f"no partition {number} of topic {self.name} in the store: it has {list(self.numbers)} of "
                 f"{self.count}"
             )
         return tp
+
+    def chosen(self, numbers: object) -> tuple[int, ...]:
+        """Numbers of partitions that are here. TypeError, ValueError, LogNotFoundError."""
+        if not isinstance(numbers, Iterable):
+            raise TypeError(f"partitions must be numbers of partitions, not {numbers!r}")
+        return tuple(self.partition(integer("partition", each, 0, 2**31 - 1)).partition for each in numbers)
 
     def partition_for(self, key: Any, value: object) -> TopicPartition:
         """Where a record goes, as Kafka's default partitioner has it."""

@@ -3,15 +3,22 @@ not at all."""
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from kstore.arguments import warn
+from kstore.arguments import integer, warn
 from kstore.config import LogConfig
-from kstore.engine.io.file import Traffic
-from kstore.errors import CorruptCheckpointError, KstoreError, LogFailedError, LogNotFoundError
+from kstore.engine.io.mutex import Mutex
+from kstore.errors import (
+    CorruptCheckpointError,
+    KstoreError,
+    LogFailedError,
+    LogLockedError,
+    LogNotFoundError,
+)
 from kstore.kinds import as_text
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
@@ -35,13 +42,22 @@ class TopicCatalog:
     """The topics in some log directories. `config` holds for topics that do not say otherwise.
 
     `places` are the partitions in use and their directories, `topics` the topics by name; both are replaced
-    whole, so threads may read them at any time. `unfinished` says which change did not come to its end, "" if
-    none. The lock under which changes are made is the store's.
+    whole, so threads may read them at any time. Whoever changes topics holds `changing`. `unfinished` says
+    which change did not come to its end, "" if none.
     """
 
-    def __init__(self, directories: list[StoreDirectory], config: LogConfig) -> None:
-        self.directories = directories
+    def __init__(
+        self,
+        config: LogConfig,
+        clock: Callable[[], int] | None = None,
+        *,
+        is_writing: bool = False,
+    ) -> None:
+        self.directories: list[StoreDirectory] = []
         self.config = config
+        self.is_writing = is_writing
+        self.changing = Mutex()
+        self._clock = clock
         self.table = TopicTable()
         self.places: dict[TopicPartition, StoreDirectory] = {}
         self.topics: dict[str, Topic] = {}
@@ -52,15 +68,33 @@ class TopicCatalog:
         self._leaving = ""  # the topic that is being deleted: it must not be written
         self._configs: dict[str, LogConfig] = {}  # of topics, as the table says
 
+    @classmethod
+    def to_read(cls, paths: Iterable[Path]) -> "TopicCatalog":
+        """The topics that there are now in these directories. OSError, KstoreError."""
+        catalog = cls(LogConfig())
+        catalog.take(paths)
+        catalog.load_to_read()
+        return catalog
+
+    def now(self) -> int:
+        """The time in ms, by the clock of the store."""
+        return (
+            time.time_ns() // 1_000_000 if self._clock is None else integer("the time in ms", self._clock())
+        )
+
     # ---- what there is -------------------------------------------------------------------------------------
+
+    def paths(self) -> tuple[Path, ...]:
+        """The paths of the directories."""
+        return tuple(directory.path for directory in self.directories)
 
     def live(self) -> list[StoreDirectory]:
         """The directories in use."""
         return [directory for directory in self.directories if not directory.failure]
 
     def named(self) -> str:
-        """The paths of the directories."""
-        return ", ".join(str(directory.path) for directory in self.directories)
+        """The paths of the directories, as text."""
+        return ", ".join(map(str, self.paths()))
 
     def topic(self, name: str) -> Topic:
         """A topic by name. Errors say why there is none."""
@@ -112,6 +146,22 @@ class TopicCatalog:
         """Partitions of known topics that are in none of the directories in use."""
         return [TopicPartition(topic.name, n) for topic in self.topics.values() for n in topic.missing]
 
+    def failed_directories(self) -> tuple[dict[Path, str], dict[TopicPartition, str]]:
+        """The directories that are out of use, and the partitions whose directories are gone, with the
+        reasons."""
+        failed = {directory.path: directory.failure for directory in self.directories if directory.failure}
+        gone: dict[TopicPartition, str] = {}
+        for directory in self.live() if self.is_writing else ():
+            try:
+                found = directory.gone()
+            except OSError as e:
+                failed[directory.path] = str(e)
+                continue
+            for tp in found:
+                if tp in self.places:  # it was not deleted meanwhile
+                    gone[tp] = f"no partition directory at {directory.path_of(tp)}"
+        return failed, gone
+
     def own_options(self, name: str) -> dict[str, str]:
         """What a topic says itself, in Kafka's notation. CorruptCheckpointError, OSError."""
         known = self.table.topics.get(name)
@@ -146,10 +196,34 @@ class TopicCatalog:
 
     # ---- opening -------------------------------------------------------------------------------------------
 
-    def load(self, now: int) -> None:
-        """For writing: finishes what was decided, and gives all directories one table. What was set
-        aside is removed when the configuration says so after `now`. CorruptCheckpointError if no table is
-        sound, OSError."""
+    def take(self, paths: Iterable[Path]) -> None:
+        """Opens the directories; none, if one is locked: two stores that wait for each other's would wait for
+        ever. LogLockedError, LogNotFoundError; OSError if none can be used."""
+        try:
+            for path in paths:
+                self.directories.append(StoreDirectory(path, writing=self.is_writing))
+        except LogLockedError:
+            while self.directories:
+                self.directories[-1].give_back()
+                self.directories.pop()
+            raise
+        if not self.live():
+            raise OSError(f"no log directory can be used: {self.directories[0].failure}")
+
+    def give_back(self) -> None:
+        """Unlocks the directories as they were found."""
+        for directory in self.directories:
+            directory.give_back()
+
+    def list_again(self) -> None:
+        """For reading: lists the directories as they are now. OSError, KstoreError."""
+        self.directories[:] = [StoreDirectory(path, writing=False) for path in self.paths()]
+        self.load_to_read()
+
+    def load(self) -> None:
+        """For writing: finishes what was decided, and gives all directories one table. What was set aside is
+        removed after file_delete_delay_ms. CorruptCheckpointError if no table is sound, OSError."""
+        due = self._removal_due()
         tables, damage = self._read_tables()
         if isinstance(damage, OSError):  # it may be newer than others
             raise damage
@@ -159,13 +233,13 @@ class TopicCatalog:
         topics = {tp.topic for directory in self.live() for tp in directory.partitions}
         self.table = merged([table for table in tables if table is not None], topics)
         if self.table.change is not None:
-            self._finish_after_crash(now)
+            self._finish_after_crash(due)
         elif any(table != self.table for table in tables):
             self.spread(self.live())
         self._list()
         for directory in self.live():
             for name in directory.deleted:
-                self.set_aside.setdefault((directory, name), now + self.config.file_delete_delay_ms)
+                self.set_aside.setdefault((directory, name), due)
 
     def load_to_read(self) -> None:
         """For reading: tables that cannot be read count for nothing, with a warning."""
@@ -222,7 +296,7 @@ class TopicCatalog:
             for name, found in sorted(numbers.items())
         }
 
-    def _finish_after_crash(self, now: int) -> None:
+    def _finish_after_crash(self, due: int) -> None:
         change = self.table.change
         assert change is not None
         moved = self._moved(set(change.make.values()))
@@ -246,7 +320,7 @@ class TopicCatalog:
         )
         self.table = self.table._replace(change=change)
         try:
-            self._carry_out(now)
+            self._carry_out(due)
         except OSError as e:  # `health` tells, and the next opening tries again
             self.unfinished = f"{change}: {e}"
 
@@ -305,7 +379,7 @@ class TopicCatalog:
         finally:
             self.is_changing = False
 
-    def make(self, name: str, numbers: range, options: Mapping[str, str], now: int) -> None:
+    def make(self, name: str, numbers: range, options: Mapping[str, str]) -> None:
         """Gives a topic these partitions, each in the directory that has the fewest.
 
         ValueError if another program has made one of them meanwhile: its records would be taken for those of
@@ -322,11 +396,12 @@ class TopicCatalog:
             counts[at] += 1
             places[number] = str(live[at].path)
         change = Change(name, delete=False, make=places)
+        due = self._removal_due()
         self._check_free()
 
         def steps() -> None:
             self._decide(self.table.with_topic(name, KnownTopic(numbers.stop, options), change))
-            self._carry_out(now)
+            self._carry_out(due)
 
         self.change(str(change), steps)
 
@@ -340,16 +415,16 @@ class TopicCatalog:
             )
         self._decide(self.table.with_topic(topic.name, KnownTopic(topic.count, options)))
 
-    def leave(self, topic: Topic) -> list[TopicPartition]:
+    def leave(self, topic: Topic) -> None:
         """Takes a topic out of use, before its deletion is decided: what is written from then on would be
-        gone. Within `change`. Its partitions."""
+        gone. Within `change`."""
         self._leaving = topic.name
         self._list()
-        return [topic.partition(number) for number in topic.numbers]
 
-    def delete(self, partitions: list[TopicPartition], now: int) -> None:
+    def delete(self, partitions: Sequence[TopicPartition]) -> None:
         """Deletes the topic that was left. Within `change`. LogLockedError if one of its partitions is still
         written."""
+        due = self._removal_due()
         for directory in self.live():
             directory.refuse_writers(partitions)
         self._check_free()
@@ -360,7 +435,7 @@ class TopicCatalog:
             if tp.topic == self._leaving
         }
         self._decide(self.table.without_topic(self._leaving, places))
-        self._carry_out(now)
+        self._carry_out(due)
 
     def spread(self, directories: Iterable[StoreDirectory]) -> None:
         """Gives these directories the table. OSError."""
@@ -380,12 +455,12 @@ class TopicCatalog:
         self.table = table
         self._configs = {}
 
-    def _carry_out(self, now: int) -> None:
-        """Does what the table says is to be done. OSError."""
+    def _carry_out(self, due: int) -> None:
+        """Does what the table says is to be done. What is deleted is removed when it is `due`. OSError."""
         change = self.table.change
         assert change is not None
         if change.delete:
-            self._carry_out_deletion(change.topic, now)
+            self._carry_out_deletion(change.topic, due)
         else:
             for directory in self.live():
                 mine = [n for n, path in change.make.items() if path == str(directory.path)]
@@ -398,8 +473,7 @@ class TopicCatalog:
         self._leaving = ""
         self._list()
 
-    def _carry_out_deletion(self, topic: str, now: int) -> None:
-        due = now + self.config.file_delete_delay_ms
+    def _carry_out_deletion(self, topic: str, due: int) -> None:
         for directory in self.live():
             mine = [tp for tp in directory.partitions if tp.topic == topic]
             if mine:
@@ -407,6 +481,10 @@ class TopicCatalog:
                 directory.set_aside(mine)
                 for name in set(directory.deleted) - known:
                     self.set_aside[directory, name] = due
+
+    def _removal_due(self) -> int:
+        """When what is deleted now is removed. Asked before a change is decided: the clock may raise."""
+        return self.now() + self.config.file_delete_delay_ms
 
     def remove_due(self, now: int | None) -> None:
         """Removes what was set aside and whose time has come; None: all. What cannot be removed is tried
@@ -437,44 +515,25 @@ def _common_end(a: str, b: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-class Topics(Protocol):
-    """What readers of topics ask of a store."""
-
-    _is_writing: bool
-    _catalog: TopicCatalog
-    _directories: list[StoreDirectory]
-
-    @property
-    def paths(self) -> tuple[Path, ...]: ...
-    def _traffic_of(self, topic: str) -> Traffic: ...
-
-
 class Current:
-    """The topics and partitions that there are now. The store of the program stays as it is: its `refresh` is
-    for the program."""
+    """The topics and partitions that there are now. The catalog of a store that reads stays as it is: its
+    `refresh` is for the program."""
 
-    def __init__(self, store: Topics) -> None:
-        self._store = store
-        self._listed_at = [directory.listed_at for directory in store._directories]
+    def __init__(self, catalog: TopicCatalog) -> None:
+        self.known = catalog  # what was there when it was asked for last
 
     def catalog(self) -> TopicCatalog:
         """What there is. Its `places` are another object if the directories have changed. OSError,
         KstoreError."""
-        store = self._store
-        if not store._is_writing:  # else it always knows
-            now = [path.stat().st_mtime_ns for path in store.paths if path.is_dir()]
-            if now != self._listed_at:
+        if not self.known.is_writing:  # else it always knows
+            directories = self.known.directories
+            now = [each.path.stat().st_mtime_ns for each in directories if each.path.is_dir()]
+            if now != [each.listed_at for each in directories]:
                 self.look_again()
-        return self._store._catalog
-
-    def known(self) -> TopicCatalog:
-        """What was there when it was asked for last."""
-        return self._store._catalog
+        return self.known
 
     def look_again(self) -> None:
         """Lists the directories of a store that reads, whether or not their times have changed. OSError,
         KstoreError."""
-        if not self._store._is_writing:
-            store = type(self._store)(*self._store.paths)
-            self._store = store
-            self._listed_at = [directory.listed_at for directory in store._directories]
+        if not self.known.is_writing:
+            self.known = TopicCatalog.to_read(self.known.paths())

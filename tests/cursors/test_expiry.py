@@ -85,9 +85,9 @@ def test_in_the_background(path: Path) -> None:
     for options, expires in (({}, False), ({"offsets_retention_minutes": 10}, True)):
         with store_of(path, clock, **options) as store:
             clock.ahead = 0
-            store._work.run_due(store._now())
+            store._upkeep.run_due(store._catalog.now())
             clock.ahead = 20 * MINUTE
-            store._work.run_due(store._now())
+            store._upkeep.run_due(store._catalog.now())
             assert ("g" not in store.cursors()) is expires
             assert store.health().ok
 

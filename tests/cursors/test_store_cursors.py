@@ -98,14 +98,14 @@ def test_members_share(store: kstore.LogStore, members: int) -> None:
         cursors = [stack.enter_context(store.cursor("g", ["orders"])) for _ in range(members)]
         for _ in range(2):  # gives up, takes
             for cursor in cursors:
-                cursor._look()
+                cursor._look_again()
         having = [cursor.partitions for cursor in cursors]
         assert sorted(itertools.chain(*having)) == ORDERS
         assert max(map(len, having)) - min(map(len, having)) <= 1
         cursors[0].close()
         for _ in range(2):
             for cursor in cursors[1:]:
-                cursor._look()
+                cursor._look_again()
         left = sorted(itertools.chain(*(cursor.partitions for cursor in cursors[1:])))
         assert left == (ORDERS if members > 1 else [])
 
@@ -133,7 +133,7 @@ def test_without_partitions(store: kstore.LogStore, tmp_path: Path) -> None:
         assert list(cursor) == []
         store.create_topic("later", 2)
         store.append("later", b"v")
-        cursor._look()
+        cursor._look_again()
         assert [record.value for record in cursor] == [b"v"]  # it came after the cursor did
     (tmp_path / "empty").mkdir()
     with kstore.LogStore(tmp_path / "empty").cursor("g", ["t"], follow=True, timeout=0) as cursor:
@@ -168,7 +168,7 @@ def test_it_asks_again_and_again_where_nothing_tells(
     def none_left() -> None:
         raise OSError(errno.EMFILE, "none left")
 
-    monkeypatch.setattr("kstore.store.topic_reader.Inotify", none_left)
+    monkeypatch.setattr("kstore.store.read.partition_watch.Inotify", none_left)
     with store.cursor("g", ["orders"], "latest", follow=True, timeout=30) as cursor:
         records = iter(cursor)
         late = threading.Timer(0.05, store.log("orders", 3).append, [b"new"])
@@ -215,15 +215,16 @@ def test_it_is_closed_while_it_takes_partitions(
 def test_it_ends_when_it_is_closed_while_it_looks(
     store: kstore.LogStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("_list", "_sweep"):
+    for name in ("list", "_sweep"):
         with store.cursor("g", ["orders"], follow=True) as cursor:
-            work = getattr(cursor, name)
+            of: Any = cursor._wanted if name == "list" else cursor
+            work = getattr(of, name)
 
             def closed(cursor: Any = cursor, work: Any = work) -> None:
                 cursor.close()
                 work()
 
-            monkeypatch.setattr(cursor, name, closed)
+            monkeypatch.setattr(of, name, closed)
             cursor._next_look = 0
             assert list(cursor) == []
     assert committed(store) == [0, 0, 0, 0]

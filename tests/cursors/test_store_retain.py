@@ -62,8 +62,8 @@ def test_in_the_background(tmp_path: Path) -> None:
     with make(tmp_path) as store:
         commit(tmp_path, "one", ["a"], 4)
     with make(tmp_path, keep_for=["one"]) as store:
-        store._work.run_due(T + 2 * DAY)
-        store._work.run_due(T + 2 * DAY + 300_000)
+        store._upkeep.run_due(T + 2 * DAY)
+        store._upkeep.run_due(T + 2 * DAY + 300_000)
         assert starts(store) == {"a": [4, 0], "b": [10, 10], "c": [10, 10]}
         commit(tmp_path, "one", ["a"], 3)
         store.retain()
@@ -128,8 +128,8 @@ def test_damage_deletes_nothing(tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[:30] + b"\xff" * 300)
         with pytest.raises(kstore.CorruptRecordError):
             store.retain()
-        store._work.run_due(T + 2 * DAY)
-        store._work.run_due(T + 2 * DAY + 300_000)
+        store._upkeep.run_due(T + 2 * DAY)
+        store._upkeep.run_due(T + 2 * DAY + 300_000)
         assert "retention of the store" in store.health().background
         assert starts(store) == {key: [0, 0] for key in "abc"}
 

@@ -10,7 +10,7 @@ import pytest
 import kstore
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import TopicRecords
-from kstore.store import topic_reader
+from kstore.store.read import topic_reader
 
 COUNT = 50
 

@@ -134,13 +134,13 @@ def test_only_what_is_committed(tmp_path: Path) -> None:
 def test_one_waiter_for_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many partitions: one inotify, one eventfd."""
     made: list[int] = []
-    real = kstore.store.topic_reader.Inotify
+    real = kstore.store.read.partition_watch.Inotify
 
     def counted() -> Any:
         made.append(1)
         return real()
 
-    monkeypatch.setattr("kstore.store.topic_reader.Inotify", counted)
+    monkeypatch.setattr("kstore.store.read.partition_watch.Inotify", counted)
     with LogStore(tmp_path, mode="a") as store:
         store.create_topic("t", 100)
         follower = store.follow(["t"], timeout=SOON)
@@ -154,7 +154,7 @@ def test_without_inotify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     def none_left() -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("kstore.store.topic_reader.Inotify", none_left)
+    monkeypatch.setattr("kstore.store.read.partition_watch.Inotify", none_left)
     with LogStore(tmp_path, mode="a") as store:
         store.create_topic("t", 3)
         follower = store.follow(["t"], timeout=SOON)
@@ -303,8 +303,7 @@ def test_it_ends_though_every_look_is_due(tmp_path: Path, monkeypatch: pytest.Mo
         looks.append(1)
         assert len(looks) < 100
 
-    monkeypatch.setattr("kstore.store.topic_reader.LOOK", -1.0)
-    monkeypatch.setattr("kstore.store.store_cursor.LOOK", -1.0)
+    monkeypatch.setattr("kstore.store.read.topic_reader.LOOK", -1.0)
     monkeypatch.setattr(type(reading), "_look", counted)
     reading._next_look = 0.0
     with reading:

@@ -13,4 +13,4 @@ class StoreClock(Clock):
         """So much later; what is due then is done on this thread."""
         for _ in range(runs):
             self.now += ms
-            store._work.run_due(self.now)
+            store._upkeep.run_due(self.now)

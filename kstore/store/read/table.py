@@ -2,29 +2,22 @@
 is in memory; values stay in the logs."""
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.batch import Record
 from kstore.engine.record.partitions import murmur2
-from kstore.errors import LogChangedError, LogClosedError, OffsetOutOfRangeError
+from kstore.errors import LogChangedError, OffsetOutOfRangeError
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.position import Position, diverged_at, position_in
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import index_of
+from kstore.store.open_partitions import OpenPartitions
 from kstore.store.topic import Topic
-from kstore.store.topic_catalog import Current, Topics
+from kstore.store.topic_catalog import Current
 
 T = TypeVar("T")
 _TURNS = 5  # a log that is changed under every one of these is no longer waited for
-
-
-class Logs(Topics, Protocol):
-    """What a table asks of a store."""
-
-    @property
-    def is_closed(self) -> bool: ...
-    def log(self, topic: str, partition: int = 0) -> PartitionLog: ...
 
 
 class _Part:
@@ -44,7 +37,7 @@ class _Part:
         self._origin: object = None  # of the segments that were read first
 
     def catch_up(self, log: PartitionLog) -> None:
-        """Takes in what was committed since. Who interrupts it loses nothing: the same is read again.
+        """Takes in what was committed since. An interrupt loses nothing: those records are read again.
         LogChangedError."""
         view = log.view()
         now = view.snapshot
@@ -88,7 +81,7 @@ class _Part:
 
     def keys(self, log: PartitionLog) -> dict[bytes, int]:
         """The offsets of all keys. LogChangedError if segments were replaced since they were read: an erasure
-        may have taken the last record of any key, which nobody tells from a compaction."""
+        may have taken the last record of any key, and cannot be told from a compaction."""
         self.catch_up(log)
         if log.snapshot.origin is not self._origin:
             raise LogChangedError(log.path, -1, -1, -1, "segments were replaced")
@@ -96,7 +89,7 @@ class _Part:
 
     @staticmethod
     def keys_at_once(log: PartitionLog) -> dict[bytes, int]:
-        """The same of a log whose segments are replaced all the time: all of it is read anew, from one view.
+        """The offsets of all keys of a log whose segments are replaced all the time: read anew, from one view.
         LogChangedError."""
         origin, end = None, 0
         # As long as segments are replaced in between: records below the end may have gone for some above it.
@@ -140,9 +133,9 @@ class Table(Mapping[bytes, bytes]):
     several partitions, its value is that in the partition where `append` puts it now.
     """
 
-    def __init__(self, store: Logs, topic: str) -> None:
-        self._store = store
-        self._current = Current(store)
+    def __init__(self, logs: OpenPartitions, topic: str) -> None:
+        self._logs = logs
+        self._current = Current(logs.catalog)
         self._topic = topic
         self._parts: dict[int, _Part] = {}
         self._guard = Mutex()
@@ -188,19 +181,19 @@ class Table(Mapping[bytes, bytes]):
         raise AssertionError
 
     def _log(self, tp: TopicPartition, part: _Part) -> PartitionLog:
-        if self._store._is_writing:
-            return self._store.log(*tp)
-        path = self._current.known().places[tp].path_of(tp)
+        catalog = self._current.known
+        if catalog.is_writing:
+            return self._logs.get(tp)
+        path = catalog.places[tp].path_of(tp)
         if part.reader is None or part.reader.path != str(path):
             part.forget()
             part.reader = PartitionLog(path)
-            part.reader.traffic = self._store._traffic_of(self._topic)
+            part.reader.traffic = self._logs.traffic_of(self._topic)
         part.reader.refresh()
         return part.reader
 
     def _found(self) -> Topic:
-        if self._store.is_closed:
-            raise LogClosedError(f"the store of {self!r} is closed")
+        self._logs.check_open()
         catalog = self._current.catalog()
         found = catalog.topic(self._topic)
         catalog.require_all(found, "read as a table")

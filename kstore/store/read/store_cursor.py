@@ -1,13 +1,14 @@
 """A cursor over the partitions of topics, which the members of a group share."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from itertools import chain
 from os import getpid
 from time import monotonic
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from kstore.arguments import integer
 from kstore.engine.columns.array import ColumnBatch
@@ -24,10 +25,9 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.feed import Feed
 from kstore.log.partition import PartitionLog
 from kstore.log.threads.async_call import in_thread
-from kstore.log.threads.one_thread import OneThread
-from kstore.store.membership import Membership
-from kstore.store.topic_catalog import Topics
-from kstore.store.topic_reader import LOOK, TURN, Place, TopicReader, TopicRecord
+from kstore.store.open_partitions import OpenPartitions
+from kstore.store.read.membership import Membership
+from kstore.store.read.topic_reader import TURN, Place, TopicReader, TopicRecord
 from kstore.typed import Column
 
 
@@ -69,7 +69,7 @@ class StoreCursor(TopicReader):
 
     def __init__(
         self,
-        store: Topics,
+        logs: OpenPartitions,
         group: str,
         topics: Iterable[str],
         start: str | int | datetime,
@@ -84,39 +84,35 @@ class StoreCursor(TopicReader):
         self._start = checked_place("start", start)
         if topics is None:
             raise TypeError("topics must be a list of names of topics, not None")
-        super().__init__(
-            store, topics, follow=follow, timeout=timeout, isolation=isolation, on_error=on_error
-        )
+        super().__init__(logs, topics, follow=follow, timeout=timeout, isolation=isolation, on_error=on_error)
         self._pid = getpid()
         self._undurable: set[TopicPartition] = set()  # those committed since the last durable commit
         if not follow:
-            missing = sorted(set(self.topics) - {tp.topic for tp in self._wanted})
+            missing = sorted(set(self.topics) - {tp.topic for tp in self._wanted.paths})
             if missing:
-                raise LogNotFoundError(store._catalog.no_topic(missing[0]))
+                raise LogNotFoundError(logs.catalog.no_topic(missing[0]))
         self._members = self._join()
         self._closed = False
-        try:
-            self._look()
-        except BaseException:
-            self.close()
-            raise
+        with ExitStack() as undo:
+            undo.callback(self.close)  # an exception keeps this object, whose partitions are for others
+            self._look_again()
+            undo.pop_all()
 
     # ---- members -------------------------------------------------------------------------------------------
 
     def _join(self) -> Membership:
-        return Membership(self.group, self.topics, [str(path) for path in self._store.paths if path.is_dir()])
+        paths = [str(path) for path in self._logs.catalog.paths() if path.is_dir()]
+        return Membership(self.group, self.topics, paths)
 
     def _look(self) -> None:
-        """Takes partitions that nobody has, and gives up what is more than a fair share, or is gone."""
-        self._next_look = monotonic() + LOOK
+        """Takes partitions that no member has, and gives up what is more than a fair share, or is gone."""
         try:
             self._members.check()
         except CursorLockedError:
             self._members = self._join()
-        self._list()
-        for tp in [tp for tp in self._places if tp not in self._wanted]:
+        for tp in [tp for tp in self._places if tp not in self._wanted.paths]:
             self._give_up(tp)
-        share = self._members.share_of(len(self._wanted))
+        share = self._members.share_of(len(self._wanted.paths))
         for tp in [tp for tp, place in self._places.items() if place.feed.given <= place.settled]:
             if len(self._places) <= share:
                 break
@@ -129,8 +125,8 @@ class StoreCursor(TopicReader):
             self.close()
 
     def _sweep(self) -> None:
-        """A few partitions are looked at though nothing told of them: has the system dropped the lock?"""
-        for tp in self._next_few():
+        """Asks a few partitions though no change was reported: the system may have dropped the lock."""
+        for tp in self._waiting.sweep(self._places):
             try:
                 self._places[tp].committer.check_lock()
             except CursorLockedError:
@@ -139,28 +135,28 @@ class StoreCursor(TopicReader):
     def _take(self, share: int) -> None:
         """Takes partitions that no other member has, up to a share."""
         fresh: list[tuple[OffsetCommitter, Commit]] = []
-        for tp, path in self._wanted.items():
+        for tp, path in self._wanted.paths.items():
             if len(self._places) >= share:
                 break
             if tp in self._places:
                 continue
-            start: Any = "earliest"  # a partition that was made later holds only what came later
-            if tp in self._first_wanted:
-                start = self._start
+            start = self._start if self._wanted.was_there(tp) else "earliest"
             try:
                 committer = OffsetCommitter(path, self.group)
             except (CursorLockedError, LogNotFoundError):  # another member has it; it is being deleted
                 continue
-            try:
-                log = PartitionLog(path)
-                log.traffic = self._traffic_of(tp.topic)
-                feed = begin(committer, log.source(), start, self._isolation, self._left_out, is_member=True)
-            except BaseException as e:
-                committer.close()
-                if isinstance(e, LogNotFoundError):
+            with ExitStack() as stack:
+                stack.callback(committer.close)
+                try:
+                    log = PartitionLog(path)
+                    log.traffic = self._logs.traffic_of(tp.topic)
+                    feed = begin(
+                        committer, log.source(), start, self._isolation, self._left_out, is_member=True
+                    )
+                except LogNotFoundError:
                     continue
-                raise
-            self._pending[tp] = None
+                stack.pop_all()
+            self._waiting.ask(tp)
             self._places[tp] = _CommittedPlace(feed, committer)
             if committer.last is None and start != "earliest":
                 fresh.append((committer, committer.commit_of(feed.position, "")))
@@ -198,7 +194,7 @@ class StoreCursor(TopicReader):
 
         def there() -> Iterator[TopicColumns]:
             self._check_open()
-            return chain.from_iterable(OneThread(self, partial(self._awaited, of)))
+            return self._on_one_thread(of)
 
         def for_tasks() -> AsyncIterator[TopicColumns]:
             self._check_open()
@@ -262,7 +258,8 @@ class StoreCursor(TopicReader):
             known.feed.seek(view, offset, is_number=isinstance(place, int))
             known.committer.floor = offset
             known.settled = -1  # it is under way until it is committed
-            self._pending[tp] = self._moved[tp] = None
+            self._waiting.ask(tp)
+            self._waiting.moved[tp] = None
 
     def commit(self, record: TopicRecord | None = None, *, durable: bool = True, metadata: str = "") -> None:
         """Writes down that all records that were given out are done: all partitions in one step for each log
@@ -281,7 +278,7 @@ class StoreCursor(TopicReader):
             places = self._places
             moved = [
                 (tp, places[tp].position)
-                for tp in list(self._moved)
+                for tp in list(self._waiting.moved)
                 if tp in places and places[tp].position != places[tp].settled
             ]
         elif isinstance(record, TopicRecord):
@@ -305,10 +302,9 @@ class StoreCursor(TopicReader):
         for tp, offset in moved:
             self._places[tp].settled = offset
         if record is None:  # the others had no turn since
-            last = self._turn_of
-            self._moved = {tp: None for tp in self._moved if tp == last}
+            self._waiting.settle()
         if monotonic() >= self._next_look:
-            self._look()
+            self._look_again()
 
     def _bring_to_disk(self, earlier: set[TopicPartition]) -> None:
         """What was committed before, in partitions that the member has still. What Cursor.commit raises."""
@@ -350,7 +346,7 @@ class StoreCursor(TopicReader):
         found = among(self._places)
         if not found and partition is not None:
             name = f"{topic or 'any topic'}-{partition}"
-            if not among(self._wanted):
+            if not among(self._wanted.paths):
                 raise LogNotFoundError(f"{self._who} knows of no partition {name}")
             raise CursorLockedError(f"{name} of group {self.group!r}", None)
         return found

@@ -1,0 +1,1 @@
+"""Readers of many partitions: followers, cursors, scans and tables of topics."""

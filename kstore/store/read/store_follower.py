@@ -1,0 +1,81 @@
+"""A follower of many partitions."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, NoReturn
+
+from kstore.arguments import integer
+from kstore.errors import LogNotFoundError
+from kstore.log.cursors.arguments import checked_place, offset_of
+from kstore.log.files.layout import TopicPartition
+from kstore.log.follow.feed import Feed
+from kstore.log.follow.position import position_in
+from kstore.log.partition import PartitionLog
+from kstore.store.open_partitions import OpenPartitions
+from kstore.store.read.topic_reader import Place, TopicReader
+
+
+class StoreFollower(TopicReader):
+    """The records of many partitions as they come, each as a TopicRecord. store.follow() makes one.
+
+    `for` and `async for` both work. One thread or task at a time may iterate; any may call `close`. It ends
+    if nothing came for `timeout` seconds, if it is closed, and if its store is closed and all is read.
+    Partitions that are made later are read from their beginning; those that are deleted are left out. If a
+    position is deleted before it is reached: OffsetOutOfRangeError, with the partition in a note;
+    `positions()` says how far it came, to go on from with another.
+    """
+
+    def __init__(
+        self,
+        logs: OpenPartitions,
+        topics: Iterable[str] | None,
+        start: str | datetime | Mapping[TopicPartition, int],
+        *,
+        timeout: float | None,
+        isolation: str,
+        on_error: str,
+    ) -> None:
+        if isinstance(start, Mapping):
+            if not all(isinstance(tp, tuple) and len(tp) == 2 for tp in start):
+                raise TypeError(
+                    "start has offsets by (topic, partition): {('orders', 0): 17}" + f", not {start!r:.80}"
+                )
+            self._start: Any = {TopicPartition(*tp): integer("start", at) for tp, at in start.items()}
+        elif isinstance(start, str | datetime):
+            self._start = checked_place("start", start)
+        else:
+            raise TypeError(
+                f"start must be earliest, latest, a datetime or offsets by partition, not {start!r}"
+            )
+        super().__init__(logs, topics, follow=True, timeout=timeout, isolation=isolation, on_error=on_error)
+        self._closed = False
+        self._look_again()
+
+    def _is_over(self) -> bool:
+        return self._logs.is_closed
+
+    def _look(self) -> None:
+        for tp in [tp for tp in self._places if tp not in self._wanted.paths]:
+            self._gone(tp)
+        for tp, path in self._wanted.paths.items():
+            if tp not in self._places:
+                try:
+                    log = PartitionLog(path)
+                except LogNotFoundError:  # it is being deleted
+                    continue
+                log.traffic = self._logs.traffic_of(tp.topic)
+                start = self._start_of(tp)
+                at = start if isinstance(start, int) else offset_of(log, start, self._isolation)
+                position = position_in(log.snapshot, at)
+                self._places[tp] = Place(Feed(log.source(), position, self._isolation, self._left_out))
+                self._waiting.ask(tp)
+        self._watch_all()
+        self._waiting.sweep(self._places)
+
+    def _start_of(self, tp: TopicPartition) -> Any:
+        if not self._wanted.was_there(tp):
+            return "earliest"
+        return self._start.get(tp, "earliest") if isinstance(self._start, dict) else self._start
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a follower cannot be pickled: make one in the other process")

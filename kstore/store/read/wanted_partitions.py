@@ -1,0 +1,37 @@
+"""The partitions that a reader of topics wants, as they are now."""
+
+from collections.abc import Sequence
+
+from kstore.log.files.layout import TopicPartition
+from kstore.store.topic_catalog import Current, TopicCatalog
+
+
+class WantedPartitions:
+    """The paths of the partitions of some topics. topics: None for all whose names do not begin with "__"."""
+
+    def __init__(self, catalog: TopicCatalog, topics: Sequence[str] | None) -> None:
+        self.paths: dict[TopicPartition, str] = {}
+        self._topics = topics
+        self._current = Current(catalog)
+        self._listed: object = None
+        self.list()
+        self._first = set(self.paths)
+
+    def list(self) -> None:
+        """Lists the partitions that there are now. OSError, KstoreError."""
+        places = self._current.catalog().places
+        if places is not self._listed:
+            self.paths = {tp: str(places[tp].path_of(tp)) for tp in sorted(places) if self._wants(tp.topic)}
+            self._listed = places
+
+    def _wants(self, topic: str) -> bool:
+        return topic in self._topics if self._topics is not None else not topic.startswith("__")
+
+    def was_there(self, tp: TopicPartition) -> bool:
+        """Whether a partition was there when the reader began. All records of others are new."""
+        return tp in self._first
+
+    def gone(self, tp: TopicPartition) -> None:
+        """A partition was deleted, and maybe made anew: then all of it is new. OSError, KstoreError."""
+        self._first.discard(tp)
+        self._current.look_again()

@@ -1,0 +1,1 @@
+"""The maintenance of a store: what is due, and when."""
