@@ -442,7 +442,7 @@ def _checked_groups(names: object) -> set[str] | None:
     return set(names)
 
 
-# ---- of a store ----------------------------------------------------------------------------------------------
+# ---- of a store --------------------------------------------------------------------------------------------
 
 
 def lag_of(paths: Mapping[TopicPartition, str], group: str) -> dict[TopicPartition, int]:

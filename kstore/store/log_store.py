@@ -186,7 +186,7 @@ class LogStore:
     @property
     def partitions(self) -> list[TopicPartition]:
         """The partitions, by topic and number."""
-        return sorted(self._catalog.places)
+        return sorted(self._catalog.partitions)
 
     @property
     def others(self) -> list[str]:
@@ -231,8 +231,8 @@ class LogStore:
         if not self._catalog.is_writing:
             self._catalog.read_again()
         options = self._catalog.own_options(topic)
-        places = {tp.partition: self._catalog.places[tp].path_of(tp) for tp in found.partitions}
-        return TopicDescription(topic, places, self._catalog.config_of(topic), in_python(options))
+        paths = {tp.partition: self._catalog.partitions[tp].path_of(tp) for tp in found.partitions}
+        return TopicDescription(topic, paths, self._catalog.config_of(topic), in_python(options))
 
     def health(self) -> StoreHealth:
         """What is out of use, or failed in the background, and why, as a StoreHealth; its `ok` is True if
@@ -292,13 +292,13 @@ class LogStore:
         partition = integer("partition", partition, 0, 2**31 - 1)
         tp = TopicPartition(topic, partition)
         named = layout.parse_directory(topic)
-        if named is not None and named in self._catalog.places and tp not in self._catalog.places:
+        if named is not None and named in self._catalog.partitions and tp not in self._catalog.partitions:
             raise LogNotFoundError(
                 f"no partition {partition} of a topic {topic} in {self._named()}; the partition {topic} is "
                 f"open({named.topic!r}, {named.partition})"
             )
         refuse_others("read", options)
-        directory = self._catalog.places.get(tp, self._catalog.directories[0])
+        directory = self._catalog.partitions.get(tp, self._catalog.directories[0])
         log = PartitionLog(directory.path_of(tp), **options)
         log.traffic = self._logs.traffic_of(topic)
         return log
@@ -529,7 +529,7 @@ class LogStore:
 
     def _paths_of_all(self) -> dict[TopicPartition, str]:
         self._logs.check_open()
-        return {tp: str(directory.path_of(tp)) for tp, directory in self._catalog.places.items()}
+        return {tp: str(directory.path_of(tp)) for tp, directory in self._catalog.partitions.items()}
 
     def follow(
         self,
@@ -720,8 +720,8 @@ class LogStore:
             self._upkeep.stop()
             failure = self._logs.close()
             for tp in self._logs.unclean:
-                if tp in self._catalog.places:
-                    self._catalog.places[tp].held.failed(tp)
+                if tp in self._catalog.partitions:
+                    self._catalog.partitions[tp].held.failed(tp)
             self._catalog.remove_due(None)
             try:
                 self._leave(clean=True)
@@ -781,7 +781,7 @@ class LogStore:
         return iter(self.partitions)
 
     def __len__(self) -> int:
-        return len(self._catalog.places)
+        return len(self._catalog.partitions)
 
     def __repr__(self) -> str:
         paths = ", ".join(repr(str(path)) for path in self.paths)

@@ -143,7 +143,7 @@ def labels_of(labels: dict[str, str]) -> str:
 def measure(logs: OpenPartitions, failures: int) -> StoreMetrics:
     """The metrics of a store at this moment. OSError, if a directory cannot be listed."""
     topics = {name: [0, 0, 0] for name in logs.catalog.topics}
-    for tp, directory in logs.catalog.places.items():
+    for tp, directory in logs.catalog.partitions.items():
         sums = topics.setdefault(tp.topic, [0, 0, 0])
         count, size = _size_of(logs, tp, directory.path_of(tp))
         sums[:] = sums[0] + 1, sums[1] + count, sums[2] + size

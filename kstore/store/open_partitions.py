@@ -109,7 +109,7 @@ class OpenPartitions:
             log.close()
 
     def _open(self, tp: TopicPartition, *, prepares_indexes: bool) -> LogWriter:
-        directory = self.catalog.places.get(tp)
+        directory = self.catalog.partitions.get(tp)
         if directory is None:
             raise LogNotFoundError(f"no partition {tp} in {self.catalog.named()}")
         directory.check_place()
@@ -163,7 +163,7 @@ class OpenPartitions:
 
     def refusals(self) -> dict[TopicPartition, str]:
         """Why partitions in use are not read or written, by partition."""
-        found = {tp: reason for tp, reason in list(self.failures.items()) if tp in self.catalog.places}
+        found = {tp: reason for tp, reason in list(self.failures.items()) if tp in self.catalog.partitions}
         refusals = {tp: log.maintenance.log_end.settled_refusal for tp, log in self.open_now()}
         return found | {tp: reason for tp, reason in refusals.items() if reason is not None}
 
@@ -193,12 +193,17 @@ class OpenPartitions:
             found = self._logs[tp]
             try:
                 del self._logs[tp]  # from here on it is given out only with the guard held
-                is_needed = found.used or sys.getrefcount(found.log) > _MINE or found.log.maintenance.log_end.refusal is not None
+                is_needed = (
+                    found.used
+                    or sys.getrefcount(found.log) > _MINE
+                    or found.log.maintenance.log_end.refusal is not None
+                )
                 if found.log.is_closed or not is_needed:
                     self._close(tp, found.log)
                 found.used = False
             finally:
-                if not found.log.maintenance.lease.has_left:  # if this is interrupted, who needs it next closes it, or the store
+                # an interrupt may have broken the closing off: `get` or `close` ends it
+                if not found.log.maintenance.lease.has_left:
                     self._logs[tp] = found
 
     def _close(self, tp: TopicPartition, log: LogWriter) -> Exception | None:

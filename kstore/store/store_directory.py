@@ -98,7 +98,7 @@ class StoreDirectory:
         return [tp for tp in known if str(tp) not in names]
 
     def give_back(self) -> None:
-        """Unlocks it as it was found. If that fails, the next opening takes it for one that was not closed."""
+        """Unlocks it as it was found. If that fails, the next opening recovers it."""
         with suppress(OSError):
             self.leave(clean=self.was_clean)
 

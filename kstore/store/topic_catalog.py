@@ -41,7 +41,7 @@ from kstore.store.topic import Topic, checked_name
 class TopicCatalog:
     """The topics in some log directories. `config` holds for topics that do not say otherwise.
 
-    `places` are the partitions in use and their directories, `topics` the topics by name; both are replaced
+    `partitions` maps the partitions in use to their directories, `topics` names to topics; both are replaced
     whole, so threads may read them at any time. Whoever changes topics holds `changing`. `unfinished` says
     which change did not come to its end, "" if none.
     """
@@ -59,7 +59,7 @@ class TopicCatalog:
         self.changing = Mutex()
         self._clock = clock
         self.table = TopicTable()
-        self.places: dict[TopicPartition, StoreDirectory] = {}
+        self.partitions: dict[TopicPartition, StoreDirectory] = {}
         self.topics: dict[str, Topic] = {}
         self.unfinished = ""
         self.is_changing = False  # a change is under way: it is not finished, and has not failed
@@ -158,7 +158,7 @@ class TopicCatalog:
                 failed[directory.path] = str(e)
                 continue
             for tp in found:
-                if tp in self.places:  # it was not deleted meanwhile
+                if tp in self.partitions:  # it was not deleted meanwhile
                     gone[tp] = f"no partition directory at {directory.path_of(tp)}"
         return failed, gone
 
@@ -170,9 +170,9 @@ class TopicCatalog:
     def _options_of_logs(self, name: str) -> dict[str, str]:
         """What the first partition keeps that keeps something, of a topic that is not in the table: it
         was written by itself."""
-        topic, places = self.topics.get(name), self.places
-        partitions = [] if topic is None else [topic.partition(number) for number in topic.numbers]
-        kept = (read_options(places[tp].path_of(tp)) for tp in partitions if tp in places)
+        topic, there = self.topics.get(name), self.partitions
+        own = () if topic is None else topic.partitions
+        kept = (read_options(there[tp].path_of(tp)) for tp in own if tp in there)
         return next(filter(None, kept), {})
 
     def config_of(self, name: str) -> LogConfig:
@@ -277,20 +277,20 @@ class TopicCatalog:
         """What is in use: no partition of a change that is not finished."""
         known = self.table.before().topics
         change = self.table.change
-        places: dict[TopicPartition, StoreDirectory] = {}
+        partitions: dict[TopicPartition, StoreDirectory] = {}
         for directory in self.live():
             for tp in directory.partitions:
                 if tp.topic == self._leaving or (change is not None and change.concerns(tp)):
                     continue
-                if tp in places:
+                if tp in partitions:
                     raise KstoreError(
-                        f"{tp} lies in {places[tp].path} and in {directory.path}: remove one of them"
+                        f"{tp} lies in {partitions[tp].path} and in {directory.path}: remove one of them"
                     )
-                places[tp] = directory
+                partitions[tp] = directory
         numbers: dict[str, list[int]] = {name: [] for name in known if name != self._leaving}
-        for topic, partition in places:
+        for topic, partition in partitions:
             numbers.setdefault(topic, []).append(partition)
-        self.places = places
+        self.partitions = partitions
         self.topics = {
             name: Topic(name, found, known[name].count if name in known else None)
             for name, found in sorted(numbers.items())
@@ -390,12 +390,12 @@ class TopicCatalog:
                 if os.path.lexists(path):  # a link to nowhere, too, is in the way
                     raise ValueError(f"partition {number} of topic {name} cannot be made: there is {path}")
         counts = [len(directory.partitions) for directory in live]
-        places = {}
+        paths = {}
         for number in numbers:
             at = counts.index(min(counts))
             counts[at] += 1
-            places[number] = str(live[at].path)
-        change = Change(name, delete=False, make=places)
+            paths[number] = str(live[at].path)
+        change = Change(name, delete=False, make=paths)
         due = self._removal_due()
         self._check_free()
 
@@ -428,13 +428,13 @@ class TopicCatalog:
         for directory in self.live():
             directory.refuse_writers(partitions)
         self._check_free()
-        places = {
+        paths = {
             tp.partition: str(directory.path)
             for directory in self.live()
             for tp in directory.partitions
             if tp.topic == self._leaving
         }
-        self._decide(self.table.without_topic(self._leaving, places))
+        self._decide(self.table.without_topic(self._leaving, paths))
         self._carry_out(due)
 
     def spread(self, directories: Iterable[StoreDirectory]) -> None:
@@ -502,7 +502,7 @@ class TopicCatalog:
 
 
 def _is_same(a: str, b: str) -> bool:
-    """Whether two paths lead to one directory: links, or two places where it is mounted."""
+    """Whether two paths lead to one directory: links, or one file system mounted twice."""
     try:
         return os.path.samefile(a, b)  # noqa: PTH121 - paths as they are written down
     except (OSError, ValueError):
@@ -523,7 +523,7 @@ class Current:
         self.known = catalog  # what was there when it was asked for last
 
     def catalog(self) -> TopicCatalog:
-        """What there is. Its `places` are another object if the directories have changed. OSError,
+        """What there is. Its `partitions` are another object if the directories have changed. OSError,
         KstoreError."""
         if not self.known.is_writing:  # else it always knows
             directories = self.known.directories

@@ -72,7 +72,7 @@ class Group(RuleBasedStateMachine):
         member = self.members.get(number)
         if member is None:
             return
-        member._look()
+        member._update()
         given = self.given[number]
         for partition in [p for p in given if (TOPIC, p) not in member.partitions]:
             del given[partition]  # it was given up, as all of it was committed
@@ -100,7 +100,7 @@ class Group(RuleBasedStateMachine):
     def all_have_a_look(self) -> None:
         for _ in range(2):
             for member in self.members.values():
-                member._look()
+                member._update()
 
     @invariant()
     def no_partition_has_two(self) -> None:

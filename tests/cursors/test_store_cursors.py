@@ -98,14 +98,14 @@ def test_members_share(store: kstore.LogStore, members: int) -> None:
         cursors = [stack.enter_context(store.cursor("g", ["orders"])) for _ in range(members)]
         for _ in range(2):  # gives up, takes
             for cursor in cursors:
-                cursor._look_again()
+                cursor._update()
         having = [cursor.partitions for cursor in cursors]
         assert sorted(itertools.chain(*having)) == ORDERS
         assert max(map(len, having)) - min(map(len, having)) <= 1
         cursors[0].close()
         for _ in range(2):
             for cursor in cursors[1:]:
-                cursor._look_again()
+                cursor._update()
         left = sorted(itertools.chain(*(cursor.partitions for cursor in cursors[1:])))
         assert left == (ORDERS if members > 1 else [])
 
@@ -115,10 +115,10 @@ def test_what_is_under_way_is_not_given_up(store: kstore.LogStore) -> None:
         records = iter(one)
         given = [next(records) for _ in range(6)]
         with store.cursor("g", ["orders"]) as two:
-            one._look()
+            one._update()
             assert len(one.partitions) == 2
             assert {record.partition for record in given} <= {tp.partition for tp in one.partitions}
-            two._look()
+            two._update()
             rest = places(two)
             one.commit()
             assert {number for number, _ in rest} == {2, 3}
@@ -133,7 +133,7 @@ def test_without_partitions(store: kstore.LogStore, tmp_path: Path) -> None:
         assert list(cursor) == []
         store.create_topic("later", 2)
         store.append("later", b"v")
-        cursor._look_again()
+        cursor._update()
         assert [record.value for record in cursor] == [b"v"]  # it came after the cursor did
     (tmp_path / "empty").mkdir()
     with kstore.LogStore(tmp_path / "empty").cursor("g", ["t"], follow=True, timeout=0) as cursor:
@@ -191,7 +191,7 @@ def test_markers_of_transactions_are_nothing_under_way(store: kstore.LogStore) -
             one.commit(record)
         assert one.positions()[ORDERS[0]] == 7
         with store.cursor("g", ["orders"]):
-            one._look()
+            one._update()
             assert len(one.partitions) == 2
 
 
@@ -207,7 +207,7 @@ def test_it_is_closed_while_it_takes_partitions(
             take(share)
 
         monkeypatch.setattr(two, "_take", closed)
-        two._look()
+        two._update()
         with store.cursor("g", ["orders"]) as three:
             assert three.partitions == ORDERS
 
@@ -225,7 +225,7 @@ def test_it_ends_when_it_is_closed_while_it_looks(
                 work()
 
             monkeypatch.setattr(of, name, closed)
-            cursor._next_look = 0
+            cursor._next_update = 0
             assert list(cursor) == []
     assert committed(store) == [0, 0, 0, 0]
 
@@ -265,8 +265,8 @@ def test_several_directories(tmp_path: Path) -> None:
         for number in range(5):
             store.log("t", number).append(b"v")
         with store.cursor("g", ["t"]) as one, kstore.LogStore(*reversed(dirs)).cursor("g", ["t"]) as two:
-            one._look()
-            two._look()
+            one._update()
+            two._update()
             assert (len(one.partitions), len(two.partitions)) in {(3, 2), (2, 3)}
             assert len(list(one)) + len(list(two)) == 5
             one.commit()

@@ -18,8 +18,8 @@ COUNT = 50
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[kstore.LogStore]:
     """Two partitions with 50 records each, in turns of eight."""
-    monkeypatch.setattr(topic_reader, "TURN", 8)
-    monkeypatch.setattr(topic_reader, "_LEAST_TURN", 0)
+    monkeypatch.setattr(topic_reader, "QUANTUM", 8)
+    monkeypatch.setattr(topic_reader, "_LEAST_QUANTUM", 0)
     with kstore.LogStore(tmp_path / "data", mode="a", background=False) as made:
         made.create_topic("t", 2)
         for number in range(2):

@@ -279,33 +279,35 @@ def test_model(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) ->
                     writer(store).roll()
                 case _:
                     take()
-        follower._next_look = 0
+        follower._next_update = 0
         take()
         assert found == wanted
 
 
 @pytest.mark.parametrize("how", ["follow", "cursor"])
-def test_it_ends_though_every_look_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    """As if it took longer to ask the partitions than the time between two looks."""
+def test_it_ends_though_every_update_is_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """As if it took longer to ask the partitions than the time between two updates."""
     with LogStore(tmp_path, mode="a") as store:
         store.create_topic("t", 4)
         writer(store).append(b"v")
     reader = LogStore(tmp_path)
-    looks = []
+    updates = []
     reading: Any = {
         "follow": lambda: reader.follow(["t"], "earliest", timeout=0),
         "cursor": lambda: reader.cursor("g", ["t"], follow=True, timeout=0),
     }[how]()
-    look = type(reading)._look
+    update = type(reading)._update
 
     def counted(self: Any) -> None:
-        look(self)
-        looks.append(1)
-        assert len(looks) < 100
+        update(self)
+        updates.append(1)
+        assert len(updates) < 100
 
-    monkeypatch.setattr("kstore.store.read.topic_reader.LOOK", -1.0)
-    monkeypatch.setattr(type(reading), "_look", counted)
-    reading._next_look = 0.0
+    monkeypatch.setattr("kstore.store.read.topic_reader._UPDATE", -1.0)
+    monkeypatch.setattr(type(reading), "_update", counted)
+    reading._next_update = 0.0
     with reading:
         assert [record.value for record in reading] == [b"v"]
 

@@ -27,7 +27,7 @@ from kstore.log.partition import PartitionLog
 from kstore.log.threads.async_call import in_thread
 from kstore.store.open_partitions import OpenPartitions
 from kstore.store.read.membership import Membership
-from kstore.store.read.topic_reader import TURN, Place, TopicReader, TopicRecord
+from kstore.store.read.topic_reader import QUANTUM, PartitionReader, TopicReader, TopicRecord
 from kstore.typed import Column
 
 
@@ -39,7 +39,7 @@ class TopicColumns(NamedTuple):
     batch: ColumnBatch
 
 
-class _CommittedPlace(Place):
+class _CommittedReader(PartitionReader):
     """The position in a partition, and what commits it."""
 
     def __init__(self, feed: Feed, committer: OffsetCommitter) -> None:
@@ -65,7 +65,7 @@ class StoreCursor(TopicReader):
     """
 
     topics: list[str]
-    _places: dict[TopicPartition, _CommittedPlace]  # type: ignore[assignment]
+    _readers: dict[TopicPartition, _CommittedReader]  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class StoreCursor(TopicReader):
         self._closed = False
         with ExitStack() as undo:
             undo.callback(self.close)  # an exception keeps this object, whose partitions are for others
-            self._look_again()
+            self._update()
             undo.pop_all()
 
     # ---- members -------------------------------------------------------------------------------------------
@@ -104,19 +104,19 @@ class StoreCursor(TopicReader):
         paths = [str(path) for path in self._logs.catalog.paths() if path.is_dir()]
         return Membership(self.group, self.topics, paths)
 
-    def _look(self) -> None:
+    def _choose(self) -> None:
         """Takes partitions that no member has, and gives up what is more than a fair share, or is gone."""
         try:
             self._members.check()
         except CursorLockedError:
             self._members = self._join()
-        for tp in [tp for tp in self._places if tp not in self._wanted.paths]:
-            self._give_up(tp)
+        for tp in [tp for tp in self._readers if tp not in self._wanted.paths]:
+            self._leave(tp)
         share = self._members.share_of(len(self._wanted.paths))
-        for tp in [tp for tp, place in self._places.items() if place.feed.given <= place.settled]:
-            if len(self._places) <= share:
+        for tp in [tp for tp, reader in self._readers.items() if reader.feed.given <= reader.settled]:
+            if len(self._readers) <= share:
                 break
-            self._give_up(tp)
+            self._leave(tp)
         self._take(share)
         if self._follow:
             self._watch_all()
@@ -126,19 +126,19 @@ class StoreCursor(TopicReader):
 
     def _sweep(self) -> None:
         """Asks a few partitions though no change was reported: the system may have dropped the lock."""
-        for tp in self._waiting.sweep(self._places):
+        for tp in self._queue.sweep(self._readers):
             try:
-                self._places[tp].committer.check_lock()
+                self._readers[tp].committer.check_lock()
             except CursorLockedError:
-                self._give_up(tp)
+                self._leave(tp)
 
     def _take(self, share: int) -> None:
         """Takes partitions that no other member has, up to a share."""
         fresh: list[tuple[OffsetCommitter, Commit]] = []
         for tp, path in self._wanted.paths.items():
-            if len(self._places) >= share:
+            if len(self._readers) >= share:
                 break
-            if tp in self._places:
+            if tp in self._readers:
                 continue
             start = self._start if self._wanted.was_there(tp) else "earliest"
             try:
@@ -156,19 +156,19 @@ class StoreCursor(TopicReader):
                 except LogNotFoundError:
                     continue
                 stack.pop_all()
-            self._waiting.ask(tp)
-            self._places[tp] = _CommittedPlace(feed, committer)
+            self._queue.ask(tp)
+            self._readers[tp] = _CommittedReader(feed, committer)
             if committer.last is None and start != "earliest":
                 fresh.append((committer, committer.commit_of(feed.position, "")))
         commit_all(fresh, durable=True)  # or who takes over from this member would begin elsewhere
 
-    def _give_up_lost(self) -> None:
+    def _leave_lost(self) -> None:
         """Those for which another member reads, or has read."""
-        for tp, place in list(self._places.items()):
+        for tp, reader in list(self._readers.items()):
             try:
-                place.committer.check(place.committer.file.read())
+                reader.committer.check(reader.committer.file.read())
             except (CursorLockedError, LogNotFoundError):
-                self._give_up(tp)
+                self._leave(tp)
 
     # ---- columns -------------------------------------------------------------------------------------------
 
@@ -202,17 +202,19 @@ class StoreCursor(TopicReader):
 
         return StoreColumns(f"{self!r}: {', '.join(options.columns)}", there, for_tasks)
 
-    def _columns_of(self, options: ColumnOptions, tp: TopicPartition, place: Place) -> Iterator[TopicColumns]:
-        """What a partition has, up to where the others have their turn."""
-        return chain.from_iterable(self._batches_of(options, tp, place))
+    def _columns_of(
+        self, options: ColumnOptions, tp: TopicPartition, reader: PartitionReader
+    ) -> Iterator[TopicColumns]:
+        """What a partition has, up to a quantum."""
+        return chain.from_iterable(self._batches_of(options, tp, reader))
 
     def _batches_of(
-        self, options: ColumnOptions, tp: TopicPartition, place: Place
+        self, options: ColumnOptions, tp: TopicPartition, reader: PartitionReader
     ) -> Iterator[CursorBatches]:
         failed = partial(self._failed, tp)
         make = partial(TopicColumns, *tp)
         try:
-            for run in place.runs(options.reader(self._isolation, self._on_error, make, failed, TURN)):
+            for run in reader.runs(options.reader(self._isolation, self._on_error, make, failed, QUANTUM)):
                 assert isinstance(run, CursorBatches)
                 yield run
                 if run.is_done:
@@ -228,8 +230,8 @@ class StoreCursor(TopicReader):
         """
         self._check_open()
         return {
-            tp: max(place.feed.source.view().log_end_offset - place.position, 0)
-            for tp, place in sorted(self._places.items())
+            tp: max(reader.feed.source.view().log_end_offset - reader.position, 0)
+            for tp, reader in sorted(self._readers.items())
         }
 
     def seek(
@@ -248,18 +250,18 @@ class StoreCursor(TopicReader):
         found = {}
         for tp in self._named(topic, partition):
             try:
-                view = self._places[tp].feed.source.view()
+                view = self._readers[tp].feed.source.view()
                 found[tp] = view, offset_of(view, place, self._isolation)
             except KstoreError as e:
                 self._name_partition(tp, e)
                 raise
         for tp, (view, offset) in found.items():
-            known = self._places[tp]
+            known = self._readers[tp]
             known.feed.seek(view, offset, is_number=isinstance(place, int))
             known.committer.floor = offset
             known.settled = -1  # it is under way until it is committed
-            self._waiting.ask(tp)
-            self._waiting.moved[tp] = None
+            self._queue.ask(tp)
+            self._queue.moved[tp] = None
 
     def commit(self, record: TopicRecord | None = None, *, durable: bool = True, metadata: str = "") -> None:
         """Writes down that all records that were given out are done: all partitions in one step for each log
@@ -275,15 +277,15 @@ class StoreCursor(TopicReader):
         check_commit(durable, metadata)
         self._check_open()
         if record is None:
-            places = self._places
+            readers = self._readers
             moved = [
-                (tp, places[tp].position)
-                for tp in list(self._waiting.moved)
-                if tp in places and places[tp].position != places[tp].settled
+                (tp, readers[tp].position)
+                for tp in list(self._queue.moved)
+                if tp in readers and readers[tp].position != readers[tp].settled
             ]
         elif isinstance(record, TopicRecord):
             tp = TopicPartition(record.topic, record.partition)
-            if tp not in self._places:
+            if tp not in self._readers:
                 self._named(*tp)  # which says why
             moved = [(tp, record.offset + 1)]
         else:
@@ -297,22 +299,22 @@ class StoreCursor(TopicReader):
             else:
                 self._undurable |= names
         except (CursorLockedError, LogNotFoundError):
-            self._give_up_lost()
+            self._leave_lost()
             raise
         for tp, offset in moved:
-            self._places[tp].settled = offset
-        if record is None:  # the others had no turn since
-            self._waiting.settle()
-        if monotonic() >= self._next_look:
-            self._look_again()
+            self._readers[tp].settled = offset
+        if record is None:  # no other was read since
+            self._queue.settle()
+        if monotonic() >= self._next_update:
+            self._update()
 
     def _bring_to_disk(self, earlier: set[TopicPartition]) -> None:
         """What was committed before, in partitions that the member has still. What Cursor.commit raises."""
         by_file: dict[GroupFile, list[OffsetCommitter]] = {
-            place.committer.file: [] for place in self._places.values()
+            reader.committer.file: [] for reader in self._readers.values()
         }
-        for tp in earlier & self._places.keys():
-            committer = self._places[tp].committer
+        for tp in earlier & self._readers.keys():
+            committer = self._readers[tp].committer
             by_file[committer.file].append(committer)
         for file, committers in by_file.items():
             if committers:
@@ -322,8 +324,8 @@ class StoreCursor(TopicReader):
             file.sync()
 
     def _commit_of(self, tp: TopicPartition, offset: int, metadata: str) -> tuple[OffsetCommitter, Commit]:
-        place = self._places[tp]
-        return place.committer, place.committer.commit_of(place.feed.position_of(offset), metadata)
+        reader = self._readers[tp]
+        return reader.committer, reader.committer.commit_of(reader.feed.position_of(offset), metadata)
 
     async def commit_async(self, record: TopicRecord | None = None, *, metadata: str = "") -> None:
         """Commits durably, as commit() does, in another thread: the event loop goes on meanwhile. A task that
@@ -343,7 +345,7 @@ class StoreCursor(TopicReader):
                 tp for tp in partitions if topic in (None, tp.topic) and partition in (None, tp.partition)
             ]
 
-        found = among(self._places)
+        found = among(self._readers)
         if not found and partition is not None:
             name = f"{topic or 'any topic'}-{partition}"
             if not among(self._wanted.paths):
@@ -362,12 +364,12 @@ class StoreCursor(TopicReader):
         """Gives the partitions to the other members. Nothing is committed. OSError."""
         super().close()
         failure: OSError | None = None
-        for place in list(self._places.values()):
+        for reader in list(self._readers.values()):
             try:
-                place.close()
+                reader.close()
             except OSError as e:
                 failure = failure or e
-        self._places = {}
+        self._readers = {}
         self._members.leave()
         if failure is not None:
             raise failure

@@ -12,7 +12,7 @@ from kstore.log.follow.feed import Feed
 from kstore.log.follow.position import position_in
 from kstore.log.partition import PartitionLog
 from kstore.store.open_partitions import OpenPartitions
-from kstore.store.read.topic_reader import Place, TopicReader
+from kstore.store.read.topic_reader import PartitionReader, TopicReader
 
 
 class StoreFollower(TopicReader):
@@ -49,16 +49,16 @@ class StoreFollower(TopicReader):
             )
         super().__init__(logs, topics, follow=True, timeout=timeout, isolation=isolation, on_error=on_error)
         self._closed = False
-        self._look_again()
+        self._update()
 
     def _is_over(self) -> bool:
         return self._logs.is_closed
 
-    def _look(self) -> None:
-        for tp in [tp for tp in self._places if tp not in self._wanted.paths]:
-            self._gone(tp)
+    def _choose(self) -> None:
+        for tp in [tp for tp in self._readers if tp not in self._wanted.paths]:
+            self._deleted(tp)
         for tp, path in self._wanted.paths.items():
-            if tp not in self._places:
+            if tp not in self._readers:
                 try:
                     log = PartitionLog(path)
                 except LogNotFoundError:  # it is being deleted
@@ -67,10 +67,12 @@ class StoreFollower(TopicReader):
                 start = self._start_of(tp)
                 at = start if isinstance(start, int) else offset_of(log, start, self._isolation)
                 position = position_in(log.snapshot, at)
-                self._places[tp] = Place(Feed(log.source(), position, self._isolation, self._left_out))
-                self._waiting.ask(tp)
+                self._readers[tp] = PartitionReader(
+                    Feed(log.source(), position, self._isolation, self._left_out)
+                )
+                self._queue.ask(tp)
         self._watch_all()
-        self._waiting.sweep(self._places)
+        self._queue.sweep(self._readers)
 
     def _start_of(self, tp: TopicPartition) -> Any:
         if not self._wanted.was_there(tp):

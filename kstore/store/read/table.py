@@ -89,7 +89,7 @@ class _Part:
 
     @staticmethod
     def keys_at_once(log: PartitionLog) -> dict[bytes, int]:
-        """The offsets of all keys of a log whose segments are replaced all the time: read anew, from one view.
+        """The offsets of all keys of a log whose segments are replaced all the time, from one view.
         LogChangedError."""
         origin, end = None, 0
         # As long as segments are replaced in between: records below the end may have gone for some above it.
@@ -184,7 +184,7 @@ class Table(Mapping[bytes, bytes]):
         catalog = self._current.known
         if catalog.is_writing:
             return self._logs.get(tp)
-        path = catalog.places[tp].path_of(tp)
+        path = catalog.partitions[tp].path_of(tp)
         if part.reader is None or part.reader.path != str(path):
             part.forget()
             part.reader = PartitionLog(path)

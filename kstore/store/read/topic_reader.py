@@ -24,13 +24,13 @@ from kstore.log.threads.one_thread import Iterated, OneThread
 from kstore.log.threads.resumed import TASK_TURN, Resumed
 from kstore.store.open_partitions import OpenPartitions
 from kstore.store.read.partition_watch import PartitionWatch
-from kstore.store.read.turns import Turns
+from kstore.store.read.read_queue import ReadQueue
 from kstore.store.read.wanted_partitions import WantedPartitions
 
-LOOK = 0.4  # s: how often to look which partitions there are
+_UPDATE = 0.4  # s: how often to list the partitions
 _POLL = 0.05  # s: how often to ask where the system does not report changes
-TURN = 1 << 14  # records of a partition before the others have their turn,
-_LEAST_TURN = 20_000_000  # and so many ns: to go elsewhere takes as long as some thousand records
+QUANTUM = 1 << 14  # records of a partition before others are read,
+_LEAST_QUANTUM = 20_000_000  # and so many ns: to change the partition takes as long as some thousand records
 _T = TypeVar("_T")
 
 
@@ -71,12 +71,12 @@ class TopicRecord(NamedTuple):
         return self.record.headers
 
 
-class Place:
+class PartitionReader:
     """The position of a reader in one of its partitions."""
 
     def __init__(self, feed: Feed) -> None:
         self.feed = feed
-        self.goes_on = False  # in the view of the turn before, without a look for more first
+        self.resumes = False  # in the view that was read last, without a refresh first
 
     @property
     def position(self) -> int:
@@ -85,7 +85,7 @@ class Place:
 
     def runs(self, read: Read) -> Iterator[Run]:
         """What there is from the position on. A generator, so that an error comes with the first run."""
-        yield from self.feed.rest(read) if self.goes_on else self.feed.runs(read)
+        yield from self.feed.rest(read) if self.resumes else self.feed.runs(read)
 
     def close(self) -> None:
         """The partition is read no more."""
@@ -107,7 +107,7 @@ def _checked_topics(topics: object) -> list[str]:
 
 
 class TopicReader(Closing):
-    """The loop of all that read many partitions: each has its turn when it may have more."""
+    """The loop that reads many partitions: those that may have more, one after the other."""
 
     _closed = True
     _who = "a follower"
@@ -133,42 +133,42 @@ class TopicReader(Closing):
         self._left_out = LeftOut()
         self._logs = logs
         self._wanted = WantedPartitions(logs.catalog, self.topics)
-        self._places: dict[TopicPartition, Place] = {}
-        self._waiting = Turns()
+        self._readers: dict[TopicPartition, PartitionReader] = {}
+        self._queue = ReadQueue()
         self._watch = PartitionWatch()
         self._event = EventFd()
         self._iterated = Iterated()
-        self._next_look = self._heard = 0.0
+        self._next_update = self._last_record_at = 0.0
 
-    def _look(self) -> None:
+    def _choose(self) -> None:
         """Decides which partitions are read from here on."""
         raise NotImplementedError
 
-    def _look_again(self) -> None:
-        self._next_look = monotonic() + LOOK
+    def _update(self) -> None:
+        self._next_update = monotonic() + _UPDATE
         self._wanted.list()
-        self._look()
+        self._choose()
 
     def _is_over(self) -> bool:
         """Whether nothing more will come."""
         return not self._follow
 
-    def _give_up(self, tp: TopicPartition) -> None:
+    def _leave(self, tp: TopicPartition) -> None:
         """A partition is read no more."""
-        place = self._places.get(tp)
+        reader = self._readers.get(tp)
         try:
-            if place is not None:
-                place.close()
+            if reader is not None:
+                reader.close()
         finally:
-            self._places.pop(tp, None)
-            self._waiting.drop(tp)
+            self._readers.pop(tp, None)
+            self._queue.drop(tp)
             self._watch.drop()
 
-    def _gone(self, tp: TopicPartition) -> None:
+    def _deleted(self, tp: TopicPartition) -> None:
         """A partition was deleted, and maybe made anew: then all of it is new."""
-        self._give_up(tp)
+        self._leave(tp)
         self._wanted.gone(tp)
-        self._next_look = 0
+        self._next_update = 0
 
     def __iter__(self) -> Iterator[TopicRecord]:
         self._check_open()
@@ -181,26 +181,25 @@ class TopicReader(Closing):
     def _on_one_thread(self, of: Callable[[TopicPartition, Any], Iterator[_T]]) -> Iterator[_T]:
         return chain.from_iterable(OneThread(self._iterated, partial(self._awaited, of)))
 
-    def _records_of(self, tp: TopicPartition, place: Place) -> Iterator[TopicRecord]:
-        """What a partition has, up to where the others have their turn. All that is done for a record is C
-        code."""
+    def _records_of(self, tp: TopicPartition, reader: PartitionReader) -> Iterator[TopicRecord]:
+        """What a partition has, up to a quantum. All that is done for a record is C code."""
         return TopicRecords(
             TopicRecord,
             tp.topic,
             tp.partition,
-            place.runs(self._read),
-            TURN,
+            reader.runs(self._read),
+            QUANTUM,
             partial(self._failed, tp),
-            least_ns=_LEAST_TURN,
+            least_ns=_LEAST_QUANTUM,
         )
 
     def _awaited(self, of: Callable[[TopicPartition, Any], Iterator[_T]]) -> Iterator[Iterator[_T]]:
-        """What partitions give, in turn."""
-        for turn in self._turns(of):
-            if not isinstance(turn, float):
-                yield turn
+        """What partitions give, one after the other."""
+        for step in self._steps(of):
+            if not isinstance(step, float):
+                yield step
                 continue
-            wait_readable(self._sources(), turn)
+            wait_readable(self._sources(), step)
 
     def _asked_by_tasks(self, of: Callable[[TopicPartition, Any], Iterator[_T]]) -> AsyncIterator[_T]:
         return Resumed(partial(self._given_async, of))
@@ -210,78 +209,80 @@ class TopicReader(Closing):
     ) -> AsyncGenerator[_T, None]:
         import asyncio
 
-        with closing(self._turns(of)) as turns:  # at once: it lets go of what the next iteration may read
-            for turn in turns:
-                if not isinstance(turn, float):
-                    for count, record in enumerate(turn, 1):
+        with closing(self._steps(of)) as steps:  # at once: the next iteration may read that partition
+            for step in steps:
+                if not isinstance(step, float):
+                    for count, record in enumerate(step, 1):
                         yield record
                         if count % TASK_TURN == 0:
                             await asyncio.sleep(0)
                     continue
-                await wait_readable_async(self._sources(), turn)
+                await wait_readable_async(self._sources(), step)
 
-    def _turns(
+    def _steps(
         self, of: Callable[[TopicPartition, Any], Iterator[_T]]
     ) -> Generator[Iterator[_T] | float, None, None]:
-        """What one partition gives, or how long to wait before the next turn."""
-        self._heard = monotonic()
-        self._waiting.begin(self._places)
+        """What one partition gives, or how long to wait before the next step."""
+        self._last_record_at = monotonic()
+        self._queue.begin(self._readers)
         is_begun = False
         while not self._closed:
             if is_begun:
-                self._hear()
-                # Before the next look, which may add others to be asked: if these take long, it would never
+                self._take_changes()
+                # Before the next update, which may add others to be asked: if these take long, it would never
                 # end.
-                if not self._waiting and (self._is_over() or self._left() <= 0):
+                if not self._queue and (self._is_over() or self._remaining() <= 0):
                     return
             is_begun = True
-            if monotonic() >= self._next_look:
+            if monotonic() >= self._next_update:
                 try:
-                    self._look_again()
+                    self._update()
                 except LogClosedError:
                     if self._closed:  # by another thread, meanwhile
                         return
                     raise
-            self._hear()
-            tp = self._waiting.take()
+            self._take_changes()
+            tp = self._queue.take()
             if tp is not None:
-                place = self._places.get(tp)
-                if place is not None:
-                    yield from self._turn(tp, place, of)
+                reader = self._readers.get(tp)
+                if reader is not None:
+                    yield from self._step(tp, reader, of)
                 continue
             if self._is_over():
                 return
-            left = self._left()
+            left = self._remaining()
             if left <= 0:
                 return
-            yield max(min(left, self._next_look - monotonic(), LOOK if self._watch.source else _POLL), 0.0)
+            yield max(
+                min(left, self._next_update - monotonic(), _UPDATE if self._watch.source else _POLL), 0.0
+            )
             if self._watch.source is None:
-                self._waiting.ask_all(self._places)
+                self._queue.ask_all(self._readers)
 
-    def _left(self) -> float:
+    def _remaining(self) -> float:
         """For how long it waits for a record, in seconds."""
-        return math.inf if self._timeout is None else self._heard + self._timeout - monotonic()
+        return math.inf if self._timeout is None else self._last_record_at + self._timeout - monotonic()
 
-    def _turn(
-        self, tp: TopicPartition, place: Place, of: Callable[[TopicPartition, Any], Iterator[_T]]
+    def _step(
+        self, tp: TopicPartition, reader: PartitionReader, of: Callable[[TopicPartition, Any], Iterator[_T]]
     ) -> Iterator[Iterator[_T]]:
-        before = place.position
-        place.goes_on = self._waiting.move(tp)
+        before = reader.position
+        reader.resumes = self._queue.move(tp)
         try:
-            yield of(tp, place)
-            if place.position >= before + TURN:
-                self._waiting.leave_unfinished(tp)
-            elif place.goes_on and self._follow:  # that view is at its end: there may be more by now
-                self._waiting.ask(tp)
+            yield of(tp, reader)
+            if reader.position >= before + QUANTUM:
+                self._queue.leave_unfinished(tp)
+            elif reader.resumes and self._follow:  # that view is at its end: there may be more by now
+                self._queue.ask(tp)
         finally:
-            place.feed.stop()
-        if place.position != before:
-            self._heard = monotonic()
+            reader.feed.stop()
+        if reader.position != before:
+            self._last_record_at = monotonic()
 
     def _failed(self, tp: TopicPartition, error: Exception) -> None:
         """What an exception while a partition is read means for the others."""
         if isinstance(error, LogNotFoundError):
-            self._gone(tp)
+            self._deleted(tp)
             return
         if isinstance(error, LogClosedError) and self._closed:  # by another thread
             return
@@ -295,28 +296,28 @@ class TopicReader(Closing):
     def _watch_all(self) -> None:
         """Has the system report changes in all partitions."""
         try:
-            for tp in self._watch.add({tp: self._wanted.paths[tp] for tp in self._places}):
-                self._waiting.ask(tp)
+            for tp in self._watch.add({tp: self._wanted.paths[tp] for tp in self._readers}):
+                self._queue.ask(tp)
         except FileNotFoundError:  # it was deleted
-            self._next_look = 0
+            self._next_update = 0
 
-    def _hear(self) -> None:
+    def _take_changes(self) -> None:
         """Takes in the changes that the system reports."""
         self._event.clear()
         is_whole = False
         try:
             for tp, is_there in self._watch.changes():
                 if tp is None:
-                    self._waiting.ask_all(self._places)
-                elif tp in self._places:
+                    self._queue.ask_all(self._readers)
+                elif tp in self._readers:
                     if is_there:
-                        self._waiting.ask(tp)
+                        self._queue.ask(tp)
                     else:
-                        self._gone(tp)
+                        self._deleted(tp)
             is_whole = True
         finally:
             if not is_whole:  # an interrupt: the rest is not reported once more
-                self._waiting.ask_all(self._places)
+                self._queue.ask_all(self._readers)
 
     def _sources(self) -> tuple[EventFd, Inotify | None]:
         """What can be read when there is something to look at."""
@@ -329,19 +330,19 @@ class TopicReader(Closing):
     @property
     def partitions(self) -> list[TopicPartition]:
         """The partitions that are read now."""
-        return sorted(self._places)
+        return sorted(self._readers)
 
     def positions(self) -> dict[TopicPartition, int]:
         """The offset of the next record, for each partition that is read now."""
         self._check_open()
-        return {tp: self._places[tp].position for tp in self.partitions}
+        return {tp: self._readers[tp].position for tp in self.partitions}
 
     @property
     def skipped(self) -> list[Skipped]:
         """What on_error="skip" has left out so far: of each damage the file, the byte, how many bytes, and
         the error."""
-        for place in list(self._places.values()):
-            self._left_out.note(place.feed.skipped)
+        for reader in list(self._readers.values()):
+            self._left_out.note(reader.feed.skipped)
         return self._left_out.listed()
 
     def _check_open(self) -> None:
@@ -360,4 +361,4 @@ class TopicReader(Closing):
 
     def __repr__(self) -> str:
         state = ", closed" if self._closed else ""
-        return f"<{type(self).__name__} of {self._who}: {len(self._places)} partitions{state}>"
+        return f"<{type(self).__name__} of {self._who}: {len(self._readers)} partitions{state}>"

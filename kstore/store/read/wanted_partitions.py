@@ -19,10 +19,12 @@ class WantedPartitions:
 
     def list(self) -> None:
         """Lists the partitions that there are now. OSError, KstoreError."""
-        places = self._current.catalog().places
-        if places is not self._listed:
-            self.paths = {tp: str(places[tp].path_of(tp)) for tp in sorted(places) if self._wants(tp.topic)}
-            self._listed = places
+        partitions = self._current.catalog().partitions
+        if partitions is not self._listed:
+            self.paths = {
+                tp: str(partitions[tp].path_of(tp)) for tp in sorted(partitions) if self._wants(tp.topic)
+            }
+            self._listed = partitions
 
     def _wants(self, topic: str) -> bool:
         return topic in self._topics if self._topics is not None else not topic.startswith("__")

@@ -56,7 +56,7 @@ class Cleaning:
         catalog, facts = logs.catalog, logs.facts
         found: list[tuple[float, TopicPartition]] = []
         cleaned: dict[object, dict[TopicPartition, int]] = {}
-        for tp, directory in catalog.places.items():
+        for tp, directory in catalog.partitions.items():
             config = catalog.config_of(tp.topic)
             if self._is_stopped():
                 return
@@ -117,7 +117,7 @@ class Cleaning:
         """Makes .keys files where key_files says so. Of a partition that is closed only names of files are
         looked at."""
         catalog = logs.catalog
-        for tp, directory in catalog.places.items():
+        for tp, directory in catalog.partitions.items():
             if self._is_stopped():
                 return
             if not catalog.config_of(tp.topic).key_files or tp.topic == layout.CLUSTER_METADATA:

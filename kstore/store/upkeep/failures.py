@@ -45,7 +45,7 @@ class Failures:
             try:
                 yield
             except Exception as e:
-                if tp not in catalog.places:
+                if tp not in catalog.partitions:
                     raise LogClosedError(f"{tp} was deleted") from e
                 raise
 

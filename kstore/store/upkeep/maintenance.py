@@ -84,7 +84,7 @@ class Maintenance:
     ) -> None:
         """Does something with each partition that is open, or in which it may be due."""
         catalog, facts = logs.catalog, logs.facts
-        for tp, directory in catalog.places.items():
+        for tp, directory in catalog.partitions.items():
             if self._is_stopped():
                 return
             log = logs.peek(tp)
@@ -171,7 +171,7 @@ def commits_of(
         for directory in catalog.live():
             entries = read_durable_positions(os.path.realpath(directory.path), group)
             for tp in entries:
-                if catalog.places.get(tp) is directory:
+                if catalog.partitions.get(tp) is directory:
                     commit = Home.of(str(directory.path_of(tp))).commit_in(entries)
                     if commit is not None:
                         found[tp] = commit
@@ -199,7 +199,7 @@ def _retention_due(catalog: TopicCatalog, tp: TopicPartition, path: Path, now: i
     """When retention may find something to delete in a partition that is closed: in the oldest segment, if at
     all."""
     bases, config = bases_of(path), catalog.config_of(tp.topic)
-    if len(bases) > 1 and bases[1] <= catalog.places[tp].held.log_start_of(path):
+    if len(bases) > 1 and bases[1] <= catalog.partitions[tp].held.log_start_of(path):
         return now
     if not (config.deletes and bases):
         return MAX64

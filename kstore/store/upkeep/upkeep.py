@@ -46,8 +46,8 @@ class Upkeep:
     """The tasks of one store: maintenance as a job of one worker, cleaning as that of another. What fails is
     tried again at the next interval.
 
-    idle_roll_ms, keep_for, expires_cursors: see LogStore. is_in_background: whether the workers run the tasks;
-    else only `run_due` does. Only the store keeps `logs` alive.
+    idle_roll_ms, keep_for: see LogStore. is_in_background: whether the workers run the tasks; else only
+    `run_due` does. Only the store keeps `logs` alive.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Upkeep:
         if logs is None:
             return
         catalog = logs.catalog
-        if catalog.places or catalog.set_aside:
+        if catalog.partitions or catalog.set_aside:
             self._main.start()
         needs = self._needs_of(catalog)
         if min(needs.cleaning_ms, needs.key_files_ms) < MAX64:

@@ -1,4 +1,4 @@
-"""Which partition a reader of many reads next."""
+"""Which partition a reader of many partitions reads next."""
 
 from collections.abc import Iterable
 
@@ -7,17 +7,17 @@ from kstore.log.files.layout import TopicPartition
 _SWEEP = 20  # partitions
 
 
-class Turns:
-    """The partitions that may have more: each has its turn, in order.
+class ReadQueue:
+    """The partitions that may have more, in the order in which they are read.
 
-    `moved` are those that had a turn, `last` is the last of them.
+    `moved` are those that were read, `last` is the last of them.
     """
 
     def __init__(self) -> None:
         self.moved: dict[TopicPartition, None] = {}
         self.last: TopicPartition | None = None
         self._pending: dict[TopicPartition, None] = {}
-        self._unfinished: set[TopicPartition] = set()  # whose turn ended before the records that they had
+        self._unfinished: set[TopicPartition] = set()  # those with more records in the view that was read
         self._swept = 0
         self._few: list[TopicPartition] = []  # those that were asked last though no change was reported
 
@@ -44,7 +44,7 @@ class Turns:
         at = self._swept % max(len(mine), 1)
         self._swept = at + _SWEEP
         few = mine[at : at + _SWEEP]
-        if self._pending.keys().isdisjoint(self._few):  # else the ones before have not had their turn
+        if self._pending.keys().isdisjoint(self._few):  # else those were not read yet
             self._few = few
             self.ask_all(few)
         return few
@@ -57,7 +57,7 @@ class Turns:
         return tp
 
     def move(self, tp: TopicPartition) -> bool:
-        """A partition has its turn. Whether it goes on in the view of the turn before."""
+        """A partition is read now. Whether it goes on in the view that was read last."""
         self.last = tp
         self.moved[tp] = None
         goes_on = tp in self._unfinished
@@ -65,12 +65,12 @@ class Turns:
         return goes_on
 
     def leave_unfinished(self, tp: TopicPartition) -> None:
-        """A turn ended before the records that the partition had: it has another."""
+        """A partition has more records in the view that was read: it is read again."""
         self._unfinished.add(tp)
         self.ask(tp)
 
     def settle(self) -> None:
-        """What had its turn is committed. The last one has its turn still."""
+        """What was read is committed. The last partition is still being read."""
         self.moved = {tp: None for tp in self.moved if tp == self.last}
 
     def drop(self, tp: TopicPartition) -> None:
