@@ -85,8 +85,8 @@ import os, sys, kstore
 store = kstore.LogStore(sys.argv[1], mode="a", background=False, max_open_partitions=16)
 for number in store.topics["t"]:
     store.log("t", number).append(b"v")
-for directory in store._directories:
-    directory.keeper.store()  # as the background does every minute
+for directory in store._catalog.directories:
+    directory.held.store()  # as the background does every minute
 os._exit(0)
 """
 
