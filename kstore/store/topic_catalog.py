@@ -29,6 +29,7 @@ from kstore.log.files.topic_file import (
     KnownTopic,
     TopicTable,
     merged,
+    new_topic_id,
     newest,
     read_table,
     write_table,
@@ -400,7 +401,8 @@ class TopicCatalog:
         self._check_free()
 
         def steps() -> None:
-            self._decide(self.table.with_topic(name, KnownTopic(numbers.stop, options), change))
+            known = KnownTopic(numbers.stop, options, self._id_of(name) if numbers.start else new_topic_id())
+            self._decide(self.table.with_topic(name, known, change))
             self._carry_out(due)
 
         self.change(str(change), steps)
@@ -413,7 +415,12 @@ class TopicCatalog:
                 f"topic {topic.name} cannot be changed: with its partition {topic.numbers[-1]} it has "
                 f"{topic.count}, and at most {MOST_PARTITIONS} are possible"
             )
-        self._decide(self.table.with_topic(topic.name, KnownTopic(topic.count, options)))
+        known = KnownTopic(topic.count, options, self._id_of(topic.name))
+        self._decide(self.table.with_topic(topic.name, known))
+
+    def _id_of(self, name: str) -> str:
+        known = self.table.topics.get(name)
+        return "" if known is None else known.id
 
     def leave(self, topic: Topic) -> None:
         """Takes a topic out of use, before its deletion is decided: what is written from then on would be

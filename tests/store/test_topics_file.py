@@ -39,6 +39,7 @@ ENTRIES: list[tuple[str, dict[str, object], dict[str, object] | None]] = [
     ("t", {"partitions": 2**31 - 1, "config": {}}, None),
     ("t", {"partitions": 1, "config": {"a": "b"}}, None),
     ("t", {"partitions": 1, "config": {"segment.bytes": 1}}, None),
+    ("t", T | {"id": 1}, None),
     ("../t", T, None),
     ("t", T, {"topic": "../x", "delete": True, "make": {}}),
     ("t", T, {"topic": "x", "delete": False, "make": {"-1": "x"}}),
@@ -97,6 +98,25 @@ def test_a_bit_is_turned(tmp_path: Path) -> None:
         except kstore.CorruptCheckpointError:
             refused += 1
     assert refused > 0.8 * len(bits)
+
+
+def test_the_id_of_a_topic(tmp_path: Path) -> None:
+    """It stays as long as the topic is there; another topic of the name has another."""
+
+    def id_of(topic: str) -> str:
+        return str(json.loads((tmp_path / TABLE).read_text())["topics"][topic]["id"])
+
+    with opened(tmp_path) as store:
+        store.create_topic("t")
+        store.create_topic("u")
+        first = id_of("t")
+        assert first != id_of("u")
+        store.add_partitions("t", 3)
+        store.alter_topic("t", retention_ms=1)
+        assert id_of("t") == first
+        store.delete_topic("t")
+        store.create_topic("t")
+        assert id_of("t") != first
 
 
 def test_a_stray_partition_changes_nothing(tmp_path: Path) -> None:

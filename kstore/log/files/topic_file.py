@@ -1,10 +1,11 @@
-"""The table of topics of a store: their number of partitions, their options, and an unfinished change.
+"""The table of topics of a store: their number of partitions, options and ids, and an unfinished change.
 
 Each log directory has a copy, which a broker ignores. The newest copy is used. A change of topics is first
 written to this file, atomically, and then carried out. After a crash, the next opening of the store completes
 it.
 """
 
+import os
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -30,10 +31,12 @@ _NO_CHANGE = b'"change": null\n}\n'  # the end of a file without a change
 
 
 class KnownTopic(NamedTuple):
-    """A topic in the table: its number of partitions and its options, in Kafka's notation."""
+    """A topic in the table: its number of partitions, its options in Kafka's notation, and its id. A later
+    topic of the same name has another id. It is "" if an older version of kstore created the topic."""
 
     count: int  # type: ignore[assignment]
     options: Mapping[str, str]
+    id: str = ""
 
 
 class Change(NamedTuple):
@@ -92,6 +95,7 @@ class TopicTable(NamedTuple):
             change = {"topic": self.change.topic, "delete": self.change.delete, "make": make}
         topics = {
             name: {"partitions": topic.count, "config": dict(topic.options)}
+            | ({"id": topic.id} if topic.id else {})
             for name, topic in sorted(self.topics.items())
         }
         content = {"version": _VERSION, "number": self.number, "topics": topics, "change": change}
@@ -169,6 +173,11 @@ def merged(tables: Sequence[TopicTable], topics: Container[str]) -> TopicTable:
     return table._replace(number=table.number + 1, topics={**table.topics, **more}) if more else table
 
 
+def new_topic_id() -> str:
+    """An id for a new topic, as Kafka gives one to each topic."""
+    return os.urandom(16).hex()
+
+
 def _count(number: object) -> int:
     if type(number) is not int or not 0 <= number < 2**63:
         raise ValueError(f"{number!r} is no count")
@@ -190,7 +199,10 @@ def _topic_in(name: object, entry: Mapping[str, object]) -> KnownTopic:
     count = _count(entry["partitions"])
     if count > MOST_PARTITIONS:
         raise ValueError(f"{count} partitions, more than {MOST_PARTITIONS}")
-    return KnownTopic(count, options)
+    topic_id = entry.get("id", "")
+    if not isinstance(topic_id, str):
+        raise TypeError(f"the id {topic_id!r}")
+    return KnownTopic(count, options, topic_id)
 
 
 def _change_in(change: Mapping[str, object]) -> Change:
