@@ -36,6 +36,7 @@ from kstore.errors import (
     OffsetOutOfRangeError,
     RecordTooLargeError,
 )
+from kstore.log.files.layout import TopicPartition
 
 
 class SparkSourceError(KstoreError, ValueError):
@@ -63,13 +64,14 @@ _CODES: tuple[tuple[type[BaseException], str], ...] = (
 def failure(
     code: str,
     reason: str,
+    tp: TopicPartition | None = None,
     *,
     topic: str | None = None,
-    partition: int | None = None,
     offset: int | None = None,
     file: str | None = None,
 ) -> SparkSourceError:
     """The error of this code, its place before its reason."""
+    topic, partition = (topic, None) if tp is None else tp
     known = (("topic", topic), ("partition", partition), ("offset", offset), ("file", file))
     place = ", ".join(f"{name} {value}" for name, value in known if value is not None)
     return SparkSourceError(f"{code}: {place}: {reason}" if place else f"{code}: {reason}")
@@ -77,9 +79,8 @@ def failure(
 
 def translated(
     error: BaseException,
+    tp: TopicPartition | None = None,
     *,
-    topic: str | None = None,
-    partition: int | None = None,
     offset: int | None = None,
     file: str | None = None,
 ) -> SparkSourceError:
@@ -91,8 +92,7 @@ def translated(
     return failure(
         code,
         f"{type(error).__name__}: {error}",
-        topic=topic,
-        partition=partition,
+        tp,
         offset=own if isinstance(own, int) and own >= 0 else offset,
         file=next(
             (own for name in ("file", "filename", "path") if (own := getattr(error, name, None))), file

@@ -44,6 +44,11 @@ def run(frame: Any, checkpoint: Path, out: Path, sink: str = "kstore") -> Any:
     return query
 
 
+def plain(offsets: Any) -> dict[str, dict[str, int]]:
+    """The offsets alone, without what detects truncations."""
+    return {topic: own for topic, own in offsets.items() if not topic.startswith(":")}
+
+
 def values(out: Path) -> list[int]:
     with kstore.open(out / "out-0") as log:
         return [int(r.value or b"") for r in log]
@@ -62,7 +67,7 @@ def test_from_log_to_log_with_limit_and_restart(spark: Any, tmp_path: Path) -> N
     query = run(source(spark, data), checkpoint, out)
     assert sorted(values(out)) == list(range(900))
     ends = query.lastProgress["sources"][0]["endOffset"]
-    assert (ast.literal_eval(ends) if isinstance(ends, str) else ends) == {"in": {"0": 800, "1": 100}}
+    assert plain(ast.literal_eval(ends) if isinstance(ends, str) else ends) == {"in": {"0": 800, "1": 100}}
 
 
 def test_a_micro_batch_that_runs_again(spark: Any, tmp_path: Path) -> None:
@@ -92,8 +97,8 @@ def test_a_checkpoint_that_was_reset(spark: Any, tmp_path: Path) -> None:
         shutil.rmtree(checkpoint / name)
     fill(data, 100, 100)
     text = (
-        r"KSTORE_CHECKPOINT_RESET: .*micro-batch 0 \(offsets up to .*in.*0.*: 100}}\), and now gives another "
-        r"micro-batch 0 \(offsets up to .*in.*0.*: ?200}}\): .*new, empty checkpoint"
+        r"KSTORE_CHECKPOINT_RESET: .*micro-batch 0 \(offsets up to .*in.*0.*: 100}.*\), and now gives another "
+        r"micro-batch 0 \(offsets up to .*in.*0.*: ?200}.*\): .*new, empty checkpoint"
     )
     with pytest.raises(Exception, match=text):
         run(source(spark, data), checkpoint, out)
@@ -195,7 +200,7 @@ def test_a_limit_is_shared_in_proportion(tmp_path: Path) -> None:
     begin = {"in": {"0": 0, "1": 100, "2": 7}}
     for most, ends in ((2000, (1000, 101, 7)), (1001, (1000, 101, 7)), (500, (500, 100, 7))):
         found = reader(tmp_path, maxOffsetsPerTrigger=str(most)).latestOffset(begin)
-        assert found == {"in": {str(partition): end for partition, end in enumerate(ends)}}
+        assert plain(found) == {"in": {str(partition): end for partition, end in enumerate(ends)}}
     for most in range(1, 50):
         found = reader(tmp_path, maxOffsetsPerTrigger=str(most)).latestOffset(begin)["in"]
         assert sum(found.values()) - 107 == most
@@ -208,10 +213,10 @@ def test_a_partition_that_appears_as_an_empty_directory(tmp_path: Path) -> None:
     at = own.latestOffset(own.initialOffset())
     (tmp_path / "in-1").mkdir()
     at = own.latestOffset(at)
-    assert at == {"in": {"0": 10, "1": 0}}
+    assert plain(at) == {"in": {"0": 10, "1": 0}}
     fill(tmp_path, 0, 5, partition=1)
     end = own.latestOffset(at)
-    assert end == {"in": {"0": 10, "1": 5}}
+    assert plain(end) == {"in": {"0": 10, "1": 5}}
     tasks = pickle.loads(pickle.dumps(own.partitions(at, end)))
     assert sum(batch.num_rows for task in tasks for batch in own.read(task)) == 5
 
@@ -229,23 +234,23 @@ def test_a_trigger_waits_for_enough_offsets(tmp_path: Path, monkeypatch: pytest.
     limit = own.getDefaultReadLimit()
     assert limit == limits.ReadMinRows(50)
     at = own.latestOffset(own.initialOffset(), limit)
-    assert at == {"in": {"0": 100}}
+    assert plain(at) == {"in": {"0": 100}}
     fill(tmp_path, 100, 49)
     now = 9.9
     assert own.latestOffset(at, limit) == at
-    assert own.latestOffset(at, limits.ReadAllAvailable()) == {"in": {"0": 149}}
+    assert plain(own.latestOffset(at, limits.ReadAllAvailable())) == {"in": {"0": 149}}
     now = 10.0
-    assert own.latestOffset(at, limit) == {"in": {"0": 149}}
+    assert plain(own.latestOffset(at, limit)) == {"in": {"0": 149}}
     at = {"in": {"0": 149}}
     fill(tmp_path, 149, 60)
-    assert own.latestOffset(at, limit) == {"in": {"0": 209}}
+    assert plain(own.latestOffset(at, limit)) == {"in": {"0": 209}}
     own.prepareForTriggerAvailableNow()
-    assert own.latestOffset({"in": {"0": 200}}, limit) == {"in": {"0": 209}}
+    assert plain(own.latestOffset({"in": {"0": 200}}, limit)) == {"in": {"0": 209}}
 
     both = reader(tmp_path, minOffsetsPerTrigger="50", maxOffsetsPerTrigger="60")
     limit = both.getDefaultReadLimit()
     for begin, end in ((0, 60), (180, 180), (100, 160)):
-        assert both.latestOffset({"in": {"0": begin}}, limit) == {"in": {"0": end}}
+        assert plain(both.latestOffset({"in": {"0": begin}}, limit)) == {"in": {"0": end}}
 
 
 def test_a_micro_batch_is_planned_of_the_logs_as_they_are(tmp_path: Path) -> None:
@@ -272,7 +277,7 @@ def test_a_query_that_no_longer_names_a_partition(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=rf"{lost}.*offset 2, .*does not name it any more"):
         reader(tmp_path, subscribe="one").latestOffset(before)
     lenient = reader(tmp_path, subscribe="one", failOnDataLoss="false")
-    assert lenient.latestOffset(before) == {"one": {"0": 5}}
+    assert plain(lenient.latestOffset(before)) == {"one": {"0": 5}}
     shutil.rmtree(tmp_path / "two-0")
     with pytest.raises(ValueError, match=rf"{lost}.*: the partition is gone"):
         reader(tmp_path, subscribe="one").latestOffset(before)
@@ -288,7 +293,7 @@ def test_tasks_of_a_micro_batch(tmp_path: Path) -> None:
         end = own.latestOffset(start)
         tasks: list[Any] = own.partitions(start, end)
         read = sum(batch.num_rows for task in tasks for batch in own.read(task))
-        assert read == sum(end["in"].values())
+        assert read == sum(plain(end)["in"].values())
         return tasks
 
     with kstore.open(tmp_path / "in-0", "a", internal_segment_bytes=4 << 20) as log:

@@ -1,8 +1,14 @@
 """The position of a reader in a log, and the rule that detects a truncation behind it."""
 
 from bisect import bisect_right
+from pathlib import Path
 from typing import NamedTuple
 
+from kstore.arguments import MAX64
+from kstore.errors import CorruptFileError
+from kstore.log.files import checkpoints, layout
+from kstore.log.files.leader_epochs import LeaderEpochs
+from kstore.log.files.truncations import Truncations, read_truncations
 from kstore.log.recovery.loader import Loaded
 
 
@@ -16,6 +22,23 @@ class Position(NamedTuple):
     offset: int
     leader_epoch: int
     generation: int
+
+
+class History(NamedTuple):
+    """What detects a truncation of a log: its truncations, its leader epochs, and its end."""
+
+    truncations: Truncations
+    leader_epochs: LeaderEpochs
+    log_end_offset: int
+
+
+def history_of(path: Path) -> History:
+    """What the files of a log say, without loading it: so its end is not known. OSError."""
+    try:
+        epochs = LeaderEpochs(e for e in checkpoints.read_epochs(path / layout.LEADER_EPOCHS) if min(e) >= 0)
+    except (FileNotFoundError, CorruptFileError):
+        epochs = LeaderEpochs()
+    return History(read_truncations(path), epochs, MAX64)
 
 
 def position_in(now: Loaded, offset: int) -> Position:
@@ -32,7 +55,7 @@ def epoch_before(now: Loaded, offset: int) -> int:
     return epochs[at - 1][0] if at else -1
 
 
-def diverged_at(now: Loaded, position: Position, isolation: str) -> int:
+def diverged_at(now: Loaded | History, position: Position, isolation: str) -> int:
     """From which offset on, below a position, the log has other records than were read, or none; -1 if it has
     those that were read (KIP-320)."""
     found = (

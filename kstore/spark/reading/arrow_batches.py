@@ -6,6 +6,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from kstore.log.files.layout import TopicPartition
 from kstore.spark.arrow import arrow_schema, require_pyarrow
 from kstore.spark.errors import failure
 from kstore.spark.reading.columns import (
@@ -73,8 +74,7 @@ def _microseconds(batch: ColumnBatch) -> NDArray[numpy.int64]:
             "year 294247. Read without the column timestamp, by .schema(…) or columns=…, or read "
             "milliseconds by "
             'partition_reader("batches") or ("records")',
-            topic=batch.topic,
-            partition=batch.partition,
+            TopicPartition(batch.topic, batch.partition),
             offset=int(batch.offsets[wrong[0]]),
         )
     return batch.timestamps * 1000

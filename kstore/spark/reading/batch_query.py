@@ -11,7 +11,7 @@ from kstore.spark.errors import failure
 from kstore.spark.reading.arrow_batches import read_arrow
 from kstore.spark.reading.logs import Logs
 from kstore.spark.reading.packing import tasks
-from kstore.spark.reading.plan import Split, check_named, checked, chosen, resolve
+from kstore.spark.reading.plan import Range, Split, check_named, checked, chosen, ranges_of
 from kstore.spark.reading.source_options import SourceOptions
 from kstore.spark.schema import TYPES
 
@@ -58,16 +58,18 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
 def plan(options: SourceOptions, parallelism: int | None = None) -> list[tuple[Split, ...]]:
     """What the tasks of a batch query read."""
     logs = Logs(options.roots, options.isolation)
-    return tasks(logs, ranges_of(logs, options), options, parallelism)
+    return tasks(logs, _ranges(logs, options), options, parallelism)
 
 
-def ranges_of(logs: Logs, options: SourceOptions) -> dict[TopicPartition, tuple[int, int]]:
+def _ranges(logs: Logs, options: SourceOptions) -> dict[TopicPartition, Range]:
     """What a batch query reads of every partition."""
-    partitions = chosen(logs, options.topics)
-    lossy = {"fail_on_data_loss": options.fail_on_data_loss}
-    starts = resolve(logs, partitions, options.starting, start=True, **lossy)
-    ends = resolve(logs, partitions, options.ending, start=False, **lossy)
-    return {tp: (starts[tp], ends[tp]) for tp in partitions}
+    return ranges_of(
+        logs,
+        chosen(logs, options.topics),
+        options.starting,
+        options.ending,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
 
 
 def check_there(options: SourceOptions, *, is_batch: bool) -> None:
@@ -75,7 +77,7 @@ def check_there(options: SourceOptions, *, is_batch: bool) -> None:
     its options name may be gone, and they may lack partitions that came since. SparkSourceError."""
     logs = Logs(options.roots, options.isolation)
     if is_batch:
-        ranges_of(logs, options)
+        _ranges(logs, options)
         return
     partitions = chosen(logs, options.topics)
     table = options.starting.table

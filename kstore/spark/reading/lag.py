@@ -18,6 +18,7 @@ from kstore.errors import KstoreError
 from kstore.log.files.layout import TopicPartition
 from kstore.spark.paths import Paths, roots_of
 from kstore.spark.reading.logs import Isolation, Logs
+from kstore.spark.reading.offsets import offsets_in
 from kstore.store.metrics import head_of, labels_of
 
 try:
@@ -225,23 +226,13 @@ def _offsets(text: str | None) -> dict[TopicPartition, int]:
     if text is None:  # there is nothing yet
         return {}
     try:
-        raw = json.loads(text)
-    except (ValueError, RecursionError):
         try:
+            raw = json.loads(text)
+        except ValueError:
             raw = ast.literal_eval(text)  # Spark 4.0 writes Python's dict, not JSON
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            return {}
-    found: dict[TopicPartition, int] = {}
-    if not isinstance(raw, dict):
+        return offsets_in(raw)
+    except (ValueError, TypeError, AttributeError, SyntaxError, RecursionError, MemoryError):
         return {}
-    for topic, own in raw.items():
-        if not isinstance(own, dict):
-            return {}
-        for partition, offset in own.items():
-            if not str(partition).isdecimal() or type(offset) is not int:
-                return {}
-            found[TopicPartition(str(topic), int(partition))] = offset
-    return found
 
 
 def _line(query: QueryLag) -> str:

@@ -7,7 +7,7 @@ from kstore.arguments import instances
 from kstore.log.files.layout import TopicPartition
 from kstore.spark.options import OPEN_COST_BYTES, TARGET_BYTES
 from kstore.spark.reading.logs import Logs
-from kstore.spark.reading.plan import LEAST_BYTES, Split, check_numbers, split_ranges
+from kstore.spark.reading.plan import LEAST_BYTES, Range, Split, check_numbers, split_ranges
 from kstore.spark.reading.source_options import SourceOptions
 
 _PARALLELISM = 200  # if it is unknown; Spark makes as many partitions of a shuffle
@@ -54,7 +54,7 @@ def pack_splits(
 
 def tasks(
     logs: Logs,
-    ranges: Mapping[TopicPartition, tuple[int, int]],
+    ranges: Mapping[TopicPartition, Range],
     options: SourceOptions,
     parallelism: int | None,
 ) -> list[tuple[Split, ...]]:

@@ -2,7 +2,7 @@
 log is now."""
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar, cast
@@ -13,8 +13,8 @@ from kstore.engine.scan.batch_reader import RecordReader
 from kstore.engine.scan.column_builder import ColumnBuilder, Predicate
 from kstore.engine.scan.column_scanner import ColumnScanner
 from kstore.engine.segment.segment import Segment
-from kstore.errors import CorruptFileError, KstoreError
-from kstore.log.files.truncations import read_truncations
+from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNotFoundError
+from kstore.log.follow.position import diverged_at, history_of
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.spark.errors import SparkSourceError, failure, translated
@@ -107,83 +107,108 @@ class PieceReader:
         planned: Callable[[Segment], Iterator[_T]],
         now: Callable[[PartitionLog], Iterator[_T]],
     ) -> Iterator[_T]:
-        """What `planned` yields of the planned segment; if the file changes before the end, then what `now`
-        yields."""
+        """What `planned` yields of the planned segment; from where that ends, or if it is gone, what `now`
+        yields of the log."""
         try:
             segment = self._segment()
-            if segment is None or not (yield from self._as_planned(segment, planned)):
-                log = self._log_now()
-                if log is not None:
-                    yield from now(log)
-            self._check_uncut()
+            if segment is None:
+                yield from self._as_now(now)
+            else:
+                yield from self._as_planned(segment, planned, now)
+            self._check_diverged()
         except (KstoreError, OSError) as e:
             raise translated(
-                e,
-                topic=self.split.topic,
-                partition=self.split.partition,
-                offset=self.reached,
-                file=f"{self.directory}/{self.piece.stem}.log",
+                e, self.split.tp, offset=self.reached, file=f"{self.directory}/{self.piece.stem}.log"
             ) from e
 
+    # ---- as planned ----------------------------------------------------------------------------------------
+
     def _as_planned(
-        self, segment: Segment, planned: Callable[[Segment], Iterator[_T]]
-    ) -> Generator[_T, None, bool]:
-        """Returns whether the piece came to its end. The file stays open, and is what was planned."""
+        self,
+        segment: Segment,
+        planned: Callable[[Segment], Iterator[_T]],
+        now: Callable[[PartitionLog], Iterator[_T]],
+    ) -> Iterator[_T]:
+        """What `planned` yields, and what `now` yields if a broker truncates the file meanwhile."""
         try:
             yield from planned(segment)
+            is_changed = not self._is_whole(segment)
         except (CorruptFileError, FileNotFoundError):
-            if self._cut() < 0:
+            is_changed = not self._is_whole(segment) or self._diverged_at() >= 0
+            if not is_changed:
                 raise
-            return False
-        if self.split.fail_on_data_loss and not self._has_its_size(segment):  # a broker notes no truncation
-            raise self._lost(self.reached, _cut_off(self.reached))
-        return True
+        if is_changed:
+            if self.split.fail_on_data_loss:
+                raise self._lost(self.reached, _truncated(self.reached))
+            yield from self._as_now(now)
 
     def _segment(self) -> Segment | None:
-        """The planned segment; None if its file is another one now."""
+        """The planned segment, whose file stays open; None if its file is another one now."""
         piece = self.piece
         make = SegmentFactory(self.directory)
         suffixes = dict(piece.suffixes) or None
         segment = make(piece.stem, piece.segment_offset, suffixes, piece.segment_end, piece.origin)
         try:
             segment.keep_open()
-            is_same = segment.batch_at(piece.position).base_offset == piece.base_offset
+            if self._is_whole(segment) and self._has_its_batches(segment) and self._diverged_at() < 0:
+                return segment
         except (CorruptFileError, FileNotFoundError):
-            return None
-        # once it is open: a truncation puts another file in its place
-        return segment if is_same and self._has_its_size(segment) and self._cut() < 0 else None
+            pass
+        return None
 
-    def _has_its_size(self, segment: Segment) -> bool:
+    def _is_whole(self, segment: Segment) -> bool:
         piece = self.piece
         return bool(segment.file().size() >= piece.origin + piece.position + piece.size)
 
-    def _log_now(self) -> PartitionLog | None:
-        """The log after its files were changed; None if it is gone and failOnDataLoss is false."""
-        split, start, stop = self.split, self.start, self.stop
+    def _has_its_batches(self, segment: Segment) -> bool:
+        """Whether batches begin where the piece begins and ends. A compaction moves those behind what it
+        removes."""
+        piece, end = self.piece, self.piece.position + self.piece.size
+        if segment.batch_at(piece.position).base_offset != piece.base_offset:
+            return False
+        if segment.size <= end:
+            return True
+        after = segment.batch_at(end).base_offset
+        return after >= self.stop if piece.next_offset < 0 else after == piece.next_offset
+
+    # ---- as the log is now ---------------------------------------------------------------------------------
+
+    def _as_now(self, now: Callable[[PartitionLog], Iterator[_T]]) -> Iterator[_T]:
+        """What `now` yields of the log, view after view. Nothing if it is gone and failOnDataLoss is
+        false."""
+        log = self._log()
+        while log is not None:
+            self._check_there(log)
+            try:
+                yield from now(log)
+                return
+            except LogChangedError:
+                if not log.refresh():
+                    raise
+
+    def _log(self) -> PartitionLog | None:
+        split = self.split
         try:
-            log = PartitionLog(self.directory)
-            first, end = log.log_start_offset, log.log_end_offset
-        except FileNotFoundError:
+            return PartitionLog(self.directory)
+        except LogNotFoundError:
             if not os.path.isdir(mapped_root(split.root)):  # noqa: PTH112
-                raise failure(
-                    "KSTORE_PATH_NOT_FOUND",
+                reason = (
                     f"this executor sees no log directory there; {ROOT_MAP}=FROM=TO in its environment maps "
-                    "the path",
-                    topic=split.topic,
-                    partition=split.partition,
-                    file=self.directory,
-                ) from None
-            first = end = start
-            log = None
-        self._check_uncut()
-        if (log is None or first > start or end < stop) and split.fail_on_data_loss:
-            found = "nothing" if log is None else f"offsets {first} to {end} (exclusive)"
-            reason = (
-                f"offsets {start} to {stop} (exclusive) were there when the job was planned, now there is "
-                f"{found}; failOnDataLoss=false goes on without them"
-            )
-            raise self._lost(start, reason)
-        return log
+                    "the path"
+                )
+                raise failure("KSTORE_PATH_NOT_FOUND", reason, split.tp, file=self.directory) from None
+        if split.fail_on_data_loss:
+            raise self._lost(self.start, self._not_there("nothing"))
+        return None
+
+    def _check_there(self, log: PartitionLog) -> None:
+        """KSTORE_DATA_LOST unless the log holds the offsets that are left to read."""
+        self._check_diverged()
+        first, end = log.log_start_offset, log.log_end_offset
+        if self.split.fail_on_data_loss and not first <= self.reached <= self.stop <= end:
+            raise self._lost(self.reached, self._not_there(f"offsets {first} to {end} (exclusive)"))
+
+    # ---- what holds for both -------------------------------------------------------------------------------
 
     @property
     def _isolation(self) -> Literal["read_uncommitted", "read_committed"]:
@@ -196,43 +221,41 @@ class PieceReader:
             return None
         return [txn for txn in self.split.aborted if txn[2] >= self.piece.base_offset]
 
-    def _cut(self) -> int:
+    def _diverged_at(self) -> int:
         """The offset from which on records of the piece were truncated after the plan; -1 if none were."""
-        if self.split.truncation < 0:
+        if self.split.planned is None:
             return -1
-        truncations = read_truncations(Path(self.directory))
-        cut = truncations.since(self.split.truncation, self._isolation)
-        return cut if cut < self.stop else -1
+        planned = self.split.planned._replace(offset=self.stop)
+        return diverged_at(history_of(Path(self.directory)), planned, self._isolation)
 
-    def _check_uncut(self) -> None:
+    def _check_diverged(self) -> None:
         """KSTORE_DATA_LOST if records of the piece were truncated after the plan."""
-        cut = self._cut() if self.split.fail_on_data_loss else -1
+        cut = self._diverged_at() if self.split.fail_on_data_loss else -1
         if cut >= 0:
-            raise self._lost(self.reached, _cut_off(cut))
+            raise self._lost(self.reached, _truncated(cut))
+
+    def _not_there(self, found: str) -> str:
+        return (
+            f"offsets {self.start} to {self.stop} (exclusive) were there when the job was planned, now there "
+            f"is {found}; failOnDataLoss=false goes on without them"
+        )
 
     def _lost(self, offset: int, reason: str) -> SparkSourceError:
-        return failure(
-            "KSTORE_DATA_LOST",
-            reason,
-            topic=self.split.topic,
-            partition=self.split.partition,
-            offset=offset,
-            file=self.directory,
-        )
+        return failure("KSTORE_DATA_LOST", reason, self.split.tp, offset=offset, file=self.directory)
+
+
+def _truncated(offset: int) -> str:
+    return (
+        f"the log was truncated at offset {offset} after the job had been planned; "
+        "failOnDataLoss=false goes on with what is there"
+    )
 
 
 def pieces_of(split: Split) -> Iterator[PieceReader]:
     """A reader for each piece of a split."""
-    directory = f"{mapped_root(split.root)}/{split.topic}-{split.partition}"
+    directory = f"{mapped_root(split.root)}/{split.tp}"
     for number, piece in enumerate(split.pieces):
         following = split.pieces[number + 1 :]
         start = max(split.start, piece.base_offset)
         stop = min(split.stop, following[0].base_offset) if following else split.stop
         yield PieceReader(split, piece, directory, start, stop, start)
-
-
-def _cut_off(offset: int) -> str:
-    return (
-        f"the log was truncated at offset {offset} after the job had been planned; "
-        "failOnDataLoss=false goes on with what is there"
-    )

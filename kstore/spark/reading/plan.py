@@ -5,6 +5,7 @@ import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -12,11 +13,12 @@ import numpy
 
 from kstore.arguments import choice, integer
 from kstore.engine.segment.segment import Segment, start_of
-from kstore.errors import KstoreError
 from kstore.log.files.layout import CLUSTER_METADATA, TopicPartition
+from kstore.log.follow.position import Position
 from kstore.log.partition import PartitionLog
+from kstore.log.recovery.loader import Loaded
 from kstore.log.recovery.report import in_short
-from kstore.spark.errors import failure, translated
+from kstore.spark.errors import failure
 from kstore.spark.options import TARGET_BYTES
 from kstore.spark.paths import Paths, roots_of
 from kstore.spark.reading.logs import Isolation, Logs
@@ -32,7 +34,7 @@ PerPartition: TypeAlias = Mapping[str, Mapping[int, int]]
 
 class Piece(NamedTuple):
     """Whole batches of one segment: `size` bytes at `position` of its file; the first batch has
-    `base_offset`."""
+    `base_offset`, and the first one of the next piece there `next_offset`, -1 if there is none."""
 
     stem: str
     segment_offset: int
@@ -42,6 +44,7 @@ class Piece(NamedTuple):
     position: int
     size: int
     base_offset: int
+    next_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,8 @@ class Split:
     pickles small.
 
     No two splits share a batch. `aborted` holds (producer id, first offset, marker's offset) of the
-    transactions to be left out, None where everything is read.
+    transactions to be left out, None where everything is read. `planned` is the position at `stop` in the log
+    that was planned; None if that is not known.
     """
 
     root: str
@@ -61,12 +65,25 @@ class Split:
     pieces: tuple[Piece, ...]
     aborted: tuple[tuple[int, int, int], ...] | None = None
     fail_on_data_loss: bool = True
-    truncation: int = -1  # the last one before it was planned; -1 if that is not known
+    planned: Position | None = None
+
+    @property
+    def tp(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
 
     @property
     def size(self) -> int:
         """The bytes it reads."""
         return sum(piece.size for piece in self.pieces)
+
+
+class Range(NamedTuple):
+    """The offsets of a partition that a job reads: from `start` up to a position in the log that is
+    planned."""
+
+    start: int
+    stop: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,16 +155,14 @@ def check_named(logs: Logs, partitions: Iterable[TopicPartition], table: PerPart
     """KSTORE_INVALID_OPTION if a table of offsets or timestamps names a partition that is not read, as in
     Kafka's source."""
     read = set(partitions)
-    for topic, own in table.items():
-        for partition in own:
-            if (topic, partition) not in read:
-                raise failure(
-                    "KSTORE_INVALID_OPTION",
-                    f"{name} names this partition, which is not among those that are read",
-                    topic=topic,
-                    partition=partition,
-                    file=logs.place,
-                )
+    for tp in (TopicPartition(topic, partition) for topic, own in table.items() for partition in own):
+        if tp not in read:
+            raise failure(
+                "KSTORE_INVALID_OPTION",
+                f"{name} names this partition, which is not among those that are read",
+                tp,
+                file=logs.place,
+            )
 
 
 def _of_partition(table: PerPartition, tp: TopicPartition, name: str) -> int:
@@ -158,15 +173,12 @@ def _of_partition(table: PerPartition, tp: TopicPartition, name: str) -> int:
         pass
     except (TypeError, ValueError) as e:
         reason = str(e)
-    raise failure("KSTORE_INVALID_OPTION", reason, topic=tp.topic, partition=tp.partition)
+    raise failure("KSTORE_INVALID_OPTION", reason, tp)
 
 
 def _by_time(logs: Logs, tp: TopicPartition, timestamp: int, bounds: Bounds, *, start: bool) -> int:
     check_numbers(("a timestamp", timestamp, 0))
-    try:
-        found = logs.open(tp).find(timestamp=timestamp)
-    except (KstoreError, OSError) as e:
-        raise translated(e, topic=tp.topic, partition=tp.partition) from e
+    found = logs.read(tp, lambda log: log.find(timestamp=timestamp))
     if found is not None:
         return min(found.offset, logs.end(tp))
     if start and bounds.when_none_later == "error":
@@ -174,8 +186,7 @@ def _by_time(logs: Logs, tp: TopicPartition, timestamp: int, bounds: Bounds, *, 
             "KSTORE_OFFSET_OUT_OF_RANGE",
             f"no record at or after timestamp {timestamp}; startingOffsetsByTimestampStrategy=latest starts "
             "at the end instead",
-            topic=tp.topic,
-            partition=tp.partition,
+            tp,
         )
     return logs.end(tp)
 
@@ -221,8 +232,7 @@ def resolve(
                 raise failure(
                     "KSTORE_INVALID_OPTION",
                     f"{name} is {offset}, which is no end; -1 is the latest",
-                    topic=tp.topic,
-                    partition=tp.partition,
+                    tp,
                 )
         found[tp] = checked(logs, tp, offset, fail_on_data_loss=fail_on_data_loss)
     return found
@@ -241,11 +251,24 @@ def checked(logs: Logs, tp: TopicPartition, offset: int, *, fail_on_data_loss: b
         "KSTORE_DATA_LOST" if lost else "KSTORE_OFFSET_OUT_OF_RANGE",
         f"the log holds offsets {first} to {end} (exclusive)"
         + ("; failOnDataLoss=false goes on at the first that is left" if lost else ""),
-        topic=tp.topic,
-        partition=tp.partition,
+        tp,
         offset=offset,
         file=logs.open(tp).path,
     )
+
+
+def ranges_of(
+    logs: Logs,
+    partitions: Iterable[TopicPartition],
+    starting: Bounds,
+    ending: Bounds,
+    *,
+    fail_on_data_loss: bool,
+) -> dict[TopicPartition, Range]:
+    """What a job reads of these partitions."""
+    starts = resolve(logs, partitions, starting, start=True, fail_on_data_loss=fail_on_data_loss)
+    ends = resolve(logs, partitions, ending, start=False, fail_on_data_loss=fail_on_data_loss)
+    return {tp: Range(starts[tp], logs.position(tp, ends[tp])) for tp in partitions}
 
 
 def plan_splits(
@@ -275,12 +298,9 @@ def plan_splits(
     starting = starting if isinstance(starting, Bounds) else Bounds(starting)
     ending = ending if isinstance(ending, Bounds) else Bounds(ending)
     partitions = chosen(logs, topics)
-    starts = resolve(logs, partitions, starting, start=True, fail_on_data_loss=fail_on_data_loss)
-    ends = resolve(logs, partitions, ending, start=False, fail_on_data_loss=fail_on_data_loss)
-    ranges = {tp: (starts[tp], ends[tp]) for tp in partitions}
     return split_ranges(
         logs,
-        ranges,
+        ranges_of(logs, partitions, starting, ending, fail_on_data_loss=fail_on_data_loss),
         min_partitions=min_partitions,
         max_records_per_partition=max_records_per_partition,
         target_bytes=target_bytes,
@@ -300,7 +320,7 @@ def check_numbers(*given: tuple[str, object, int]) -> None:
 
 def split_ranges(
     logs: Logs,
-    ranges: Mapping[TopicPartition, tuple[int, int]],
+    ranges: Mapping[TopicPartition, Range],
     *,
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
@@ -315,50 +335,23 @@ def split_ranges(
         ("maxRecordsPerPartition", max_records_per_partition, 1),
         ("target_bytes", target_bytes or 0, 1),
     )
-    found: dict[TopicPartition, list[_Stretch]] = {}
-    for tp, (start, stop) in ranges.items():
-        try:
-            if fail_on_data_loss and start < stop:
-                _check_whole(logs, tp, start, stop)
-            stretches = _stretches(logs.open(tp), start, stop)
-        except (KstoreError, OSError) as e:
-            raise translated(e, topic=tp.topic, partition=tp.partition, offset=start) from e
-        if stretches:
-            found[tp] = stretches
-    total = sum(stretch.size for stretches in found.values() for stretch in stretches)
+    plans = [
+        _Plan(logs, tp, own, fail_on_data_loss) for tp, own in ranges.items() if own.start < own.stop.offset
+    ]
+    sizes = [logs.read(plan.tp, plan.size, plan.range.start) for plan in plans]
+    total = sum(sizes)
     if parallelism is not None:
         target_bytes = min(target_bytes, max(LEAST_BYTES, total // parallelism))
     splits: list[Split] = []
-    for tp, stretches in found.items():
-        start, stop = ranges[tp]
-        size = sum(stretch.size for stretch in stretches)
+    for plan, size in zip(plans, sizes, strict=True):
+        if not size:
+            continue
         parts = max(1, round(size / target_bytes))
         if min_partitions is not None:
             parts = max(parts, round(size / total * min_partitions))
-        if parts > _MANY:  # a split begins where an index has an entry, or a segment begins
-            parts = min(parts, sum(len(stretch.segment.offset_index) + 1 for stretch in stretches))
-        try:
-            cuts = _cuts_by_size(stretches, size, parts)
-            if max_records_per_partition is not None:
-                cuts |= _cuts_by_offset(stretches, start, stop, max_records_per_partition)
-            splits += _split(logs, tp, stretches, sorted(cuts), start, stop, fail_on_data_loss)
-        except (KstoreError, OSError) as e:
-            raise translated(e, topic=tp.topic, partition=tp.partition, offset=start) from e
+        cut = partial(plan.splits, parts=parts, most=max_records_per_partition)
+        splits += logs.read(plan.tp, cut, plan.range.start)
     return splits
-
-
-def _check_whole(logs: Logs, tp: TopicPartition, start: int, stop: int) -> None:
-    """KSTORE_DATA_LOST if records of a range are known to be lost: a file is missing, or recovery cuts the
-    log off."""
-    log = logs.open(tp)
-    losses = log.losses_between(start, stop)
-    if losses:
-        raise failure(
-            "KSTORE_DATA_LOST",
-            f"{in_short(losses)}; failOnDataLoss=false goes on with what is there",
-            topic=tp.topic,
-            partition=tp.partition,
-        )
 
 
 class _Stretch(NamedTuple):
@@ -443,27 +436,90 @@ def _cuts_by_offset(stretches: Sequence[_Stretch], start: int, stop: int, most: 
     return cuts
 
 
-def _split(
-    logs: Logs,
-    tp: TopicPartition,
-    stretches: Sequence[_Stretch],
-    cuts: Sequence[tuple[int, int]],
-    start: int,
-    stop: int,
-    fail_on_data_loss: bool,
-) -> list[Split]:
-    aborted: list[tuple[int, int, int]] | None = None
-    if logs.isolation == "read_committed":
-        found = logs.open(tp).aborted_transactions(start, stop)
-        aborted = [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in found]
+class _Plan:
+    """The splits of one partition's range. The stretches are those of the snapshot that was asked last."""
+
+    def __init__(self, logs: Logs, tp: TopicPartition, own: Range, fail_on_data_loss: bool) -> None:
+        self.logs = logs
+        self.tp = tp
+        self.range = own
+        self._fail_on_data_loss = fail_on_data_loss
+        self._snapshot: Loaded | None = None
+        self._stretches: list[_Stretch] = []
+
+    def _in(self, log: PartitionLog) -> list[_Stretch]:
+        """The stretches of the range in a log. KSTORE_DATA_LOST."""
+        if log.snapshot is not self._snapshot:
+            losses = self._losses(log) if self._fail_on_data_loss else []
+            if losses:
+                reason = f"{in_short(losses)}; failOnDataLoss=false goes on with what is there"
+                raise failure("KSTORE_DATA_LOST", reason, self.tp)
+            self._stretches = _stretches(log, self.range.start, self.range.stop.offset)
+            self._snapshot = log.snapshot
+        return self._stretches
+
+    def _losses(self, log: PartitionLog) -> list[str]:
+        """Which records of the range are known to be lost: they were removed since the range was resolved, a
+        file is missing, or recovery cuts the log off."""
+        start, stop = self.range
+        first, cut = log.log_start_offset, self.logs.diverged_at(self.tp, stop)
+        if cut >= 0:
+            return [f"the log was truncated at offset {cut}"]
+        if start < first:
+            return [f"offsets {start} to {min(first, stop.offset) - 1} were deleted"]
+        return log.losses_between(start, stop.offset)
+
+    def size(self, log: PartitionLog) -> int:
+        """The bytes of the range."""
+        return sum(stretch.size for stretch in self._in(log))
+
+    def splits(self, log: PartitionLog, *, parts: int, most: int | None) -> list[Split]:
+        """About so many splits, of at most so many offsets."""
+        stretches = self._in(log)
+        if not stretches:
+            return []
+        start, stop = self.range.start, self.range.stop.offset
+        if parts > _MANY:  # a split begins where an index has an entry, or a segment begins
+            parts = min(parts, sum(len(stretch.segment.offset_index) + 1 for stretch in stretches))
+        cuts = _cuts_by_size(stretches, self.size(log), parts)
+        if most is not None:
+            cuts |= _cuts_by_offset(stretches, start, stop, most)
+        groups = _pieces(stretches, sorted(cuts))
+        firsts = [start, *(max(start, pieces[0].base_offset) for pieces in groups[1:]), stop]
+        aborted = None
+        if self.logs.isolation == "read_committed":
+            found = log.aborted_transactions(start, stop)
+            aborted = [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in found]
+        return [
+            Split(
+                self.logs.root_of(self.tp),
+                *self.tp,
+                first,
+                end,
+                tuple(pieces),
+                None
+                if aborted is None
+                else tuple(txn for txn in aborted if txn[2] >= pieces[0].base_offset and txn[1] < end),
+                self._fail_on_data_loss,
+                self.range.stop._replace(offset=end),
+            )
+            for (first, end), pieces in zip(pairwise(firsts), groups, strict=True)
+        ]
+
+
+def _pieces(stretches: Sequence[_Stretch], cuts: Sequence[tuple[int, int]]) -> list[list[Piece]]:
+    """The pieces of the split that begins at each cut."""
     groups: list[list[Piece]] = [[] for _ in cuts]
     group = -1
     for at, stretch in enumerate(stretches):
         own = [position for number, position in cuts if number == at]
-        bounds = sorted({stretch.begin, *own, stretch.end})
-        for begin, end in pairwise(bounds):
+        segment = stretch.segment
+        begins = sorted({stretch.begin, *own})
+        offsets = [segment.batch_at(begin).base_offset for begin in begins]
+        for begin, end, offset, after in zip(
+            begins, [*begins[1:], stretch.end], offsets, [*offsets[1:], -1], strict=True
+        ):
             group += begin in own
-            segment = stretch.segment
             groups[group].append(
                 Piece(
                     segment.stem,
@@ -473,23 +529,8 @@ def _split(
                     segment.origin,
                     begin,
                     end - begin,
-                    segment.batch_at(begin).base_offset,
+                    offset,
+                    after,
                 )
             )
-    firsts = [start] + [max(start, pieces[0].base_offset) for pieces in groups[1:]] + [stop]
-    return [
-        Split(
-            logs.root_of(tp),
-            tp.topic,
-            tp.partition,
-            first,
-            end,
-            tuple(pieces),
-            None
-            if aborted is None
-            else tuple(txn for txn in aborted if txn[2] >= pieces[0].base_offset and txn[1] < end),
-            fail_on_data_loss,
-            logs.open(tp).snapshot.truncations.number,
-        )
-        for first, end, pieces in zip(firsts, firsts[1:], groups, strict=False)
-    ]
+    return groups

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from kstore.log.files.layout import TopicPartition
 from kstore.spark.errors import failure
 from kstore.spark.options import CONFIG, READER, READER_TAKES, WRITER, Given, bad
 from kstore.spark.paths import roots_of
@@ -125,6 +126,5 @@ def _check_order(starting: Bounds, ending: Bounds) -> None:
                         raise failure(
                             "KSTORE_INVALID_OPTION",
                             f"starting{name} {start} lies after ending{name} {end}",
-                            topic=topic,
-                            partition=partition,
+                            TopicPartition(topic, partition),
                         )

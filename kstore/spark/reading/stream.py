@@ -1,7 +1,4 @@
-"""The stream reader. Imports pyspark.
-
-Offsets are {"topic": {"0": next offset to read}}, as Spark's Kafka source writes them.
-"""
+"""The stream reader. Imports pyspark."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -13,8 +10,9 @@ from kstore.log.files.layout import TopicPartition
 from kstore.spark.errors import failure
 from kstore.spark.reading.batch_query import KStorePartition, read_partition
 from kstore.spark.reading.logs import Logs
+from kstore.spark.reading.offsets import Json, Positions, StreamPosition, decoded, encoded, encoded_ends
 from kstore.spark.reading.packing import tasks
-from kstore.spark.reading.plan import checked, chosen, resolve
+from kstore.spark.reading.plan import Range, checked, chosen, resolve
 from kstore.spark.reading.source_options import SourceOptions
 
 try:
@@ -30,20 +28,6 @@ except ImportError:  # before Spark 4.2 there are no read limits
         """Stands in."""
 
     ReadAllAvailable = ReadMaxRows = ReadMinRows = None
-
-_Offsets = dict[str, dict[str, int]]
-_Ends = dict[TopicPartition, int]
-
-
-def _flat(offsets: Mapping[str, Mapping[str, int]]) -> _Ends:
-    return {TopicPartition(t, int(p)): int(o) for t, own in offsets.items() for p, o in own.items()}
-
-
-def _nested(ends: Mapping[TopicPartition, int]) -> _Offsets:
-    nested: _Offsets = {}
-    for tp in sorted(ends):
-        nested.setdefault(tp.topic, {})[str(tp.partition)] = ends[tp]
-    return nested
 
 
 class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -63,10 +47,10 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         self.columns = columns
         self.parallelism = parallelism
         self._logs: Logs | None = None
-        self._frozen: _Ends | None = None
-        self._seen: _Ends | None = None  # where the logs ended when latestOffset looked
+        self._frozen: Positions | None = None
+        self._seen: Positions | None = None  # where the logs ended when latestOffset looked
         self._triggered: float | None = None
-        self._last: _Ends = {}  # where the last micro-batch ended: Spark 4.0 and 4.1 do not say
+        self._last: Positions = {}  # where the last micro-batch ended: Spark 4.0 and 4.1 do not say
 
     def __getstate__(self) -> dict[str, Any]:
         return {"options": self.options, "columns": self.columns, "parallelism": self.parallelism}
@@ -81,7 +65,7 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
             self._logs = Logs(self.options.roots, self.options.isolation)
         return self._logs
 
-    def initialOffset(self) -> _Offsets:
+    def initialOffset(self) -> Json:
         """Where a new query starts."""
         logs = self._open()
         partitions = chosen(logs, self.options.topics)
@@ -92,8 +76,8 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
             start=True,
             fail_on_data_loss=self.options.fail_on_data_loss,
         )
-        self._last = starts
-        return _nested(starts)
+        self._last = {tp: self._position(tp, start) for tp, start in starts.items()}
+        return encoded(self._last)
 
     def getDefaultReadLimit(self) -> Any:
         """maxOffsetsPerTrigger, and minOffsetsPerTrigger: Spark has no limit that says both, but it hands
@@ -103,26 +87,28 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
             return ReadMaxRows(most)
         return ReadAllAvailable() if least is None else ReadMinRows(least)
 
-    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> _Offsets:
+    def latestOffset(self, start: Json | None = None, limit: Any = None) -> Json:
         """Where the next micro-batch ends: at the ends of the logs, or before them as far as the limit
         says."""
-        begin = dict(self._last) if start is None else _flat(start)
         if self._frozen is None:
             ends = self._seen = self._ends()
         else:
             ends, self._seen = self._frozen, None
+        begin = self._begins(self._last if start is None else decoded(start), ends)
         if limit is None:
             most = self.options.max_offsets_per_trigger
         else:
             most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         # before Spark 4.2 there is no limit
-        waits = limit is not None and not isinstance(limit, ReadAllAvailable)
-        if waits and start is not None and self._frozen is None:
-            new = sum(end - begin.get(tp, 0) for tp, end in ends.items())
-            if self._waits(new):
-                return start
-        self._add_new(begin, ends)
-        for tp in begin.keys() - ends.keys():
+        may_wait = limit is not None and not isinstance(limit, ReadAllAvailable) and self._frozen is None
+        new = sum(end.offset - begin[tp] for tp, end in ends.items())
+        if may_wait and start is not None and self._waits(new):
+            return start
+        return encoded(_limited(begin, ends, most))
+
+    def _begins(self, known: Positions, ends: Positions) -> dict[TopicPartition, int]:
+        """Where the next micro-batch begins; partitions that came since, at their beginning."""
+        for tp in known.keys() - ends.keys():
             if tp in self._open().names():
                 why = (
                     "the query has read this partition, and subscribe, subscribePattern or assign does not "
@@ -130,8 +116,8 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
                 )
             else:
                 why = "the partition is gone"
-            self._lost(tp, begin[tp], why)
-        return _nested(_limited(begin, ends, most))
+            self._lost(tp, known[tp].offset, f"{why}; failOnDataLoss=false goes on without")
+        return {tp: self._resumed(tp, known.get(tp)) for tp in ends}
 
     def _waits(self, new: int) -> bool:
         """Whether to leave so many offsets to a later trigger. The first one never waits, as with Spark's
@@ -145,40 +131,51 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         self._triggered = now
         return False
 
-    def reportLatestOffset(self) -> _Offsets:
+    def reportLatestOffset(self) -> Json:
         """Where the logs end, for the query's progress. Spark asks right after latestOffset."""
-        return _nested(self._ends() if self._seen is None else self._seen)
+        ends = self._ends() if self._seen is None else self._seen
+        return encoded_ends({tp: end.offset for tp, end in ends.items()})
 
     def prepareForTriggerAvailableNow(self) -> None:
         """What is there now is all that is read."""
         self._frozen = self._ends()
 
-    def _ends(self) -> _Ends:
+    def _ends(self) -> Positions:
         logs = self._open()
         logs.refresh()
-        return {tp: logs.end(tp) for tp in chosen(logs, self.options.topics)}
+        return {tp: self._position(tp, logs.end(tp)) for tp in chosen(logs, self.options.topics)}
 
-    def _add_new(self, begin: _Ends, ends: _Ends) -> None:
-        """Partitions that came since start at their beginning."""
-        for tp in ends.keys() - begin.keys():
-            begin[tp] = self._open().open(tp).log_start_offset
+    def _position(self, tp: TopicPartition, offset: int) -> StreamPosition:
+        logs = self._open()
+        return StreamPosition(logs.position(tp, offset), logs.topic_id(tp))
+
+    def _resumed(self, tp: TopicPartition, position: StreamPosition | None) -> int:
+        """The offset at which reading goes on behind a position; without one, the beginning.
+        KSTORE_DATA_LOST if the log does not hold the records before it any more, or, where losses are passed
+        over, the offset from which on it holds others."""
+        logs = self._open()
+        first = logs.open(tp).log_start_offset
+        if position is None:
+            return first
+        cut, why = logs.diverged_at(tp, position.position), "the log was truncated"
+        if position.topic_id and logs.topic_id(tp) not in ("", position.topic_id):
+            cut, why = first, "the topic was deleted, and another one of this name made"
+        if cut < 0:
+            return checked(logs, tp, position.offset, fail_on_data_loss=self.options.fail_on_data_loss)
+        cut = max(cut, first)
+        reason = f"{why} since the query read up to this offset, and records from offset {cut} on are others"
+        self._lost(tp, position.offset, f"{reason}; failOnDataLoss=false goes on at offset {cut}")
+        return cut
 
     def _lost(self, tp: TopicPartition, offset: int, why: str) -> None:
         if self.options.fail_on_data_loss:
-            raise failure(
-                "KSTORE_DATA_LOST",
-                f"{why}; failOnDataLoss=false goes on without",
-                topic=tp.topic,
-                partition=tp.partition,
-                offset=offset,
-                file=self._open().place,
-            )
+            raise failure("KSTORE_DATA_LOST", why, tp, offset=offset, file=self._open().place)
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KStorePartition]:
+    def partitions(self, start: Json, end: Json) -> list[KStorePartition]:
         """The splits of a micro-batch; none where it has no records."""
-        begin, ends = _flat(start), _flat(end)
+        begin, ends = decoded(start), decoded(end)
         self._last = ends
-        if begin == ends:
+        if start == end:
             return []
         logs = self._open()
         logs.refresh()
@@ -186,17 +183,9 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         ranges = {}
         for tp, to in ends.items():
             if tp not in there:
-                self._lost(tp, begin.get(tp, 0), "the partition is gone")
+                self._lost(tp, to.offset, "the partition is gone; failOnDataLoss=false goes on without")
                 continue
-            since = begin.get(tp)
-            if since is None:
-                since = logs.open(tp).log_start_offset
-            if since > to:
-                self._lost(tp, since, f"the log ended at {since}, now it ends at {to}")
-                continue
-            if since < to:
-                lossy = {"fail_on_data_loss": self.options.fail_on_data_loss}
-                ranges[tp] = (checked(logs, tp, since, **lossy), checked(logs, tp, to, **lossy))
+            ranges[tp] = Range(self._resumed(tp, begin.get(tp)), logs.position(tp, self._resumed(tp, to)))
         return [KStorePartition(task) for task in tasks(logs, ranges, self.options, self.parallelism)]
 
     # ---- in tasks ------------------------------------------------------------------------------------------
@@ -212,10 +201,10 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         """Never called by Spark 4.0 to 4.3."""
 
 
-def _limited(begin: Mapping[TopicPartition, int], ends: _Ends, most: int | None) -> _Ends:
+def _limited(begin: Mapping[TopicPartition, int], ends: Positions, most: int | None) -> Positions:
     """Ends so that about `most` offsets lie between, shared in proportion to what each partition has to
     read."""
-    backlog = {tp: end - begin[tp] for tp, end in ends.items() if end > begin[tp]}
+    backlog = {tp: end.offset - begin[tp] for tp, end in ends.items() if end.offset > begin[tp]}
     total = sum(backlog.values())
     if most is None or total <= most:
         return ends
@@ -223,7 +212,7 @@ def _limited(begin: Mapping[TopicPartition, int], ends: _Ends, most: int | None)
     left, waiting = most, total
     for tp in sorted(backlog):
         share = round(left * backlog[tp] / waiting)  # exact in sum: what one rounds up the next get less
-        limited[tp] = begin[tp] + share
+        limited[tp] = ends[tp].at(begin[tp] + share)
         left -= share
         waiting -= backlog[tp]
     return limited

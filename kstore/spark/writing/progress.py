@@ -63,7 +63,7 @@ def progress(log: PartitionLog, tp: TopicPartition, pending: Pending, producer: 
             if first != copied and (seen or not trimmed):
                 raise _changed(tp, f"of its copied records, number {first} follows on number {copied - 1}")
             copied, seen = first + delta + 1, True
-    staged = [one for one in pending.staged if one[:2] == tp]
+    staged = [one for one in pending.staged if one.tp == tp]
     wanted = sum(file.record_count for one, file, body in parts(staged, pending) if body is None)
     if copied > wanted:
         raise _changed(tp, f"{copied} records where {wanted} are copied")
@@ -124,4 +124,4 @@ def _body(crcs: Any) -> Body:
 
 
 def _changed(tp: TopicPartition, why: str) -> SparkSourceError:
-    return failure("KSTORE_LOG_CHANGED", why, topic=tp.topic, partition=tp.partition)
+    return failure("KSTORE_LOG_CHANGED", why, tp)

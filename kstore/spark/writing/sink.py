@@ -291,22 +291,20 @@ class Sink:
                 "KSTORE_STAGING_LOST",
                 f"{size} bytes of {next(file.size for file in one.files if file.name == name)}; nothing was "
                 "written",
-                topic=one.topic,
-                partition=one.partition,
+                one.tp,
                 file=f"{one.path}/{name}",
             )
-        names = {TopicPartition(one.topic, one.partition) for one in staged}
+        names = {one.tp for one in staged}
         for topic in {tp.topic for tp in names}:
             wanted = {TopicPartition(topic, p) for p in range(counts.get(topic, 0))}
             names |= {tp for tp in wanted - names if not _is_there(Path(self.root, str(tp)))}
         for tp in names:
-            total = sum(one.record_count for one in staged if one[:2] == tp)
+            total = sum(one.record_count for one in staged if one.tp == tp)
             if total > 2**31 - 1:
                 raise failure(
                     "KSTORE_RECORD_TOO_LARGE",
                     f"{total} records of one transaction, allowed are {2**31 - 1}",
-                    topic=tp.topic,
-                    partition=tp.partition,
+                    tp,
                 )
         with contextlib.ExitStack() as stack:
             logs = self._open(sorted(names), self.config, stack)
@@ -331,7 +329,7 @@ class Sink:
         pending = journal.pending
         if pending is None:
             return False
-        names = sorted({TopicPartition(one.topic, one.partition) for one in pending.staged})
+        names = sorted({one.tp for one in pending.staged})
         config = LogConfig.from_topic(pending.config)
         with contextlib.ExitStack() as stack:
             logs = self._open(names, config, stack)
@@ -386,7 +384,7 @@ class Sink:
         try:
             return once_free(take, self.lock_wait)
         except (KstoreError, OSError) as e:
-            raise translated(e, topic=tp.topic, partition=tp.partition) from e
+            raise translated(e, tp) from e
 
     def _append(
         self,
@@ -400,15 +398,15 @@ class Sink:
                 log, total, begun = logs[tp], 0, logs[tp].log_end_offset
                 transfer = Transfer(log, pending.moved, journal.producer, journal.epoch, there[tp])
                 for one in pending.staged:
-                    if one[:2] == tp:
+                    if one.tp == tp:
                         transfer.take(one)
                         total += one.record_count
                 found = there[tp].record_count + log.log_end_offset - begun
                 if found != total:
-                    raise failure("KSTORE_LOG_CHANGED", f"{found} records of {total}", **tp._asdict())
+                    raise failure("KSTORE_LOG_CHANGED", f"{found} records of {total}", tp)
                 log.flush()
             except (KstoreError, OSError) as e:
-                raise translated(e, topic=tp.topic, partition=tp.partition) from e
+                raise translated(e, tp) from e
 
         _each(append, list(logs), pending.staged)
 
@@ -463,11 +461,11 @@ def _lost(pending: Pending, there: Mapping[TopicPartition, Progress]) -> SparkSo
     lost = {(one.path, name) for one, name, _ in missing(pending.staged)}
     for tp, own in there.items():
         copied = 0
-        for one, file, body in parts([one for one in pending.staged if one[:2] == tp], pending):
+        for one, file, body in parts([one for one in pending.staged if one.tp == tp], pending):
             path = f"{one.path}/{file.name}"
             copied += file.record_count if body is None else 0
             published = path in own.moved if body is not None else copied <= own.copied
             if not published and (one.path, file.name) in lost:
                 why = "it is not in the log, and not in staging any more as it was"
-                return failure("KSTORE_STAGING_LOST", why, **tp._asdict(), file=path)
+                return failure("KSTORE_STAGING_LOST", why, tp, file=path)
     return None

@@ -47,6 +47,11 @@ class Staged(NamedTuple):
     record_count: int
     files: tuple[StagedFile, ...]
 
+    @property
+    def tp(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
     @classmethod
     def of(cls, raw: Sequence[Any]) -> "Staged":
         """From JSON."""
@@ -118,7 +123,8 @@ class Stage:
         for partition in numpy.flatnonzero(counts).tolist():
             size = int(counts[partition])
             own = rows.slice(first, size)
-            self._append(pa, topic, partition, own, None if keys is None else keys.slice(first, size))
+            tp = TopicPartition(topic, partition)
+            self._append(pa, tp, own, None if keys is None else keys.slice(first, size))
             first += size
 
     def _route(self, topic: str, rows: Any, keys: Any, count: int) -> NDArray[numpy.int32]:
@@ -145,8 +151,7 @@ class Stage:
                 raise failure(
                     "KSTORE_INVALID_RECORD",
                     f"a row names partition {partition}: {has}",
-                    topic=topic,
-                    partition=partition,
+                    TopicPartition(topic, partition),
                 )
             partitions[given] = wanted[given]
         others = numpy.flatnonzero(partitions < 0)
@@ -154,11 +159,11 @@ class Stage:
         self._turn += len(others)
         return partitions
 
-    def _append(self, pa: Any, topic: str, partition: int, rows: Any, keys: Any) -> None:
+    def _append(self, pa: Any, tp: TopicPartition, rows: Any, keys: Any) -> None:
         names = rows.schema.names
         times = headers = None
         try:
-            log = self._log(topic, partition)
+            log = self._log(tp)
             if "timestamp" in names:
                 column = rows.column("timestamp")
                 now = log.clock_ms()
@@ -173,12 +178,11 @@ class Stage:
             values = rows.column("value").cast(pa.binary())
             log.extend(values, keys, times, headers, batch_bytes=BATCH_BYTES)
         except (KstoreError, OSError) as e:
-            raise translated(e, topic=topic, partition=partition) from e
+            raise translated(e, tp) from e
         except (TypeError, ValueError, OverflowError) as e:
-            raise failure("KSTORE_INVALID_RECORD", str(e), topic=topic, partition=partition) from e
+            raise failure("KSTORE_INVALID_RECORD", str(e), tp) from e
 
-    def _log(self, topic: str, partition: int) -> LogWriter:
-        tp = TopicPartition(topic, partition)
+    def _log(self, tp: TopicPartition) -> LogWriter:
         log = self._logs.get(tp)
         if log is None:
             # append time is given when records are published; whatever else the topic refuses is refused here
@@ -194,19 +198,19 @@ class Stage:
     def close(self) -> tuple[Staged, ...]:
         """Brings everything to the disk, and tells what there is."""
         found = []
-        for (topic, partition), log in sorted(self._logs.items()):
+        for tp, log in sorted(self._logs.items()):
             try:
                 count = log.log_end_offset
                 log.flush()  # its records alone are needed
                 log.abandon()
-                path = f"{self.directory}/{topic}-{partition}"
+                path = f"{self.directory}/{tp}"
                 files = _files(path, count)
             except (KstoreError, OSError) as e:
-                raise translated(e, topic=topic, partition=partition) from e
+                raise translated(e, tp) from e
             if sum(file.record_count for file in files) != count:
                 reason = "files of this task are gone: another program removed them"
-                raise failure("KSTORE_STAGING_LOST", reason, topic=topic, partition=partition, file=path)
-            found.append(Staged(topic, partition, path, count, files))
+                raise failure("KSTORE_STAGING_LOST", reason, tp, file=path)
+            found.append(Staged(*tp, path, count, files))
         return tuple(found)
 
     def abandon(self) -> None:

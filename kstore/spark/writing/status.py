@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kstore.errors import KstoreError
-from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.spark.errors import SparkSourceError
 from kstore.spark.paths import mapped_root
@@ -91,7 +90,7 @@ def _in_logs(root: str, journal: Journal) -> dict[str, int | None]:
     pending = journal.pending
     if pending is None:
         return found
-    for tp in sorted({TopicPartition(one.topic, one.partition) for one in pending.staged}):
+    for tp in sorted({one.tp for one in pending.staged}):
         try:
             with PartitionLog(f"{root}/{tp}") as log:
                 there = progress(log, tp, pending, journal.producer, journal.epoch)

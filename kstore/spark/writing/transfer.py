@@ -5,7 +5,6 @@ import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict
 
 from kstore.engine.record.batch import crc32c
 from kstore.engine.segment.segment import Segment
@@ -26,19 +25,11 @@ _PRODUCER_AT, _CRC_AT, _ATTRIBUTES_AT = 43, 17, 21
 _CRC, _INT, _HEADER = struct.Struct(">I"), struct.Struct(">i"), 61
 
 
-class _Place(TypedDict):
-    """Which staged file, for errors."""
-
-    topic: str
-    partition: int
-    file: str
-
-
 def movable(staged: Sequence[Staged], logs: Mapping[TopicPartition, LogWriter]) -> dict[str, dict[str, Body]]:
     """Which staged files can become segments. Others must not later, when some may have been copied."""
     found: dict[str, dict[str, Body]] = {}
     for one in staged:
-        log, directory = logs[TopicPartition(one.topic, one.partition)], mapped_root(one.path)
+        log, directory = logs[one.tp], mapped_root(one.path)
         if log.config.message_timestamp_type != "CreateTime":
             continue  # the time is given when records are published
         large = [
@@ -52,7 +43,7 @@ def movable(staged: Sequence[Staged], logs: Mapping[TopicPartition, LogWriter]) 
                     name: body_of(Segment(directory, name.removesuffix(".log"), 0)) for name in large
                 }
             except KstoreError as e:
-                raise translated(e, topic=one.topic, partition=one.partition) from e
+                raise translated(e, one.tp) from e
     return found
 
 
@@ -81,36 +72,45 @@ class Transfer:
 
     def take(self, one: Staged) -> None:
         """Brings a staged log's records into the log, but for those that are there. SparkSourceError."""
-        place: _Place = {"topic": one.topic, "partition": one.partition, "file": one.path}
         moved = self._moved.get(one.path, {})
         for name, _, record_count in one.files:
-            place["file"] = file = f"{mapped_root(one.path)}/{name}"
+            file = f"{mapped_root(one.path)}/{name}"
             if name in moved:
                 if f"{one.path}/{name}" not in self._there.moved:
                     self._log.adopt(file)
             elif self._sequence + record_count <= self._there.copied:
                 self._sequence += record_count
-            elif (found := self._copy(file, place)) != record_count:
-                raise failure("KSTORE_STAGING_LOST", f"{found} records of {record_count}", **place)
+            elif (found := self._copy(one.tp, file)) != record_count:
+                raise failure("KSTORE_STAGING_LOST", f"{found} records of {record_count}", one.tp, file=file)
 
-    def _copy(self, file: str, place: _Place) -> int:
+    def _copy(self, tp: TopicPartition, file: str) -> int:
         """Appends the batches of a file as this producer's; how many records are in it."""
         first = self._sequence
-        for chunk in self._chunks(file, place):
+        for chunk in self._chunks(tp, file):
             skip = at = 0
             while at < len(chunk):
                 size, count = _sizes(chunk, at)
                 if self._sequence < self._there.copied:
                     skip = at + size
                 else:
-                    _become(chunk[at : at + size], self._producer, self._epoch, self._sequence, place)
+                    self._become_ours(chunk[at : at + size], tp, file)
                 self._sequence += count
                 at += size
             if skip < len(chunk):
                 self._log.append_batches(chunk[skip:])
         return self._sequence - first
 
-    def _chunks(self, path: str, place: _Place) -> Iterator[memoryview]:
+    def _become_ours(self, batch: memoryview, tp: TopicPartition, file: str) -> None:
+        """Makes a staged batch what this producer would have sent."""
+        (crc,) = _CRC.unpack_from(batch, _CRC_AT)
+        found = crc32c(batch[_ATTRIBUTES_AT:])
+        if found != crc:  # a new one would hide it
+            raise failure("KSTORE_CORRUPT_BATCH", f"CRC {found:#010x}, not {crc:#010x}", tp, file=file)
+        batch[:8] = bytes(8)  # a producer counts each batch's offsets from 0
+        _PRODUCER.pack_into(batch, _PRODUCER_AT, self._producer, self._epoch, self._sequence)
+        _CRC.pack_into(batch, _CRC_AT, crc32c(batch[_ATTRIBUTES_AT:]))
+
+    def _chunks(self, tp: TopicPartition, path: str) -> Iterator[memoryview]:
         """A file in pieces of whole batches, each until the next is asked for; one that is cut at the end is
         passed over."""
         kept = 0
@@ -121,7 +121,7 @@ class Transfer:
                 while have - at >= _HEADER:
                     size = _sizes(self._buffer, at)[0]
                     if not _HEADER <= size <= end:
-                        raise failure("KSTORE_CORRUPT_BATCH", f"a batch of {size} bytes", **place)
+                        raise failure("KSTORE_CORRUPT_BATCH", f"a batch of {size} bytes", tp, file=path)
                     if have - at < size:
                         break
                     at += size
@@ -139,14 +139,3 @@ def _sizes(batches: bytearray | memoryview, at: int) -> tuple[int, int]:
     (length,) = _INT.unpack_from(batches, at + 8)
     (last,) = _INT.unpack_from(batches, at + 23)
     return length + 12, last + 1
-
-
-def _become(batch: memoryview, producer: int, epoch: int, sequence: int, place: _Place) -> None:
-    """Makes a staged batch what this producer would have sent."""
-    (crc,) = _CRC.unpack_from(batch, _CRC_AT)
-    found = crc32c(batch[_ATTRIBUTES_AT:])
-    if found != crc:  # a new one would hide it
-        raise failure("KSTORE_CORRUPT_BATCH", f"CRC {found:#010x}, not {crc:#010x}", **place)
-    batch[:8] = bytes(8)  # a producer counts each batch's offsets from 0
-    _PRODUCER.pack_into(batch, _PRODUCER_AT, producer, epoch, sequence)
-    _CRC.pack_into(batch, _CRC_AT, crc32c(batch[_ATTRIBUTES_AT:]))

@@ -1,0 +1,77 @@
+"""The offsets of a stream: how far it has read, as Spark's checkpoint keeps it. Needs no Spark.
+
+{"topic": {"0": next offset to read}} as Spark's Kafka source writes it, and under a name that no topic can
+have what detects a truncation or another topic of the same name: {":positions": {"topic": {"0": [leader epoch,
+generation, topic id]}}}. Older versions of kstore did not write that.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from kstore.arguments import MAX64
+from kstore.log.files.layout import TopicPartition
+from kstore.log.follow.position import Position
+
+_POSITIONS = ":positions"
+_UNKNOWN = (-1, MAX64, "")  # only an end of the log below the offset shows that it was truncated
+
+Json: TypeAlias = dict[str, Any]
+
+
+class StreamPosition(NamedTuple):
+    """The position of a stream in a partition, and the id of the topic; "" if it is not known."""
+
+    position: Position
+    topic_id: str
+
+    @property
+    def offset(self) -> int:
+        """The offset of the next record."""
+        return self.position.offset
+
+    def at(self, offset: int) -> "StreamPosition":
+        """The position at an offset before it."""
+        return self._replace(position=self.position._replace(offset=offset))
+
+
+Positions: TypeAlias = Mapping[TopicPartition, StreamPosition]
+
+
+def encoded(positions: Positions) -> Json:
+    """Offsets of a stream."""
+    known = {tp: [*own.position[1:], own.topic_id] for tp, own in positions.items()}
+    offsets = _by_topic({tp: own.offset for tp, own in positions.items()})
+    return offsets | ({_POSITIONS: _by_topic(known)} if known else {})
+
+
+def encoded_ends(ends: Mapping[TopicPartition, int]) -> Json:
+    """Offsets for a query's progress."""
+    return _by_topic(ends)
+
+
+def decoded(offsets: Json) -> dict[TopicPartition, StreamPosition]:
+    """The positions in offsets of a stream."""
+    known = offsets.get(_POSITIONS, {})
+    found = {}
+    for tp, offset in offsets_in(offsets).items():
+        epoch, generation, topic_id = known.get(tp.topic, {}).get(str(tp.partition), _UNKNOWN)
+        found[tp] = StreamPosition(Position(offset, epoch, generation), topic_id)
+    return found
+
+
+def offsets_in(offsets: Json) -> dict[TopicPartition, int]:
+    """The offsets alone. ValueError, TypeError, AttributeError for what is none of a stream."""
+    found = {}
+    for topic, own in offsets.items():
+        for partition, offset in own.items() if topic != _POSITIONS else ():
+            if not partition.isdecimal() or type(offset) is not int:
+                raise ValueError(f"{offset!r} is no offset of partition {partition!r}")
+            found[TopicPartition(topic, int(partition))] = offset
+    return found
+
+
+def _by_topic(values: Mapping[TopicPartition, object]) -> Json:
+    nested: Json = {}
+    for tp in sorted(values):
+        nested.setdefault(tp.topic, {})[str(tp.partition)] = values[tp]
+    return nested
