@@ -25,6 +25,9 @@ Every message begins with a stable code, then says topic, partition, offset and 
     KSTORE_IO                  an error of the system
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from kstore.errors import (
     CorruptFileError,
     CorruptRecordError,
@@ -98,3 +101,14 @@ def translated(
             (own for name in ("file", "filename", "path") if (own := getattr(error, name, None))), file
         ),
     )
+
+
+@contextmanager
+def coded(
+    tp: TopicPartition | None = None, *, offset: int | None = None, file: str | None = None
+) -> Iterator[None]:
+    """Errors of the log and of the system in the block get their code and this place."""
+    try:
+        yield
+    except (KstoreError, OSError) as e:
+        raise translated(e, tp, offset=offset, file=file) from e

@@ -23,6 +23,10 @@ class Position(NamedTuple):
     leader_epoch: int
     generation: int
 
+    def at(self, offset: int) -> "Position":
+        """The position at an offset before it."""
+        return self._replace(offset=offset)
+
 
 class History(NamedTuple):
     """What detects a truncation of a log: its truncations, its leader epochs, and its end."""

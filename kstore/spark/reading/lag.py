@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 
 from pyspark.sql.streaming import StreamingQueryListener
 
+from kstore.engine.record.batch import Record
 from kstore.errors import KstoreError
 from kstore.log.files.layout import TopicPartition
+from kstore.log.partition import PartitionLog
 from kstore.spark.paths import Paths, roots_of
 from kstore.spark.reading.logs import Isolation, Logs
 from kstore.spark.reading.offsets import offsets_in
@@ -151,7 +153,7 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
             progress.name or None,
             progress.batchId,
             progress.timestamp,
-            self._measure(offsets, ends),
+            self._measured(offsets, ends),
         )
         self._note(query)
         LOGGER.info("%s", _line(query))
@@ -163,7 +165,7 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
         if last is not None:
             ends = {tp: lag.end_offset for tp, lag in last.partitions.items() if lag.end_offset is not None}
             offsets = {tp: lag.offset for tp, lag in last.partitions.items()}
-            self._note(last._replace(partitions=self._measure(offsets, ends)))
+            self._note(last._replace(partitions=self._measured(offsets, ends)))
 
     def onQueryTerminated(self, event: Any) -> None:
         """Keeps what was measured last."""
@@ -179,43 +181,41 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
         with self._lock:
             self._queries[query.id] = query
 
-    def _measure(
+    def _measured(
         self, offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Lag]:
         with self._measuring:
-            return self._looked(offsets, ends)
-
-    def _looked(
-        self, offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, Lag]:
-        now_ms = time.time_ns() // 1_000_000
-        logs = self._logs
-        if logs is not None:
-            try:
-                logs.refresh()
-            except (KstoreError, OSError) as e:
-                LOGGER.warning("lag is not known: %s", e)
-                logs = None
-        found = {}
-        for tp, offset in sorted(offsets.items()):
-            end, ms = ends.get(tp), None
+            now_ms = time.time_ns() // 1_000_000
+            logs = self._logs
             if logs is not None:
                 try:
-                    end = logs.end(tp)
-                    ms = 0 if offset >= end else _age(logs, tp, offset, now_ms)
+                    logs.refresh()
                 except (KstoreError, OSError) as e:
-                    LOGGER.warning("lag in %s is not known: %s", tp, e)
-            elif end is not None and offset >= end:
-                ms = 0
-            found[tp] = Lag(offset, end, ms)
-        return found
+                    LOGGER.warning("lag is not known: %s", e)
+                    logs = None
+            found = {}
+            for tp, offset in sorted(offsets.items()):
+                end, ms = ends.get(tp), None
+                if logs is not None:
+                    try:
+                        end = logs.end(tp)
+                        ms = 0 if offset >= end else _age(logs, tp, offset, now_ms)
+                    except (KstoreError, OSError) as e:
+                        LOGGER.warning("lag in %s is not known: %s", tp, e)
+                elif end is not None and offset >= end:
+                    ms = 0
+                found[tp] = Lag(offset, end, ms)
+            return found
 
 
 def _age(logs: Logs, tp: TopicPartition, offset: int, now_ms: int) -> int | None:
     """How old the first record from an offset on is; None if it has no time."""
-    log = logs.open(tp)
-    offset = max(offset, log.log_start_offset)  # retention was faster
-    first = next(iter(log.records(offset, isolation=logs.isolation)), None)
+
+    def first_record(log: PartitionLog) -> Record | None:
+        start = max(offset, log.log_start_offset)  # retention was faster
+        return next(iter(log.records(start, isolation=logs.isolation)), None)
+
+    first = logs.read(tp, first_record)
     if first is None:
         return 0  # what is left is markers of transactions, or was compacted away
     return None if first.timestamp < 0 else max(0, now_ms - first.timestamp)

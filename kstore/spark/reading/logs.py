@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar, get_args
 
 from kstore.arguments import choice
-from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNotFoundError
+from kstore.errors import CorruptFileError, LogChangedError, LogNotFoundError
 from kstore.log.files.checkpoints import topic_id_text
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.topic_file import TopicTable, read_table
 from kstore.log.follow.position import Position, diverged_at, position_in
 from kstore.log.partition import PartitionLog
-from kstore.spark.errors import failure, translated
+from kstore.spark.errors import coded, failure
 from kstore.spark.paths import no_log_directory
 from kstore.store import LogStore
 
@@ -48,13 +48,7 @@ class Logs:
         """The partitions that lie there, in order."""
         places: dict[TopicPartition, str] = {}
         for root in self.roots:
-            try:
-                found = self._store(root).partitions
-            except LogNotFoundError:
-                raise no_log_directory(root) from None
-            except (KstoreError, OSError) as e:
-                raise translated(e, file=root) from e
-            for tp in found:
+            for tp in self._partitions_in(root):
                 if tp in places:
                     raise failure(
                         "KSTORE_INVALID_OPTION",
@@ -65,14 +59,18 @@ class Logs:
         self._places = places
         return sorted(places)
 
-    def _store(self, root: str) -> LogStore:
-        """The store of a log directory, as the directory is now."""
+    def _partitions_in(self, root: str) -> list[TopicPartition]:
+        """The partitions in a log directory, as it is now."""
         store = self._stores.get(root)
-        if store is None:
-            store = self._stores[root] = LogStore(root)
-        else:
-            store.refresh()
-        return store
+        with coded(file=root):
+            try:
+                if store is None:
+                    store = self._stores[root] = LogStore(root)
+                else:
+                    store.refresh()
+            except LogNotFoundError:
+                raise no_log_directory(root) from None
+            return store.partitions
 
     def root_of(self, tp: TopicPartition) -> str:
         """The log directory in which a partition lies."""
@@ -88,37 +86,32 @@ class Logs:
         log = self._open.get(tp)
         if log is None:
             root = self.root_of(tp)
-            try:
+            with coded(tp):
                 log = self._open[tp] = self._stores[root].open(*tp)
-            except (KstoreError, OSError) as e:
-                raise translated(e, tp) from e
         return log
 
     def read(self, tp: TopicPartition, work: Callable[[PartitionLog], _T], offset: int | None = None) -> _T:
         """What `work` finds in a log; in the log as it is now, if a file was replaced or deleted meanwhile.
         Errors get their code, and name the offset if they name none."""
         log = self.open(tp)
-        while True:
-            try:
+        with coded(tp, offset=offset):
+            while True:
                 try:
                     return work(log)
                 except (LogChangedError, CorruptFileError):
                     if not log.refresh():
                         raise
-            except (KstoreError, OSError) as e:
-                raise translated(e, tp, offset=offset) from e
 
     def refresh(self) -> None:
         """Brings the open logs up to date; those that are gone are forgotten."""
         self._tables.clear()
         self._topic_ids.clear()
         for tp, log in list(self._open.items()):
-            try:
-                log.refresh()
-            except FileNotFoundError:
-                del self._open[tp]
-            except (KstoreError, OSError) as e:
-                raise translated(e, tp) from e
+            with coded(tp):
+                try:
+                    log.refresh()
+                except FileNotFoundError:
+                    del self._open[tp]
 
     # ---- one log -------------------------------------------------------------------------------------------
 

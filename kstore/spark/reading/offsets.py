@@ -31,7 +31,7 @@ class StreamPosition(NamedTuple):
 
     def at(self, offset: int) -> "StreamPosition":
         """The position at an offset before it."""
-        return self._replace(position=self.position._replace(offset=offset))
+        return StreamPosition(self.position.at(offset), self.topic_id)
 
 
 Positions: TypeAlias = Mapping[TopicPartition, StreamPosition]

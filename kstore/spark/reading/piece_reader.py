@@ -117,9 +117,8 @@ class PieceReader:
                 yield from self._as_planned(segment, planned, now)
             self._check_diverged()
         except (KstoreError, OSError) as e:
-            raise translated(
-                e, self.split.tp, offset=self.reached, file=f"{self.directory}/{self.piece.stem}.log"
-            ) from e
+            file = f"{self.directory}/{self.piece.stem}.log"
+            raise translated(e, self.split.tp, offset=self.reached, file=file) from e
 
     # ---- as planned ----------------------------------------------------------------------------------------
 
@@ -225,7 +224,7 @@ class PieceReader:
         """The offset from which on records of the piece were truncated after the plan; -1 if none were."""
         if self.split.planned is None:
             return -1
-        planned = self.split.planned._replace(offset=self.stop)
+        planned = self.split.planned.at(self.stop)
         return diverged_at(history_of(Path(self.directory)), planned, self._isolation)
 
     def _check_diverged(self) -> None:

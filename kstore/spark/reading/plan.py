@@ -501,7 +501,7 @@ class _Plan:
                 if aborted is None
                 else tuple(txn for txn in aborted if txn[2] >= pieces[0].base_offset and txn[1] < end),
                 self._fail_on_data_loss,
-                self.range.stop._replace(offset=end),
+                self.range.stop.at(end),
             )
             for (first, end), pieces in zip(pairwise(firsts), groups, strict=True)
         ]

@@ -109,14 +109,7 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
     def _begins(self, known: Positions, ends: Positions) -> dict[TopicPartition, int]:
         """Where the next micro-batch begins; partitions that came since, at their beginning."""
         for tp in known.keys() - ends.keys():
-            if tp in self._open().names():
-                why = (
-                    "the query has read this partition, and subscribe, subscribePattern or assign does not "
-                    "name it any more: name it, or give the query a new checkpoint"
-                )
-            else:
-                why = "the partition is gone"
-            self._lost(tp, known[tp].offset, f"{why}; failOnDataLoss=false goes on without")
+            self._not_read(tp, known[tp].offset)
         return {tp: self._resumed(tp, known.get(tp)) for tp in ends}
 
     def _waits(self, new: int) -> bool:
@@ -167,6 +160,16 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         self._lost(tp, position.offset, f"{reason}; failOnDataLoss=false goes on at offset {cut}")
         return cut
 
+    def _not_read(self, tp: TopicPartition, offset: int) -> None:
+        """KSTORE_DATA_LOST for a partition that the query has read, and does not find any more."""
+        why = "the partition is gone"
+        if tp in self._open().names():
+            why = (
+                "the query has read this partition, and subscribe, subscribePattern or assign does not "
+                "name it any more: name it, or give the query a new checkpoint"
+            )
+        self._lost(tp, offset, f"{why}; failOnDataLoss=false goes on without")
+
     def _lost(self, tp: TopicPartition, offset: int, why: str) -> None:
         if self.options.fail_on_data_loss:
             raise failure("KSTORE_DATA_LOST", why, tp, offset=offset, file=self._open().place)
@@ -183,7 +186,7 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         ranges = {}
         for tp, to in ends.items():
             if tp not in there:
-                self._lost(tp, to.offset, "the partition is gone; failOnDataLoss=false goes on without")
+                self._not_read(tp, to.offset)
                 continue
             ranges[tp] = Range(self._resumed(tp, begin.get(tp)), logs.position(tp, self._resumed(tp, to)))
         return [KStorePartition(task) for task in tasks(logs, ranges, self.options, self.parallelism)]

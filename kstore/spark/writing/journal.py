@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from kstore.arguments import MAX64
 from kstore.engine.io.file import read_whole, write_whole
 from kstore.errors import CorruptCheckpointError
 from kstore.log.files.checked_json import decode, encode
+from kstore.log.follow.position import Position
 from kstore.spark.errors import failure, translated
 from kstore.spark.writing.staging import Staged
 
@@ -28,13 +30,6 @@ class Transaction(NamedTuple):
 
     name: str
     number: int | None = None
-
-
-class Mark(NamedTuple):
-    """Where a log ended: its end offset, and the CRC of its last batch, -1 if there is none."""
-
-    end: int
-    crc: int
 
 
 class Body(NamedTuple):
@@ -87,7 +82,7 @@ class Pending(NamedTuple):
     transaction: Transaction
     staged: tuple[Staged, ...]
     moved: Moved
-    marks: Mapping[str, Mark]
+    marks: Mapping[str, Position]  # where the logs ended
     config: Mapping[str, str]
     source: Source | None
 
@@ -98,7 +93,7 @@ class Pending(NamedTuple):
             Transaction(*raw["transaction"]),
             tuple(Staged.of(one) for one in raw["staged"]),
             {path: {name: Body(*b) for name, b in own.items()} for path, own in raw["moved"].items()},
-            {log: Mark(*mark) for log, mark in raw["marks"].items()},
+            {log: _position(mark) for log, mark in raw["marks"].items()},
             raw["config"],
             Source.of(raw["source"]),
         )
@@ -188,7 +183,7 @@ class Journal:
         transaction: Transaction,
         staged: Sequence[Staged],
         moved: Moved,
-        marks: Mapping[str, Mark],
+        marks: Mapping[str, Position],
         config: Mapping[str, str],
         source: Source | None,
     ) -> Pending:
@@ -218,6 +213,11 @@ class Journal:
                 del self.queries[oldest]
         self.pending = None
         self._write()
+
+
+def _position(mark: Sequence[int]) -> Position:
+    """A position from JSON. Older versions wrote an end offset and a CRC."""
+    return Position(*mark) if len(mark) > 2 else Position(mark[0], -1, MAX64)
 
 
 def _of(source: Source | None) -> str:

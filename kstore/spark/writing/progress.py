@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 from kstore.engine.record.batch import crc32c
 from kstore.engine.segment.segment import Segment
 from kstore.log.files.layout import TopicPartition
+from kstore.log.follow.position import diverged_at
 from kstore.log.partition import PartitionLog
 from kstore.spark.errors import SparkSourceError, failure
 from kstore.spark.paths import mapped_root
-from kstore.spark.writing.journal import Body, Mark, Pending
+from kstore.spark.writing.journal import Body, Pending
 from kstore.spark.writing.staging import Staged, StagedFile
 
 
@@ -24,12 +25,6 @@ class Progress(NamedTuple):
 
 
 NOTHING = Progress(0, frozenset(), 0)
-
-
-def mark_of(log: PartitionLog) -> Mark:
-    """Where a log ends now."""
-    end = log.log_end_offset
-    return Mark(end, _crc_before(log, end))
 
 
 def body_of(segment: Segment) -> Body:
@@ -46,16 +41,17 @@ def progress(log: PartitionLog, tp: TopicPartition, pending: Pending, producer: 
     """
     mark = pending.marks[str(tp)]
     start, end = log.log_start_offset, log.log_end_offset
-    was = f"the log was truncated: it ended at offset {mark.end} when the transaction began, and now"
-    if end < mark.end:
+    was = f"the log was truncated: it ended at offset {mark.offset} when the transaction began, and now"
+    if end < mark.offset:
         raise _changed(tp, f"{was} ends at {end}")
-    if mark.crc >= 0 and _crc_before(log, mark.end) not in (mark.crc, -1):
-        raise _changed(tp, f"{was} has another batch before that")
-    trimmed = start > mark.end  # retention took the oldest of what lies behind the mark
+    cut = diverged_at(log.snapshot, mark, "read_uncommitted")
+    if cut >= 0:
+        raise _changed(tp, f"{was} has other records from offset {cut} on")
+    trimmed = start > mark.offset  # retention took the oldest of what lies behind the mark
     copied, seen = 0, False
     segments: list[Segment] = []
-    for segment, headers in _behind(log, mark.end):
-        if segment.base_offset >= mark.end:
+    for segment, headers in _behind(log, mark.offset):
+        if segment.base_offset >= mark.offset:
             segments.append(segment)
         own = headers[(headers["producer_id"] == producer) & (headers["producer_epoch"] == epoch)]
         firsts, deltas = own["base_sequence"].tolist(), own["last_offset_delta"].tolist()
@@ -69,7 +65,7 @@ def progress(log: PartitionLog, tp: TopicPartition, pending: Pending, producer: 
         raise _changed(tp, f"{copied} records where {wanted} are copied")
     if trimmed and wanted and not seen:
         raise _changed(
-            tp, f"offsets {mark.end} to {start} (exclusive) were deleted, so what was there is unknown"
+            tp, f"offsets {mark.offset} to {start} (exclusive) were deleted, so what was there is unknown"
         )
     moved: set[str] = set()
     count = copied
@@ -91,19 +87,6 @@ def parts(staged: Sequence[Staged], pending: Pending) -> Iterator[tuple[Staged, 
         moved = pending.moved.get(one.path, {})
         for file in one.files:
             yield one, file, moved.get(file.name)
-
-
-def _crc_before(log: PartitionLog, offset: int) -> int:
-    """The CRC of the batch that ends at this offset, -1 if there is none."""
-    at = log.floor_segment(offset - 1)
-    if offset <= log.log_start_offset or at < 0:
-        return -1
-    segment = log.segments[at]
-    located = segment.translate(offset - 1)
-    if located is None:
-        return -1
-    batch = segment.batch_at(located.position)
-    return batch.crc if batch.last_offset == offset - 1 else -1
 
 
 def _behind(log: PartitionLog, offset: int) -> Iterator[tuple[Segment, Any]]:

@@ -26,13 +26,14 @@ from kstore.engine.io.directory import make_directory
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
+from kstore.log.follow.position import position_in
 from kstore.log.recovery.presence import require_partition
 from kstore.log.writer import LogWriter
-from kstore.spark.errors import SparkSourceError, failure, translated
+from kstore.spark.errors import SparkSourceError, coded, failure, translated
 from kstore.spark.paths import mapped_root, no_log_directory
 from kstore.spark.writing.configuration import Configurations
 from kstore.spark.writing.journal import JOURNAL, Journal, LastBatch, Pending, Source, Transaction
-from kstore.spark.writing.progress import NOTHING, Progress, mark_of, parts, progress
+from kstore.spark.writing.progress import NOTHING, Progress, parts, progress
 from kstore.spark.writing.staging import Stage, Staged, partition_counts
 from kstore.spark.writing.status import SinkStatus, StagedJob, missing, staged_jobs, status_of
 from kstore.spark.writing.transfer import Transfer, movable
@@ -129,7 +130,7 @@ class Sink:
         """
         instance("transaction", transaction, Transaction)
         staged = instances("staged", staged, Staged)
-        try:
+        with coded(file=self.root):
             make_directory(self.root)
             with self._locked():
                 journal = Journal.read(self.root)
@@ -138,8 +139,6 @@ class Sink:
                     return False
                 self._begin(journal, transaction, staged, counts or {}, source)
                 return True
-        except (KstoreError, OSError) as e:
-            raise translated(e, file=self.root) from e
 
     def recover(self) -> bool:
         """Finishes a transaction that was begun; False if there is none.
@@ -148,11 +147,8 @@ class Sink:
         """
         if not Path(self.root, JOURNAL).exists():
             return False
-        try:
-            with self._locked():
-                return self._finish(Journal.read(self.root))
-        except (KstoreError, OSError) as e:
-            raise translated(e, file=self.root) from e
+        with coded(file=self.root), self._locked():
+            return self._finish(Journal.read(self.root))
 
     def forget(self) -> bool:
         """Gives up a transaction that was begun and cannot be finished; False if there is none.
@@ -162,17 +158,14 @@ class Sink:
         """
         if not Path(self.root, JOURNAL).exists():
             return False
-        try:
-            with self._locked():
-                journal = Journal.read(self.root)
-                pending = journal.pending
-                if pending is None:
-                    return False
-                journal.forget()
-                self._remove(pending.staged)
-                return True
-        except (KstoreError, OSError) as e:
-            raise translated(e, file=self.root) from e
+        with coded(file=self.root), self._locked():
+            journal = Journal.read(self.root)
+            pending = journal.pending
+            if pending is None:
+                return False
+            journal.forget()
+            self._remove(pending.staged)
+            return True
 
     def discard(self, transaction: Transaction, job: str, staged: Sequence[Staged] | None = None) -> None:
         """Removes what a job staged (`staged`, else all), unless it was begun to be published: then it is
@@ -202,10 +195,8 @@ class Sink:
         if not os.path.isdir(self.root) and not os.path.isdir(self.staging):  # noqa: PTH112
             raise no_log_directory(self.root)
         self.counts()  # it is no partition
-        try:
+        with coded(file=self.root):
             return status_of(self.root, self.staging, number("older_than_s", older_than_s, 0))
-        except OSError as e:
-            raise translated(e, file=self.root) from e
 
     def sweep(self, older_than_s: float = _WEEK_S, *, dry_run: bool = False) -> list[StagedJob]:
         """Removes what failed jobs left in staging: those in which no task has written for so long. Tells
@@ -228,12 +219,10 @@ class Sink:
                 raise translated(e, file=self.root) from e
             pending = Journal.read(self.root).pending
             needed = () if pending is None else pending.staged
-            try:
+            with coded(file=self.staging):
                 swept = [
                     job for job in staged_jobs(self.staging, needed, older_than_s) if job.fate == "swept"
                 ]
-            except OSError as e:
-                raise translated(e, file=self.staging) from e
             if not dry_run:
                 for job in swept:
                     shutil.rmtree(f"{self.staging}/{job.name}", ignore_errors=True)
@@ -310,14 +299,16 @@ class Sink:
             logs = self._open(sorted(names), self.config, stack)
             for log in logs.values():
                 log.wait_until_durable(log.log_end_offset)  # no power cut may take what is counted from
-            marks = {str(tp): mark_of(log) for tp, log in logs.items()}
+            marks = {str(tp): position_in(log.snapshot, log.log_end_offset) for tp, log in logs.items()}
             moved = movable(staged, logs)
             pending = journal.begin(transaction, staged, moved, marks, given_in_text(self.config), source)
             try:
                 self._append(journal, pending, logs, dict.fromkeys(logs, NOTHING))
-            except BaseException:
+            except SparkSourceError:
                 in_staging = all(Path(mapped_root(at), name).exists() for at in moved for name in moved[at])
-                if in_staging and all(log.log_end_offset == marks[str(tp)].end for tp, log in logs.items()):
+                if in_staging and all(
+                    log.log_end_offset == marks[str(tp)].offset for tp, log in logs.items()
+                ):
                     journal.forget()
                 raise
         journal.end()
@@ -394,7 +385,7 @@ class Sink:
         there: Mapping[TopicPartition, Progress],
     ) -> None:
         def append(tp: TopicPartition) -> None:
-            try:
+            with coded(tp):
                 log, total, begun = logs[tp], 0, logs[tp].log_end_offset
                 transfer = Transfer(log, pending.moved, journal.producer, journal.epoch, there[tp])
                 for one in pending.staged:
@@ -405,8 +396,6 @@ class Sink:
                 if found != total:
                     raise failure("KSTORE_LOG_CHANGED", f"{found} records of {total}", tp)
                 log.flush()
-            except (KstoreError, OSError) as e:
-                raise translated(e, tp) from e
 
         _each(append, list(logs), pending.staged)
 

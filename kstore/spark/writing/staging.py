@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import numpy
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.writer import LogWriter
 from kstore.spark.arrow import require_pyarrow
-from kstore.spark.errors import failure, translated
+from kstore.spark.errors import coded, failure, translated
 from kstore.spark.paths import mapped_root
 from kstore.spark.writing.configuration import Configurations
 from kstore.spark.writing.partitioner import partitions_of_keys
@@ -195,18 +196,25 @@ class Stage:
             log = self._logs[tp] = LogWriter(Path(mapped_root(self.directory), str(tp)), config)
         return log
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.abandon()
+
     def close(self) -> tuple[Staged, ...]:
         """Brings everything to the disk, and tells what there is."""
         found = []
         for tp, log in sorted(self._logs.items()):
-            try:
+            with coded(tp):
                 count = log.log_end_offset
                 log.flush()  # its records alone are needed
                 log.abandon()
                 path = f"{self.directory}/{tp}"
                 files = _files(path, count)
-            except (KstoreError, OSError) as e:
-                raise translated(e, tp) from e
             if sum(file.record_count for file in files) != count:
                 reason = "files of this task are gone: another program removed them"
                 raise failure("KSTORE_STAGING_LOST", reason, tp, file=path)

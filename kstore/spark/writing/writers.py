@@ -116,14 +116,10 @@ class _Target:
             default_count=self.options.partition_count,
             task=task,
         )
-        with Heartbeat([sink.job_directory(job)]):
-            try:
-                for batch in batches:
-                    stage.add(batch)
-                return KStoreCommitMessage(job, query, stage.close())
-            except BaseException:
-                stage.abandon()
-                raise
+        with Heartbeat([sink.job_directory(job)]), stage:
+            for batch in batches:
+                stage.add(batch)
+            return KStoreCommitMessage(job, query, stage.close())
 
     def publish(
         self, messages: Sequence[Any], transaction: Transaction, source: Source | None = None
