@@ -132,6 +132,18 @@ def test_a_driver_that_is_started_again(ram: Path, way: str, age_h: int) -> None
     assert not Path(sink.staging).exists()
 
 
+def test_records_that_are_erased_meanwhile(ram: Path) -> None:
+    """The batch before the first record of the transaction is another one then, and its records are not."""
+    sink = Sink(ram / "log")
+    with kstore.open(ram / "log" / "t-1", "a") as log:
+        log.extend([b"secret", b"kept"], [b"a", b"b"])
+    killed_in_commit(sink, stage(sink, "a"), FIRST, staged_logs=0)
+    with kstore.open(ram / "log" / "t-1", "a") as log:
+        assert log.erase(keys=[b"a"], reason="asked").records_erased
+    assert sink.recover()
+    assert values(ram / "log") == sorted([*wanted("a"), "kept"])
+
+
 def test_it_is_finished_as_it_was_begun(ram: Path) -> None:
     """By a program with another configuration, which would compress otherwise and refuse these timestamps by
     now; also an option that is the default, where the topic has another."""
