@@ -4,13 +4,18 @@ nothing is lost.
 At EFFORT=1 one point of some operations is tried, at EFFORT=N N points of N times as many.
 """
 
+import itertools
 import random
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import kstore
+from kstore.log.read.page_cache import PageCache
 from tests.helpers.effort import SEED, some, times
 from tests.helpers.injector import InjectedInterrupt, raiser
 from tests.interrupts.attempts import EVERY, at_point, attempt, explain, undisturbed, within
@@ -42,6 +47,27 @@ def try_points(name: str, what: str, kind: str, tried: Tried) -> None:
     wrong = [explain(name, what, kind, nth, each) for nth, each in ended.items() if each.wrong]
     assert not wrong, f"SEED={SEED}, {len(wrong)} of {len(ended)} points:\n" + "\n".join(wrong[:10])
     tried(len(ended))
+
+
+def test_an_interrupt_at_the_next_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Iterating again goes on with that segment; it was passed over."""
+    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=300) as log:
+        for i in range(12):
+            log.append(b"%060d" % i)
+        assert len(log.segments) > 2
+    enter, calls = PageCache.enter, itertools.count(1)
+
+    def interrupted(*arguments: Any) -> int:
+        if next(calls) % 2:
+            raise KeyboardInterrupt
+        return enter(*arguments)
+
+    monkeypatch.setattr(PageCache, "enter", interrupted)
+    records, found = iter(kstore.open(tmp_path / "t-0").records()), list[int]()
+    while len(found) < 12:
+        with suppress(KeyboardInterrupt):
+            found.append(next(records).offset)
+    assert found == list(range(12))
 
 
 @pytest.mark.nightly

@@ -196,18 +196,18 @@ cdef class Reader:
                 limit = self.segment.limit()
                 self.window.reset(self.segment.opened(), limit, self.segment.origin)
                 if self.index == 0 and self.position >= 0:
-                    self.end = limit if self.end < 0 else min(limit, self.position + self.end)
-                    self.window.limit = self.end
+                    limit = limit if self.end < 0 else min(limit, self.position + self.end)
+                    self.window.limit = limit
                     if not self.strict_tail:
                         self.least = self.start_offset
                 else:
-                    self.end = limit
                     if self.index == 0 and self.start_offset > self.segment.base_offset:
                         self.least = self.start_offset
                     self.go_to(self.segment.scan_start(self.start_offset))
                 self.begun = self.position
                 if self.pages is not None:
-                    self.mark = self.pages.enter(self.segment, self.position, self.end)
+                    self.mark = self.pages.enter(self.segment, self.position, limit)
+                self.end = limit
                 return True
             except (CorruptRecordError, OSError) as e:
                 # Of a file that cannot be read at this moment nobody knows that it is damaged.
@@ -219,11 +219,16 @@ cdef class Reader:
                     self.tell_of(<Segment>self.segments[self.index + 1], e)
                 if isinstance(e, CorruptRecordError):  # the batch wanted is behind damage: go there from the start
                     self.position = self.begun = 0
+                    self.end = limit
                     self.least = -1
                     if self.at < 0:
                         self.last_offset = self.offset_before = -1
                     return True
                 self.skipped.append(Skipped(self.segment.path, 0, 0, e))
+            except BaseException:  # an interrupt, say: the next call begins with this segment, not behind it
+                self.index -= 1
+                self.segment = None
+                raise
 
     cdef int64_t ahead(self, int64_t position) noexcept nogil:
         """How much to read at once at `position`: as much again as has been passed, from SOON to
@@ -420,12 +425,13 @@ cdef class Reader:
                 self.bring(self.position, size)
                 status = self.check(self.position, size, &fault)
                 if status == 0:
+                    if self.position + size >= self.mark:
+                        # Python code: if an interrupt ends it, the next call reads this batch again.
+                        self.mark = self.pages.advance(self.position + size)
                     self.at = self.position
                     self.position += size
                     self.patience -= size
                     self.offset_before, self.last_offset = self.last_offset, self.batch.last_offset
-                    if self.position >= self.mark:
-                        self.mark = self.pages.advance(self.position)
                     if self.batch.last_offset < self.start_offset:
                         continue
                     self.read_bytes += size
