@@ -32,7 +32,7 @@ _NO_CHANGE = b'"change": null\n}\n'  # the end of a file without a change
 
 class KnownTopic(NamedTuple):
     """A topic in the table: its number of partitions, its options in Kafka's notation, and its id. A later
-    topic of the same name has another id. It is "" if an older version of kstore created the topic."""
+    topic of that name has another id. It is "" if an older version of kstore created the topic."""
 
     count: int  # type: ignore[assignment]
     options: Mapping[str, str]
