@@ -164,6 +164,7 @@ class LogStore:
             else:
                 self._catalog.load_to_read()
             is_untouched = False  # the background may open logs
+            self._logs.on_open = self._upkeep.start
             self._upkeep.start()
         except BaseException:  # the exception keeps this object, whose directories must not stay locked
             if is_untouched:

@@ -3,7 +3,7 @@ needed more."""
 
 import resource
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -59,6 +59,8 @@ class OpenPartitions:
         self.failures: dict[TopicPartition, str] = {}
         self.unclean: set[TopicPartition] = set()  # those that could not be closed cleanly
         self.facts = FileFacts()  # of partitions that are closed
+        # Called before a log is opened: an interrupt may have kept the background from beginning.
+        self.on_open: Callable[[], None] = lambda: None
         self.traffic: dict[str, Traffic] = {}  # by topic
         self._options = options
         self._flushes = flushes
@@ -114,6 +116,7 @@ class OpenPartitions:
             raise LogNotFoundError(f"no partition {tp} in {self.catalog.named()}")
         directory.check_place()
         self.facts.opened(tp)
+        self.on_open()
         traffic = self.traffic_of(tp.topic)
         own = OwnWork(
             self._flushes, makes_key_files=False, prepares_indexes=prepares_indexes, traffic=traffic

@@ -78,6 +78,19 @@ def test_the_work_is_done_by_at_most_two_threads(ram: Path) -> None:
     assert LogStore(ram).closed_cleanly
 
 
+def test_an_opening_begins_a_thread_that_could_not_begin(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(name: str, run: Callable[[], None]) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with LogStore(ram, mode="a", retention_bytes=2000, **SMALL) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr("kstore.log.worker.begin_thread", no_thread)
+            store.create_topic("t")
+        assert not threads()
+        append(store)
+        until(lambda: store.open("t").log_start_offset > 0)
+
+
 @pytest.mark.parametrize("leave", [LogStore.close, LogStore.abandon])
 def test_leaving_a_store_stops_a_compaction(ram: Path, leave: Callable[[LogStore], None]) -> None:
     store = in_a_compaction(ram)
