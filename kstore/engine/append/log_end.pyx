@@ -25,7 +25,7 @@ from kstore.engine.io.owned_lock cimport (
 )
 from kstore.engine.segment.active_segment cimport ActiveSegment
 
-from kstore.arguments import instance, integer
+from kstore.arguments import instance
 from kstore.engine.io.file import sync_directory, sync_file
 from kstore.engine.io.mutex import ENDING as _ENDING
 from kstore.engine.io.notification import EventFd

@@ -543,8 +543,8 @@ cdef class RecordAppender(LogAppender):
         except BaseException:
             if self._log_end.active is not None:
                 self._log_end.active.unstage()
-            if self._log_end.refusal is None:  # else some of it is there, not accounted for: readers stay where they are
-                self._forget_analysis()
+            if self._log_end.refusal is None:
+                self._forget_analysis()  # else a part is in the log, and readers wait where they are
             raise
         finally:
             if builder is not None and builder.room > MOST_KEPT:

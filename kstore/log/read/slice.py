@@ -112,6 +112,7 @@ class Slice:
         return await send_parts_async(self.parts(), to, position)
 
     def parts(self) -> list[FilePart]:
+        """The part of a file that it is, in a list that is empty if the slice is."""
         if self.segment is None or self._file is None or not self.size:
             return []
         return [FilePart(self.segment, self._file, self.offset, self.position, self.size)]
