@@ -108,7 +108,7 @@ KS_INLINE void ks_put_view(uint8_t *view, const uint8_t *cell, int32_t size, con
     memcpy(view + 8, &bytes, 8);
 }
 
-/* The same for a row; returns how many bytes the cell has. */
+/* Writes the view of a row's cell; returns how many bytes the cell has. */
 KS_INLINE int32_t ks_view_cell(ks_table *t, ks_column *c, int64_t row, const uint8_t *cell, int32_t size,
                                const uint8_t *end)
 {
@@ -251,7 +251,7 @@ static inline int32_t ks_take_records(ks_table *t, const uint8_t **p, const uint
                                       int columns)
 {
     int32_t taken = 0;
-    switch (columns) { /* the same, with the questions answered beforehand */
+    switch (columns) { /* each case is compiled for its columns */
     case KS_OFFSETS | KS_TIMESTAMPS | KS_KEYS | KS_VALUES:
         return ks_take_columns(t, p, end, b, most, KS_OFFSETS | KS_TIMESTAMPS | KS_KEYS | KS_VALUES);
     case KS_OFFSETS | KS_TIMESTAMPS | KS_KEYS | KS_VALUES | KS_VIEWS:

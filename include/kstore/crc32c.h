@@ -2,7 +2,7 @@
  *
  * ks_crc32c(0, data, size) is the checksum of data; pass an earlier result instead of 0 to go on from it.
  * Header only: C99 or C++11, nothing to link. The variants are chosen per call by what the processor has (one load
- * and a test); all give the same number, and each can be called by name, which is how the tests compare them.
+ * and a test); all give one result, and each can be called by name, which is how the tests compare them.
  *
  * The fast variants fold: a register of 128 bits is multiplied, without carries, by x^D modulo the polynomial, which
  * moves it D bits further down the message, and is added to the data found there. KS_CRC_FOLD_* are these powers,

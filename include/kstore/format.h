@@ -1,6 +1,6 @@
 /* The bytes of a Kafka partition directory: layout constants, loads, varints, batches, records, index entries.
  *
- * C99 and C++11, header only, no Python. FORMAT.md beside this directory tells the same in words and tables.
+ * C99 and C++11, header only, no Python. FORMAT.md beside this directory describes it in words and tables.
  *
  * The file is long because a C program can then take one file and read every part of the format.
  *
@@ -182,7 +182,7 @@ static inline int ks_read_varlong(const uint8_t **p, const uint8_t *end, int64_t
     return KS_OK;
 }
 
-/* The same for 32 bits, at most 5 bytes. */
+/* Reads a zigzag varint of 32 bits, at most 5 bytes. */
 static inline int ks_read_varint(const uint8_t **p, const uint8_t *end, int32_t *value)
 {
     const uint8_t *q = *p;
@@ -208,7 +208,7 @@ static inline int ks_read_varint(const uint8_t **p, const uint8_t *end, int32_t 
     return KS_OK;
 }
 
-/* Writes a zigzag varlong to at most KS_MAX_VARLONG bytes; returns how many. A varint is the same for 32-bit values. */
+/* Writes a zigzag varlong to at most KS_MAX_VARLONG bytes; returns how many. 32-bit values are written alike. */
 static inline size_t ks_write_varlong(uint8_t *p, int64_t value)
 {
     uint64_t z = ((uint64_t)value << 1) ^ (value < 0 ? ~(uint64_t)0 : 0);

@@ -177,7 +177,7 @@ cdef int check_kept(
 
 
 cdef int check_packed(const uint8_t *p, const ks_batch *b, const ks_rules *rules, int64_t at, ks_fault *fault) except 1:
-    """The same of a batch that must be unpacked for it, or of a message of magic 0 or 1."""
+    """Checks what `check_kept` does in a batch that must be unpacked for it, or a message of magic 0 or 1."""
     cdef Records records = Records.__new__(Records)
     cdef Record record
     records.limit = rules.unpacked_max

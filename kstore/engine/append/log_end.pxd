@@ -32,7 +32,7 @@ cdef class LogEnd:
     cdef list unsynced
     cdef bint names_unsynced
     cdef int64_t unsynced_from     # the first segment that has files among them
-    cdef int64_t syncing_from      # the same of the sync under way
+    cdef int64_t syncing_from      # the first segment with files in the sync under way
     cdef public Traffic traffic    # None: nothing is counted
     cdef unsigned long gathering   # the thread that syncs for what it appends later, for all of it at once; 0 for none
     cdef list waiting              # events to set at the next change; None for none

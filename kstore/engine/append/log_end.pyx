@@ -126,7 +126,7 @@ cdef class LogEnd:
         self.is_closed = False
 
     def close(self):
-        """Nothing is appended any more; the mutex is held, or nobody else has the log."""
+        """Nothing is appended any more; the mutex is held, or no other thread has the log."""
         self.is_closed = True
 
     # ---- changes -------------------------------------------------------------------------------------------
@@ -287,8 +287,8 @@ cdef class LogEnd:
         return len(self.unsynced)
 
     def sync_owed(self):
-        """Brings to the disk what the next sync would have to; the mutex is held. OSError, and nothing is
-        written any more: nobody knows what the system has dropped."""
+        """Brings to the disk what the next sync would have to; the mutex is held. OSError; then nothing
+        is written any more, because the system may have dropped some of it."""
         try:
             sync_all(self.unsynced)
             if self.names_unsynced:
@@ -362,7 +362,7 @@ cdef class LogEnd:
 
     cdef int64_t sync_once(self, bint sealed) except -1:
         """Syncs what is written now, and returns the offset that is durable with it. Any failure is final:
-        nobody knows what the system has dropped."""
+        the system may have dropped what was to be written."""
         cdef File file
         cdef int64_t reached, began = monotonic_ns()
         cdef int status

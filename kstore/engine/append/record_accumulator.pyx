@@ -133,7 +133,7 @@ cdef class RecordAccumulator:
             raise LogClosedError("the appender has no log")
         if ks_owned_lock_try(&self.mutex):
             return 0
-        self.log._log_end.refuse_reentrance()  # who has the mutex may wait for the log, which this thread is inside of
+        self.log._log_end.refuse_reentrance()  # a thread with the mutex may wait for the log, which this thread is in
         if not ks_owned_lock_acquire(&self.mutex):
             if ks_is_ending():
                 raise LogFailedError(_ENDING)
@@ -350,7 +350,7 @@ cdef class RecordAccumulator:
                 if self.closed:
                     return
                 self.write_rest()
-                self.closed = True  # with the mutex: nobody's record comes between
+                self.closed = True  # with the mutex, so no record comes between
             finally:
                 self.release()
             if self.log._log_end.durability:

@@ -15,7 +15,7 @@ class Appended(NamedTuple):
 
     `duplicate` is True if nothing was written because producers had sent all of these batches before; the
     offsets are those that they got then. If they had sent some of them, only the others are appended, and the
-    result tells of these."""
+    result is about these."""
 
     first_offset: int
     last_offset: int

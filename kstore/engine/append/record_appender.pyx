@@ -62,7 +62,7 @@ class Appended(NamedTuple):
 
     `duplicate` is True if nothing was written because producers had sent all of these batches before; the
     offsets are those that they got then. If they had sent some of them, only the others are appended, and the
-    result tells of these.
+    result is about these.
     """
 
     first_offset: int
@@ -554,8 +554,8 @@ cdef class RecordAppender(LogAppender):
         return appended(first, last, found.count)
 
     cdef int take(self, encoded, bint as_they_are) except -1:
-        """Points at bytes-like batches (given, given_size), in the builder's buffer: nobody else changes them
-        there.
+        """Points at bytes-like batches (given, given_size), in the builder's buffer, where no other thread
+        changes them.
 
         `as_they_are`: we do not change them either, so bytes need no copy; the caller keeps them alive."""
         cdef BatchBuilder builder = self.builder
@@ -648,18 +648,16 @@ cdef class RecordAppender(LogAppender):
         Where the disk is full half way, those that were written are accounted for. Any other failure between
         the two would leave producers of which the log knows less than it holds, so nothing is written after
         it."""
-        cdef int64_t last = -1
+        cdef int64_t last
         change = self._log_end.unfinished("an append of producers").__enter__()
         try:  # no `with`: Cython's ends the process if there is no memory for a traceback
             try:
                 last = self.put_joined(found, now) if joined else self.put_each(now, batches)
-            except BaseException:
-                if self._log_end.failure is None:
+            finally:
+                if self._log_end.failure is None:  # the log has a part, or all, of what was given
                     self._log_end.active.unstage()
                     self.account(batches)
                     change.undone()
-                raise
-            self.account(batches)
         except BaseException as e:
             change.__exit__(type(e), e, None)
             raise
@@ -681,7 +679,7 @@ cdef class RecordAppender(LogAppender):
 
     cdef int64_t put_each(self, int64_t now, list batches=None) except -1:
         """Places and writes the batches given, each as an append of its own; the last offset. `batches`: the
-        same, if their producers are to be taken into account before a segment begins, whose snapshot tells of
+        same, if their producers are to be taken into account before a segment begins, whose snapshot has
         them."""
         cdef ks_batch b
         cdef int64_t at = 0, sent = 0
@@ -700,7 +698,7 @@ cdef class RecordAppender(LogAppender):
         return b.last_offset
 
     cdef int64_t put_joined(self, const ks_arrival *found, int64_t now) except -1:
-        """The same as one append: one decision to roll, one write (spec 6.2)."""
+        """Places and writes the batches given as one append: one decision to roll, one write (spec 6.2)."""
         cdef int64_t last = found.last.last_offset
         if self.given_size > self.segment_bytes:
             raise RecordTooLargeError(

@@ -400,8 +400,26 @@ cdef class Source:
     cdef object batches
     cdef char[ERROR_ROOM] text
 
+    cdef int fill(self, ArrowSchema *schema, ArrowArray *array) noexcept:
+        """Gives out the schema, or the next array; the other is NULL. No exception may pass through the C code
+        of the caller: 0, or an errno."""
+        try:
+            if schema is not NULL:
+                fill_schema(schema, self.field)
+            else:
+                batch = next(self.batches, None)
+                if batch is not None:  # None: the end, for which a released array stands
+                    fill_array(array, batch.values)
+        except BaseException as e:
+            if schema is not NULL and schema.release is not NULL:
+                schema.release(schema)
+            if array is not NULL and array.release is not NULL:
+                array.release(array)
+            return self.failed(e)
+        return 0
+
     cdef int failed(self, error) noexcept:
-        """Keeps the error's text for get_last_error and tells its errno."""
+        """Keeps the error's text for get_last_error, and returns its errno."""
         message = f"{type(error).__name__}: {error}".encode("utf-8", "replace")[: ERROR_ROOM - 1]
         strncpy(self.text, message, ERROR_ROOM - 1)
         if isinstance(error, MemoryError):
@@ -411,30 +429,14 @@ cdef class Source:
 
 cdef int stream_schema(ArrowArrayStream *stream, ArrowSchema *out) noexcept nogil:
     with gil:
-        source = <Source>stream.private_data
         memset(out, 0, sizeof(ArrowSchema))
-        try:
-            fill_schema(out, source.field)
-        except BaseException as e:
-            if out.release is not NULL:
-                out.release(out)
-            return source.failed(e)
-        return 0
+        return (<Source>stream.private_data).fill(out, NULL)
 
 
 cdef int stream_next(ArrowArrayStream *stream, ArrowArray *out) noexcept nogil:
     with gil:
-        source = <Source>stream.private_data
         memset(out, 0, sizeof(ArrowArray))
-        try:
-            batch = next(source.batches, None)
-            if batch is not None:  # None: the end, which a released array says
-                fill_array(out, batch.values)
-        except BaseException as e:
-            if out.release is not NULL:
-                out.release(out)
-            return source.failed(e)
-        return 0
+        return (<Source>stream.private_data).fill(NULL, out)
 
 
 cdef const char *stream_error(ArrowArrayStream *stream) noexcept nogil:

@@ -10,7 +10,6 @@ numpy arrays of dtype S give what their elements are in Python: the zeros at the
 it. Arrays of dtype V and two-dimensional arrays of uint8 (a row a cell) give all their bytes.
 """
 
-import gc
 
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -429,7 +428,7 @@ cdef inline int64_t index_at(const uint8_t *indexes, char format, int64_t at) no
 cdef int64_t fill_from_dictionary(
     const ArrowArray *a, char format, const uint8_t *validity, const ks_cells *words, ks_cells *c
 ) noexcept nogil:
-    """Pointers into the words of a dictionary. Returns the first cell whose index is none of it, or -1."""
+    """Pointers into the words of a dictionary. Returns the first cell whose index is outside it, or -1."""
     cdef const uint8_t *indexes = <const uint8_t *>a.buffers[1]
     cdef int64_t i, index
     for i in range(a.length):
@@ -441,43 +440,3 @@ cdef int64_t fill_from_dictionary(
                 return i
             c.pointers[i] = ks_cell(words, index, &c.sizes[i])
     return -1
-
-
-# ---- for tests and debugging -------------------------------------------------------------------------------
-
-cdef tuple KINDS = ("null", "pointers", "offsets32", "offsets64", "fixed")
-
-
-cdef list listed(BinaryInput column):
-    cdef const uint8_t *data
-    cdef int64_t i, size
-    out = []
-    for i in range(column.cells.count):
-        data = ks_cell(&column.cells, i, &size)
-        out.append(None if data is NULL else data[:size])
-    return out
-
-
-def binary_input_list(values, int64_t count=-1):
-    """For tests and debugging: the cells of a column as a list of bytes and None."""
-    return listed(BinaryInput.of(values, "values", count))
-
-
-def binary_input_outliving(make, int64_t count=-1):
-    """For tests and debugging: the same of make(), once nothing but the cells holds what that returned."""
-    column = BinaryInput.of(make(), "values", count)
-    gc.collect()
-    return listed(column)
-
-
-def binary_input_summary(values, int64_t count=-1):
-    """For tests and debugging: (kind, cells, nulls, bytes) of a column, read without the GIL."""
-    cdef BinaryInput column = BinaryInput.of(values, "values", count)
-    cdef int64_t i, size, nulls = 0, total = 0
-    with nogil:
-        for i in range(column.cells.count):
-            if ks_cell(&column.cells, i, &size) is NULL:
-                nulls += 1
-            else:
-                total += size
-    return KINDS[column.cells.kind], column.cells.count, nulls, total

@@ -73,7 +73,7 @@ cdef int64_t moment(object timestamp) except? -2
 
 
 cdef class TimestampInput:
-    cdef const int64_t *data     # NULL: the same for all
+    cdef const int64_t *data     # NULL: all have one value, `constant`
     cdef int64_t constant
     cdef int64_t count
     cdef int64_t *own            # what data points at, where it is not the owner's
@@ -93,7 +93,7 @@ cdef class HeaderInput:
     cdef uint8_t *data           # the encodings, one behind the other
     cdef int64_t size
     cdef int64_t space
-    cdef int64_t *ends           # of each in data; NULL: data is the same for all
+    cdef int64_t *ends           # of each in data; NULL: all share data
     cdef int64_t count
 
     @staticmethod

@@ -11,7 +11,6 @@ original; the owner of the copy calls it, once. Nothing says how long the buffer
 producer that lies about them cannot be detected, one that contradicts itself can.
 """
 
-import gc
 import sys
 from datetime import datetime
 
@@ -196,7 +195,7 @@ cdef object materialised(object values, str what, int64_t count):
 
 
 cdef object numpy_of(object values):
-    """numpy, if `values` is one of its arrays. Nobody makes an array without importing it, so this need not.
+    """numpy, if `values` is one of its arrays. Its arrays exist only once it is imported, so this need not import it.
 
     While another thread imports it, the module is there already, and the class of arrays not yet."""
     numpy = sys.modules.get("numpy")
@@ -384,7 +383,7 @@ cdef class TimestampInput:
 
 
 cdef int64_t moment(object timestamp) except? -2:
-    """The timestamp that somebody gives for one record, in milliseconds. TypeError, ValueError."""
+    """The timestamp given for one record, in milliseconds. TypeError, ValueError."""
     cdef int64_t ms = -1
     try:
         ms = time_of(timestamp, -1)
@@ -412,7 +411,7 @@ cdef int64_t odd_time_of(object given, int64_t i) except? -2:
 
 
 cdef int refuse_overflow(object number, int64_t i) except -1:
-    """In an except clause: raises it again if it is not about an int, but from code of somebody else."""
+    """In an except clause: raises it again unless an int is too large: the code of an `__index__` raised it."""
     if not PyLong_CheckExact(number):
         raise
     raise_time(number, i)
@@ -492,25 +491,6 @@ cdef int64_t to_ms(
     return -1
 
 
-# ---- for tests and debugging -------------------------------------------------------------------------------
-
-
-cdef list listed(TimestampInput times):
-    return [times.data[i] if times.data is not NULL else times.constant for i in range(times.count)]
-
-
-def timestamp_input_list(timestamps, int64_t count, int64_t default):
-    """For tests and debugging: the timestamps of `count` records as a list of ints."""
-    return listed(TimestampInput.of(timestamps, count, default))
-
-
-def timestamp_input_outliving(make, int64_t count, int64_t default):
-    """For tests and debugging: the same of make(), once nothing but the times holds what that returned."""
-    times = TimestampInput.of(make(), count, default)
-    gc.collect()
-    return listed(times)
-
-
 cdef bint is_pair(object item):
     """Whether this can only be a header; the headers of a record never begin with a str."""
     if type(item) is tuple:
@@ -530,8 +510,8 @@ cdef class HeaderInput:
     cdef HeaderInput of(object headers, int64_t count):
         """Headers for `count` records.
 
-        None: no record has any. A mapping of str to bytes or None, or a sequence of such pairs, which one
-        tells by its first element: all have the same. Otherwise a sequence with one of these a record. An
+        None: no record has any. A mapping of str to bytes or None, or a sequence of such pairs, as its
+        first element shows: all records have these. Otherwise a sequence with one of these a record. An
         empty sequence is none for all. TypeError for what is no header; ValueError for a name that UTF-8
         cannot say, or another count."""
         cdef HeaderInput self = HeaderInput()
@@ -614,15 +594,3 @@ cdef class HeaderInput:
             raise MemoryError()
         self.data = data
         self.space = space
-
-
-def header_input_list(headers, int64_t count):
-    """For tests and debugging: the encoded headers of each of `count` records."""
-    cdef HeaderInput lists = HeaderInput.of(headers, count)
-    cdef const uint8_t *data
-    cdef int64_t i, size
-    out = []
-    for i in range(count):
-        data = lists.headers_at(i, &size)
-        out.append(data[:size])
-    return out

@@ -2,7 +2,7 @@
  *
  * Keys themselves are not kept, only 128 bits of a hash, as Kafka does with MD5: two keys of one hash would be taken for
  * one, and a record be lost. The hash is SipHash-1-3 with a secret that is drawn for each map. Of 10^9 keys two have the
- * same one with a probability of 1 in 10^21, and nobody can make keys that do, as anybody can for MD5. */
+ * same one with a probability of 1 in 10^21, and such keys cannot be made, as they can for MD5. */
 #ifndef KSTORE_OFFSET_MAP_H
 #define KSTORE_OFFSET_MAP_H
 
@@ -145,7 +145,7 @@ static inline void ks_map_put(ks_offset_map *m, ks_key_hash hash, int64_t offset
     slot->next = offset + 1;
 }
 
-/* The same keys in a map of more slots: -1 if there is no memory, and nothing is changed.
+/* Moves the keys into more slots: -1 if there is no memory, and nothing is changed.
  *
  * Keys lie in both in the order of their hashes. So the old memory is given back as the new one is filled, and the two take
  * hardly more than the new one. */

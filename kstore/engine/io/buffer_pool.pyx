@@ -1,8 +1,8 @@
 # cython: binding=False
 """Memory of column batches: grown without the GIL, owned by Python objects, and used again.
 
-Fresh pages cost more than what is written to them here, so a buffer that nobody looks at any more serves the
-next batch, of whatever scan of the process: POOL keeps a few of them between scans, MOST_KEPT bytes at most.
+Fresh pages cost more than what is written to them here, so a buffer that is no longer viewed serves the next
+batch, of any scan of the process: POOL keeps a few of them between scans, MOST_KEPT bytes at most.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -61,8 +61,7 @@ cdef class BufferPool:
         return data
 
     cdef void give(self, uint8_t *data, int64_t room) noexcept:
-        """Keeps a buffer, and lets go of those that nobody has wanted for longest where there are too
-        many."""
+        """Keeps a buffer. If there are too many, it frees those that were unused for longest."""
         if data is NULL:
             return
         if room > MOST_KEPT:

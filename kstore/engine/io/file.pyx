@@ -134,7 +134,7 @@ cdef class File:
             flags = O_RDWR | O_CREAT | O_EXCL
         else:
             raise ValueError(f"mode is r, r+, a, w or x, not {mode!r}")
-        flags |= O_CLOEXEC | O_NONBLOCK  # which lets nobody wait for the other end of a pipe
+        flags |= O_CLOEXEC | O_NONBLOCK  # so that a pipe does not wait for its other end
         if mode != "r":
             flags |= O_NOFOLLOW
         while True:
@@ -185,7 +185,7 @@ cdef class File:
         return done
 
     cdef int64_t read_into(self, uint8_t *into, int64_t size, int64_t position) except -1:
-        """The same, raising OSError; the GIL is given up only for reads that take long."""
+        """Reads as `pread` does, and raises OSError; the GIL is released only for reads that take long."""
         cdef int64_t done
         if size < 32768:
             done = self.pread(into, size, position)
@@ -263,7 +263,7 @@ cdef class File:
                 return -1
 
     cdef int sync_all(self) noexcept nogil:
-        """The same, and the rest of the inode."""
+        """Does what `datasync` does, and brings the rest of the inode to the disk."""
         note(SYNCS, self, 0, 0, NULL)
         while True:
             if gate(CHANGES) == 0 and fsync(self.fd) == 0:

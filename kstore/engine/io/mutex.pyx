@@ -35,8 +35,9 @@ _INSIDE = (
 
 
 cdef bint holds_inner() noexcept:
-    """Whether this thread is inside an inner Mutex. Then it must not wait for a lock that is none: whoever
-    has that one may be waiting for the inner one. Only a signal handler or a finalizer comes to this."""
+    """Whether this thread is inside an inner Mutex. Then it must not wait for a lock that is not inner: the
+    thread that holds that one may be waiting for the inner one. Only a signal handler or a finalizer comes to
+    this."""
     return ks_add_inner(0) > 0
 
 
@@ -71,7 +72,7 @@ cdef class Mutex:
         return 0
 
     cdef bint acquire_now(self) noexcept:
-        """Whether nobody had it: then this thread has it now."""
+        """Whether it was free: then this thread holds it now."""
         if not ks_owned_lock_try(&self.lock):
             return False
         ks_add_inner(self.inner)

@@ -1,4 +1,4 @@
-/* A lock that knows which thread has it, so that this thread is told that it would wait for itself. Called with the GIL. */
+/* A lock that knows which thread holds it: acquiring it there fails instead of waiting for ever. Called with the GIL. */
 #ifndef KSTORE_OWNED_LOCK_H
 #define KSTORE_OWNED_LOCK_H
 

@@ -32,7 +32,7 @@ enum { KS_ACTIONS = 8 };
 static ks_mapping *ks_mappings; /* its places are used again, and never freed */
 static struct sigaction ks_actions[KS_ACTIONS]; /* the first: before ours; others: found later in place of ours */
 static int ks_newest_action;
-static int ks_passing_on; /* how many threads are in the handler of somebody else */
+static int ks_passing_on; /* how many threads are in a handler that is not ours */
 
 /* Puts zeros in place of the mapping that has this address, or, if that is 0, of all whose files are shorter. Whether
    there were any. */
@@ -57,7 +57,7 @@ static int ks_lose_mappings(uintptr_t address)
     return found;
 }
 
-/* Lets the handler of somebody else deal with a signal; the default is that it ends the process.
+/* Calls the handler that was there before ours; the default is that the signal ends the process.
 
    A handler that came later may pass a signal on to ours, because it found that before: then it is the turn of the one
    before ours. */

@@ -35,7 +35,7 @@ cdef class Records:
     cdef int32_t left
     cdef int64_t offset         # of the record given last
     cdef int64_t timestamp      # the last one met, and
-    cdef object time            # the same as an object: the next record's is often the same again
+    cdef object time            # as an object: the next record often has an equal one
     cdef object owner           # keeps unpacked bytes alive
     cdef list legacy            # (message, its unpacked bytes): magic 0 and 1 are decoded whole
     cdef int64_t limit          # the most memory for what is unpacked, and for the headers of a record

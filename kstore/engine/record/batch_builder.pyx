@@ -133,7 +133,7 @@ cdef object read_fields(object value, object key, object headers, ks_fields *f):
 cdef class BatchBuilder:
     """A buffer of encoded batches that grows; the last one may be open. For one thread at a time.
 
-    `begin` opens a batch, `add` (or `put`, for who knows the record's size) adds records, `finish` closes it.
+    `begin` opens a batch, `add` (or `put`, if the record's size is known) adds records, `finish` closes it.
     Statuses are 0, or one of BUILD_NO_MEMORY, BUILD_TOO_LARGE and BUILD_HEADERS.
     """
 

@@ -1,6 +1,6 @@
 # cython: binding=False
-"""The fields of batch headers: as columns that say the same of all records of a batch, and as a table for
-numpy."""
+"""The fields of batch headers: as columns, in which all records of a batch have one value, and as a table
+for numpy."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int16_t, int32_t, int64_t
@@ -8,7 +8,7 @@ from libc.string cimport memcpy, memset
 
 from kstore.engine.columns.array cimport Field, ArrayData, dictionary_of
 from kstore.engine.io.buffer_pool cimport ks_ensure, ks_vector
-from kstore.engine.io.read_window cimport ReadWindow
+from kstore.engine.io.file_windows cimport ReadWindow
 from kstore.engine.record.batch cimport raise_fault
 from kstore.engine.record.batch_walk cimport FAR, LOOK, NEAR, WALK_DAMAGED, WALK_NONE, WALK_SYSTEM, step
 from libkstore.format cimport ks_batch, ks_codec, ks_fault
@@ -101,8 +101,8 @@ cdef int64_t value_of(int field, const ks_batch *b, int64_t position, int kind) 
 cdef int put_field(
     ks_vector *v, int field, int64_t more, const ks_batch *b, int64_t position, int kind
 ) noexcept nogil:
-    """The same `more` times: 0, or -1 where memory ran out. `kind`: the number of the batch's timestamp
-    type."""
+    """Appends the value of a field `more` times: 0, or -1 if memory ran out. `kind`: the number of the batch's
+    timestamp type."""
     cdef int width = WIDTHS[field]
     cdef int64_t value = value_of(field, b, position, kind), i
     if ks_ensure(v, more * width) < 0:
@@ -132,7 +132,7 @@ cdef object header_dtype():
         numpy = library("numpy")
         stored = sorted((at, name, NUMPY_KINDS[kind]) for name, kind, at in TABLE if at != NO_PLACE)
         offsets, names, formats = zip(*stored, strict=True)
-        # Without memory, numpy takes what it is told for wrong, or passes over it.
+        # Without memory, numpy raises for a correct layout, or ignores parts of it.
         try:
             layout = numpy.dtype(
                 {"names": list(names), "formats": list(formats), "offsets": list(offsets), "itemsize": sizeof(row)}

@@ -53,7 +53,7 @@ cdef enum:
 
 cdef bytes GZIP_MAGIC = b"\x1f\x8b\x08"
 cdef object ZstdDecompressor, ZstdError
-cdef list ZSTD_UNPACKERS = []  # that nobody uses right now
+cdef list ZSTD_UNPACKERS = []  # not in use right now
 cdef int[4] ZSTD_DICTIONARY, ZSTD_SIZE  # bytes of these fields, by the flags
 ZSTD_DICTIONARY[:] = [0, 1, 2, 4]
 ZSTD_SIZE[:] = [0, 2, 4, 8]
@@ -424,7 +424,7 @@ def decompress(int codec, int magic, bytes data not None, int64_t limit):
 
 
 cdef object decompress_at(int codec, int magic, const uint8_t *p, int64_t size, int64_t limit):
-    """The same of bytes that stay where they are meanwhile."""
+    """What `decompress` returns for bytes at an address, which stay there meanwhile."""
     if codec == 1:
         return decompress_gzip(PyBytes_FromStringAndSize(<const char *>p, size), limit)
     if codec == 2:

@@ -28,7 +28,7 @@ static inline uint32_t ks_snap_hash(uint32_t word)
     return word * 0x1e35a7bdu >> (32 - KS_SNAP_TABLE_BITS);
 }
 
-/* How many bytes at a and b are the same, up to `end` behind b. */
+/* How many bytes at a and b are equal, up to `end` behind b. */
 static inline size_t ks_snap_same(const uint8_t *a, const uint8_t *b, const uint8_t *end)
 {
     const uint8_t *const start = b;

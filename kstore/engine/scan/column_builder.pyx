@@ -142,7 +142,7 @@ cdef inline int put_cell(ks_bytes *c, const uint8_t *data, int64_t size) noexcep
 cdef inline int put_view(
     ks_bytes *c, const uint8_t *data, int32_t size, const uint8_t *end, ks_run *run
 ) noexcept nogil:
-    """The same for views: only what cannot be viewed is copied, to buffer 0."""
+    """Appends a cell as a view: only a cell that cannot be viewed is copied, to buffer 0."""
     cdef const uint8_t *block = run.block
     cdef int32_t index = run.block_index
     if size < 0:
