@@ -26,7 +26,8 @@ HIDDEN = (
     "record/partitions",
     "scan/column_",
     "segment/active_segment",
-    "segment/recovery_walk",
+    "segment/segment_files",
+    "segment/walks",
 )
 LENT = (object, list, type(iter([])))  # a method that has no docstring of its own shows one of Python's
 

@@ -1,8 +1,4 @@
-"""One partition: a directory of segments, read as Kafka would read it.
-
-The file is long because it holds every public method of a log that is open for reading, with its
-documentation.
-"""
+"""One partition: a directory of segments, read as Kafka would read it."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -10,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Self, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypeAlias, cast, overload
 
 from kstore.arguments import (
     ISOLATION,
@@ -22,31 +18,20 @@ from kstore.arguments import (
     moment,
     number,
 )
-from kstore.engine.compact.key_file import last_in
-from kstore.engine.io.file import Traffic
+from kstore.engine.compact.last_offsets import last_in
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader, RecordReader
 from kstore.engine.segment.index import AbortedTxn
-from kstore.engine.segment.segment import Located, OffsetAndTimestamp, Segment, floor_of, start_of
-from kstore.errors import (
-    CorruptFileError,
-    CorruptRecordError,
-    OffsetOutOfRangeError,
-)
+from kstore.engine.segment.segment import Located, OffsetAndTimestamp, floor_of
+from kstore.errors import CorruptFileError, OffsetOutOfRangeError
 from kstore.log.cursors.home import Home
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.later import later
-from kstore.log.read.offset_lookup import (
-    SPECIAL,
-    check_complete,
-    check_inside,
-    raise_told,
-    time_called,
-)
+from kstore.log.read.offset_lookup import SPECIAL, raise_told, time_called
 from kstore.log.read.page_cache import CACHE, PageCache, Residency, residency_of
 from kstore.log.recovery.loader import Loaded
-from kstore.log.view.log_view import LogView
+from kstore.log.view.log_view import LogView, count_record
 
 if TYPE_CHECKING:
     from socket import socket
@@ -59,13 +44,14 @@ if TYPE_CHECKING:
     from kstore.log.follow.position import position_in
     from kstore.log.follow.sources import DirectorySource, Source
     from kstore.log.producers.states import ProducerState
-    from kstore.log.read.by_key import given, last_record, offsets_of, record_at
     from kstore.log.read.progress import ProgressCallback, check_progress
     from kstore.log.read.scan import Header, Scan, Wanted, checked_columns
     from kstore.log.read.slice import Slice
     from kstore.log.read.span import Span
     from kstore.log.send.sending import Sent
     from kstore.log.threads.one_thread import Iterated, OneThread
+    from kstore.log.view.by_key import checked_key, history_of, last_record
+    from kstore.log.view.fetch import Fetch
     from kstore.log.view.run import reader_of, scan_of
     from kstore.typed import Column
 else:
@@ -79,7 +65,8 @@ else:
             "kstore.log.follow.position": "position_in",
             "kstore.log.follow.sources": "DirectorySource Source",
             "kstore.log.producers.states": "ProducerState",
-            "kstore.log.read.by_key": "given last_record offsets_of record_at",
+            "kstore.log.view.by_key": "checked_key history_of last_record",
+            "kstore.log.view.fetch": "Fetch",
             "kstore.log.view.run": "reader_of scan_of",
             "kstore.log.read.progress": "ProgressCallback check_progress",
             "kstore.log.read.scan": "Header Scan Wanted checked_columns",
@@ -100,38 +87,9 @@ _MAX_COUNT = 2**31 - 1
 _FAR = 2**127  # bounds of time are compared only, and may lie beyond all timestamps
 
 
-def _position_of(now: Loaded, offset: int) -> tuple[int, int, int]:
-    """(base offset, index of the segment, position) of the batch that holds `offset`, or of the next, or the
-    end."""
-    segments = now.segments
-    for at in range(start_of(segments, offset), len(segments)):
-        located = segments[at].translate(offset)
-        if located is not None:
-            return located.base_offset, at, located.position
-    return now.log_end_offset, len(segments) - 1, segments[-1].size
-
-
 def _pages(cache: str) -> PageCache:
     choice("cache", cache, CACHE)
     return PageCache(drop=cache == "drop")
-
-
-def _told(scan: Scan, progress: ProgressCallback | None, passed_by: Iterable[Segment], now: Loaded) -> Scan:
-    """The scan, which tells how far it is in the whole log, of which these segments come before."""
-    if progress is not None:
-        before, total = (sum(each.size for each in segments) for segments in (passed_by, now.segments))
-        scan.progress = lambda passed: progress(before + passed, total)
-    return scan
-
-
-class _Bound(NamedTuple):
-    """How far a read may go: to `offset`, which begins at `position` of the segment `at`."""
-
-    now: Loaded
-    committed: bool
-    offset: int
-    at: int
-    position: int
 
 
 class PartitionLog(LogView):
@@ -227,11 +185,8 @@ class PartitionLog(LogView):
         choice("on_error", on_error, ON_ERROR)
         boolean("min_one_message", min_one_message)
         boolean("whole_batches", whole_batches)
-        bound = self._bound(offset, max_bytes, isolation)
-        try:
-            return self._slice(bound, offset, max_bytes, min_one_message, whole_batches, on_error)
-        except CorruptFileError as e:
-            raise_told(bound.now.segments, e, offset)
+        fetch = Fetch(self, offset, max_bytes, isolation)
+        return fetch.slice(min_one_message=min_one_message, whole_batches=whole_batches, on_error=on_error)
 
     def span(
         self,
@@ -251,32 +206,8 @@ class PartitionLog(LogView):
         """
         boolean("min_one_message", min_one_message)
         boolean("whole_batches", whole_batches)
-        bound = self._bound(offset, max_bytes, isolation)
-        slices: list[Slice] = []
-        last: Segment | None = None
-        while True:
-            try:
-                found = self._slice(bound, offset, max_bytes, min_one_message, whole_batches, "raise")
-            except CorruptFileError as e:
-                raise_told(bound.now.segments, e, offset)
-            segment = found.segment
-            if segment is None or found.size == 0:
-                break
-            if last is not None and segment.base_offset <= last.base_offset:
-                break  # batches of the last one reach into the next: who reads on from there is told
-            slices.append(found)
-            last = segment
-            max_bytes -= found.size
-            # on with the next segment, if this one is exhausted
-            if (
-                max_bytes <= 0
-                or found.position + found.size < segment.size
-                or segment.end_offset >= bound.offset
-            ):
-                break
-            offset = max(offset, segment.end_offset)
-            min_one_message = False
-        return Span(slices)
+        fetch = Fetch(self, offset, max_bytes, isolation)
+        return fetch.span(min_one_message=min_one_message, whole_batches=whole_batches)
 
     def send(
         self,
@@ -295,77 +226,8 @@ class PartitionLog(LogView):
         """
         return self.span(offset, max_bytes, isolation, whole_batches=whole_batches).send(sock)
 
-    def _bound(self, offset: int, max_bytes: int, isolation: str) -> _Bound:
-        """What a read from `offset` on may see, all of one moment."""
-        integer("max_bytes", max_bytes)
-        committed = self._is_committed(isolation)
-        any_integer("offset", offset)
-        now = self.for_reading()
-        end = now.log_end_offset
-        if not now.log_start_offset <= offset <= end:
-            raise OffsetOutOfRangeError(offset, now.log_start_offset, end)
-        bound = min(self.last_stable_offset(), end) if committed else end
-        if bound < end:  # the bound becomes the beginning of the batch that holds it (spec 7.3)
-            return _Bound(now, committed, *_position_of(now, bound))
-        return _Bound(now, committed, bound, len(now.segments), 0)
-
-    def _slice(
-        self,
-        bound: _Bound,
-        offset: int,
-        max_bytes: int,
-        min_one_message: bool,
-        whole_batches: bool,
-        on_error: str,
-    ) -> Slice:
-        now, committed = bound.now, bound.committed
-        segments = now.segments
-        if offset < bound.offset:
-            at = start_of(segments, offset)
-            while at < min(bound.at + 1, len(segments)):
-                segment = segments[at]
-                located = segment.translate(offset)
-                if located is not None:
-                    check_inside(now, segment, located.base_offset)
-                    size = max(max_bytes, located.size) if min_one_message else max_bytes
-                    end_position = bound.position if at == bound.at else segment.size
-                    size = max(0, min(size, end_position - located.position))
-                    if whole_batches:
-                        until = located.position + size
-                        size = segment.whole_until(located.position, until) - located.position
-                        if 0 < size < located.size or (
-                            size == 0 and located.position + located.size <= until
-                        ):
-                            raise CorruptRecordError(
-                                "size of a batch",
-                                file=segment.path,
-                                position=located.position,
-                                offset=located.base_offset,
-                                expected=f"at most {size}, after which the index has another batch",
-                                found=located.size,
-                            )
-                    aborted = self._aborted_in(now, at, offset, located.position, size) if committed else None
-                    if self.traffic is not None:
-                        self.traffic.add(3, size)
-                    return Slice(
-                        segment,
-                        offset,
-                        located.position,
-                        size,
-                        first_batch_size=located.size,
-                        aborted=aborted,
-                        stop_offset=bound.offset,
-                        end_offset=now.log_end_offset,
-                        on_error=on_error,
-                    )
-                at += 1
-            if on_error == "raise":
-                check_complete(now)
-        return self._empty(now, offset, committed)
-
     def from_file_start(self) -> "PartitionLog":
-        """A view of the same log that begins with the first record in its files, even below the log start
-        offset.
+        """A view of the log that begins with the first record in its files, even below the log start offset.
 
         delete_records() moves the log start offset at once; the files stay until a whole segment is below it.
         """
@@ -375,27 +237,6 @@ class PartitionLog(LogView):
 
     def _is_committed(self, isolation: str) -> bool:
         return choice("isolation", isolation, ISOLATION) == "read_committed"
-
-    def _empty(self, now: Loaded, offset: int, committed: bool) -> Slice:
-        if not now.segments:
-            return Slice(None, offset, 0, 0)
-        _, at, position = _position_of(now, offset)
-        aborted: list[tuple[int, int, int]] | None = [] if committed else None
-        return Slice(now.segments[at], offset, position, 0, aborted=aborted)
-
-    def _aborted_in(
-        self, now: Loaded, at: int, offset: int, position: int, size: int
-    ) -> list[tuple[int, int, int]]:
-        """(producer id, first offset, offset of the marker) of the aborted transactions that these bytes may
-        hold (spec 7.2)."""
-        segments = now.segments
-        bound = segments[at].offset_index.fetch_upper_bound(position, size)
-        if bound is not None:
-            upper = bound.offset
-        else:
-            upper = segments[at + 1].base_offset if at + 1 < len(segments) else now.log_end_offset
-        found = self.transactions().aborted(segments[at:], offset, upper)
-        return [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in found]
 
     def aborted_transactions(self, start: int, stop: int) -> list[AbortedTxn]:
         """The aborted transactions that may have records in the offsets start to stop (exclusive), in the
@@ -408,33 +249,6 @@ class PartitionLog(LogView):
         now = self._now()
         at = floor_of(now.segments, start, 0)
         return self.transactions().aborted(now.segments[at:], now.log_start_offset, stop)
-
-    def get(self, offset: int) -> Record:
-        """The record at `offset`, or the first one after it if compaction or a transaction marker left none
-        there.
-
-        OffsetOutOfRangeError if there is none, and for an offset below log_start_offset; CorruptRecordError
-        if it is damaged.
-        """
-        if type(offset) is not int:
-            offset = any_integer("offset", offset)
-        now = self.for_reading()
-        if now.log_start_offset <= offset < now.log_end_offset:
-            segments = now.segments
-            try:
-                at = start_of(segments, offset)
-                while at < len(segments):
-                    record = segments[at].get(offset)
-                    if record is not None:
-                        check_inside(now, segments[at], record.offset)
-                        if self.traffic is not None:
-                            self._count(self.traffic, record)
-                        return record
-                    at += 1
-                check_complete(now)
-            except CorruptFileError as e:
-                raise_told(now.segments, e, offset)
-        raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
 
     def last(
         self,
@@ -466,45 +280,19 @@ class PartitionLog(LogView):
         now = self.for_reading()
         end = now.log_end_offset if aborted is None else min(now.log_end_offset, stable)
         if type(key) is not bytes:
-            key = self._checked_key(key)
+            key = checked_key(key)
         try:
-            # usually the .keys files tell, and this is the quick way to ask them
-            offset = -1
-            record = last_in(now.segments, key, now.log_start_offset, end) if aborted is None else None
-            if record is None:
-                record, offset = last_record(now, key, end, aborted, partial(self._by_scans, progress))
+            # usually the .keys files have the answer, and this is the quick way to ask them
+            found = last_in(now.segments, key, now.log_start_offset, end) if aborted is None else None
+            if found is None:
+                return last_record(self, now, key, end, aborted, progress)
         except CorruptFileError as e:
             raise_told(now.segments, e)
-        if record is None or isinstance(record, int):
-            return None if offset < 0 else record_at(self.view(now), offset, key)
+        if isinstance(found, int):
+            return None
         if self.traffic is not None:
-            self._count(self.traffic, record)
-        return record
-
-    def _by_scans(
-        self,
-        progress: ProgressCallback | None,
-        now: Loaded,
-        key: bytes,
-        committed: bool,
-        start: int,
-        stop: int,
-    ) -> Scan:
-        """The offsets of records of a key in a range, for lookups that have to look at all records there."""
-        isolation: _Isolation = "read_committed" if committed else "read_uncommitted"
-        scan = self.view(now).scan(["offset"], start=start, stop=stop, key=key, isolation=isolation)
-        passed_by = (segment for segment in now.segments if segment.base_offset >= stop)
-        return _told(scan, progress, passed_by, now)
-
-    @staticmethod
-    def _count(traffic: Traffic, record: Record) -> None:
-        traffic.add(2, 1)
-        traffic.add(3, len(record.key or b"") + len(record.value or b""))
-
-    def _checked_key(self, key: bytes) -> bytes:
-        """A key, as a scan takes it, as bytes. TypeError."""
-        self.scan(["offset"], start=0, stop=0, key=given(key))
-        return bytes(key)
+            count_record(self.traffic, found)
+        return found
 
     def history(
         self,
@@ -519,24 +307,9 @@ class PartitionLog(LogView):
         """
         now = self.for_reading()
         self._is_committed(isolation)
-        key = self._checked_key(key)
+        key = checked_key(key)
         check_progress(progress)
-        log = self.view(now)
-
-        def scan(start: int, stop: int) -> Scan:
-            scan = log.scan(["offset"], start=start, stop=stop, key=key, isolation=isolation)
-            passed_by = (segment for segment in now.segments if segment.end_offset <= start)
-            return _told(scan, progress, passed_by, now)
-
-        return OneThread(Iterated(), partial(self._got, log, now, key, offsets_of(now, key, scan)))
-
-    def _got(self, log: "PartitionLog", now: Loaded, key: bytes, offsets: Iterator[int]) -> Iterator[Record]:
-        """The records of a key at these offsets. LogChangedError if it is not damage that is in the way."""
-        try:
-            for offset in offsets:
-                yield record_at(log, offset, key)
-        except CorruptFileError as e:
-            raise_told(now.segments, e)
+        return OneThread(Iterated(), partial(history_of, self.view(now), key, isolation, progress))
 
     def records(
         self,
@@ -551,8 +324,8 @@ class PartitionLog(LogView):
         """An iterator of the records with start <= offset < stop. The defaults are the ends of the log.
 
         A range is cut to what the log holds, as that of a Python slice is: one that begins below
-        log_start_offset begins there, and nothing tells of records that retention has deleted. `read`, `get`,
-        `find` and `follow`, which ask for one place, raise OffsetOutOfRangeError for it.
+        log_start_offset begins there, and records that retention has deleted are left out silently. `read`,
+        `get`, `find` and `follow`, which ask for one place, raise OffsetOutOfRangeError for it.
 
         isolation="read_committed" leaves out records of aborted and open transactions. Transaction markers
         are left out unless `control` is True. Damage raises CorruptRecordError; on_error="skip" goes on at
@@ -679,7 +452,7 @@ class PartitionLog(LogView):
         assert timestamp is not None
         if isinstance(timestamp, str):
             timestamp = time_called(timestamp)
-        else:  # a datetime before 1970 is none of the negative numbers that stand for something
+        else:  # a datetime before 1970 is not one of the negative numbers that stand for something
             least = 0 if isinstance(timestamp, datetime) else SPECIAL.start
             timestamp = moment("timestamp", timestamp, least)
         return self.find_timestamp(timestamp)

@@ -87,7 +87,6 @@ LEFT_OUT = (
     "use_indexes",
     "check_followed_by",
     "limit_to",
-    "remember_file",
 )
 # Parameters that are not checked: of a mapping; of a codec without levels; after one that is wrong already.
 UNCHECKED = (("get", "default"), ("encode_batch", "level"), ("send", "position"), ("send_async", "position"))

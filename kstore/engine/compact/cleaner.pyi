@@ -1,6 +1,6 @@
 from typing import final
 
-from kstore.engine.compact.offset_map import OffsetMap, SegmentWalk, _Transactions
+from kstore.engine.compact.last_offsets import OffsetMap, SegmentWalk, _Transactions
 from kstore.engine.io.file import File
 from kstore.engine.segment.index import OffsetIndex, TimeIndex, TimestampOffset
 from kstore.engine.segment.segment import Segment

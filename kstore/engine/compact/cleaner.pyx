@@ -12,7 +12,7 @@ from cython cimport final, no_gc_clear
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint64_t, uint8_t
 from libc.string cimport memcpy, memset
 
-from kstore.engine.compact.offset_map cimport (
+from kstore.engine.compact.last_offsets cimport (
     NO_MEMORY,
     TOGETHER,
     OffsetMap,

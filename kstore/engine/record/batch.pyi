@@ -159,8 +159,12 @@ class RecordBatch:
         CorruptRecordError if it is damaged; RecordTooLargeError if it unpacks to more than
         max_decompressed_bytes."""
     def __iter__(self) -> Iterator[Record]: ...
-    def _first_offset(self) -> int: ...
-    def _readable(self) -> tuple[list[Record], CorruptRecordError | RecordTooLargeError | None]: ...
+    def first_offset(self) -> int:
+        """Where its offsets begin. That of a compressed message of an old format is in its first record; if
+        that cannot be read, the offset in its header."""
+    def sound_records(self) -> tuple[list[Record], CorruptRecordError | RecordTooLargeError | None]:
+        """(a list of its records up to the first that is damaged, the error of that one, or None). The
+        checksum is not checked."""
     def unverified(self) -> Iterator[Record]:
         """An iterator of its records that does not check the checksum: if it is not compressed, those before
         damage come first.

@@ -120,7 +120,7 @@ cdef Record make_record(const ks_batch *b, const ks_record *r, timestamp):
 
 
 cdef tuple given_headers(object headers):
-    """Headers that somebody gives for a Record: pairs or a mapping. TypeError."""
+    """Headers given for a Record: pairs or a mapping. TypeError."""
     pairs = []
     given = () if headers is None else headers.items() if hasattr(headers, "items") else headers
     for pair in elements("headers are pairs of a str and bytes or None", given):
@@ -678,23 +678,23 @@ cdef class RecordBatch:
         """
         if boolean("verify", verify):
             self.ensure_valid()
-        found, error = self._readable()
+        found, error = self.sound_records()
         if error is not None:
             raise error
         return found
 
-    def _first_offset(self):
-        """Where its offsets begin. Of a compressed message of an old format only its first record tells; if
-        that cannot be read, its header counts."""
+    def first_offset(self):
+        """Where its offsets begin. That of a compressed message of an old format is in its first record; if
+        that cannot be read, the offset in its header."""
         if self.header.magic < 2 and ks_codec(&self.header):
-            found, _ = self._readable()
+            found, _ = self.sound_records()
             if found:
                 return found[0].offset
         return self.header.base_offset
 
-    def _readable(self):
-        """(its records up to what is damaged, the error that says what that is, or None). Its checksum is not
-        checked."""
+    def sound_records(self):
+        """(a list of its records up to the first that is damaged, the error of that one, or None). The
+        checksum is not checked."""
         found = []
         try:
             cursor = self.cursor()

@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t
 
 from kstore.engine.columns.array cimport Field
 from kstore.engine.io.buffer_pool cimport ks_vector
-from kstore.engine.io.read_window cimport ReadWindow
+from kstore.engine.io.file_windows cimport ReadWindow
 from libkstore.format cimport ks_batch
 
 

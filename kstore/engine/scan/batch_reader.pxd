@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
 
 from kstore.engine.io.file cimport Traffic
-from kstore.engine.io.read_window cimport ReadWindow
+from kstore.engine.io.file_windows cimport ReadWindow
 from kstore.engine.record.batch cimport Records
 from kstore.engine.segment.segment cimport Segment
 from libkstore.format cimport ks_batch, ks_fault
@@ -34,8 +34,8 @@ cdef class Reader:
     cdef int64_t at                # of the current batch
     cdef list aborted              # (first offset, producer id, offset of the marker), last first
     cdef dict aborting             # producer id: offset of the marker that ends it
-    cdef object pages              # is told where the reader is, for the page cache's sake
-    cdef int64_t mark              # from which position on it wants to be told again
+    cdef object pages              # a PageCache, which is called with the reader's position
+    cdef int64_t mark              # from which position on it is called again
     cdef int64_t patience          # bytes until signals are looked at
     cdef object failure            # what was raised, and is again
     cdef Traffic traffic           # counts what is read; None if nothing does

@@ -84,7 +84,8 @@ class TopicRecords(Generic[_T]):
     iterator of iterators gives; for so many more, and more, until `least_ns` have passed. An exception goes
     to `failed`, which raises it; if it does not, this is the end.
 
-    As zip() does, it uses a tuple again that nobody else has: one of the last two, as a loop holds on to one.
+    As zip() does, it uses a tuple again to which there is no other reference: one of the last two, because a
+    loop holds one.
     The record in it goes before the next is made, which gets its memory."""
 
     def __init__(

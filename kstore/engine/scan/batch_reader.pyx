@@ -20,6 +20,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 from kstore.engine.io.file cimport BYTES_OUT, RECORDS_OUT, Traffic, monotonic_ns
 from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_fault
 from kstore.engine.record.batch_walk cimport WALK_DAMAGED, FAR, WALK_NONE, WALK_SYSTEM, step
+from kstore.engine.segment.walks cimport SegmentEnd
 from libkstore.format cimport (
     KS_BATCH_OVERHEAD,
     KS_CONTROL,
@@ -187,14 +188,14 @@ cdef class Reader:
                 if self.pages is not None:
                     self.pages.leave()
                 if not self.skip:
-                    self.index -= 1  # who asks again meets it again
+                    self.index -= 1  # the next call raises it again
                 return False
             self.segment = self.segments[self.index]
             self.bound = min(self.segment.end_offset, self.end_offset)
             self.least = -1
             try:
                 limit = self.segment.limit()
-                self.window.reset(self.segment.opened(), limit, self.segment.origin)
+                self.window.reset(self.segment.files.opened(), limit, self.segment.origin)
                 if self.index == 0 and self.position >= 0:
                     limit = limit if self.end < 0 else min(limit, self.position + self.end)
                     self.window.limit = limit
@@ -210,11 +211,11 @@ cdef class Reader:
                 self.end = limit
                 return True
             except (CorruptRecordError, OSError) as e:
-                # Of a file that cannot be read at this moment nobody knows that it is damaged.
+                # A file that cannot be read at this moment need not be damaged.
                 if not self.skip or not isinstance(e, (CorruptRecordError, FileNotFoundError)) or (
                     self.ends_at_change and isinstance(e, LogChangedError)
                 ):
-                    self.index -= 1  # who asks again meets it again
+                    self.index -= 1  # the next call raises it again
                     self.segment = None
                     self.tell_of(<Segment>self.segments[self.index + 1], e)
                 if isinstance(e, CorruptRecordError):  # the batch wanted is behind damage: go there from the start
@@ -257,7 +258,7 @@ cdef class Reader:
         return self.in_order(position, size, fault)
 
     cdef int in_order(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil:
-        """The same of the offsets alone; only the header, which is in self.batch, must have been read."""
+        """What `check` returns, for the offsets alone; only the header, in self.batch, must have been read."""
         cdef int64_t have, following
         cdef bint follows_on
         if self.batch.base_offset <= self.last_offset or self.batch.base_offset < self.segment.base_offset:
@@ -281,7 +282,7 @@ cdef class Reader:
             if have < size + KS_MAGIC_END:
                 return 0
             following = ks_load_i64(self.window.at(position + size))
-            # only where a batch seems to begin there; what else it may be is told when its turn comes
+            # only where a batch seems to begin there; damage there is reported when the reader reaches it
             if (
                 self.batch.last_offset >= following > self.last_offset
                 and ks_load_i32(self.window.at(position + size) + 8) >= KS_MIN_SIZE
@@ -306,12 +307,13 @@ cdef class Reader:
     cdef int go_to(self, start) except -1:
         """Goes to where a scan of the segment begins; behind its last whole batch if nothing in it is
         wanted."""
-        cdef int64_t next_offset
+        cdef SegmentEnd end
         if start is not None:
             self.position = self.begun = start.position
             return 0
-        self.position = self.begun = self.segment.end_of_batches(&next_offset)
-        self.last_offset = max(self.last_offset, next_offset - 1)
+        end = self.segment.end()
+        self.position = self.begun = end.position
+        self.last_offset = max(self.last_offset, end.next_offset - 1)
         return 0
 
     cdef bint ends_early(self) noexcept:
@@ -321,15 +323,15 @@ cdef class Reader:
 
     cdef bint is_shortened(self) except -1:
         """Whether bytes of the slice are no longer in the file."""
-        return self.segment.opened().length() < self.segment.origin + self.end
+        return self.segment.files.opened().length() < self.segment.origin + self.end
 
     cdef int tell(self, error) except -1:
-        """Raises an error that was met in the current segment; of a view, LogChangedError where that is
-        why."""
+        """Raises an error of the current segment; of a view, LogChangedError if a change of the file is the
+        cause."""
         return self.tell_of(self.segment, error)
 
     cdef int tell_of(self, Segment segment, error) except -1:
-        """The same of another segment."""
+        """Does what `tell` does, for another segment."""
         change = None
         if self.strict_tail and self.end_offset < INT64_MAX and isinstance(error, CorruptFileError):
             change = change_of(segment, max(self.last_offset + 1, self.start_offset))
@@ -343,17 +345,17 @@ cdef class Reader:
         Bytes made to look like many large batches must not make this take the square of their number, nor a
         few of them the size of a hole: what is read for checksums is bounded, and past the bound the rest of
         the segment counts as damaged."""
-        cdef int64_t budget = 32 * min(self.end - position, self.segment.opened().allocated()) + (64 << 20)
+        cdef int64_t budget = 32 * min(self.end - position, self.segment.files.opened().allocated()) + (64 << 20)
         cdef int64_t origin = self.segment.origin, data, turn
         cdef int status = 1
         while status > 0 and position < self.end and budget >= 0:
             PyErr_CheckSignals()
-            data = self.segment.opened().next_data(origin + position) - origin
+            data = self.segment.files.opened().next_data(origin + position) - origin
             position = max(position, data - SIZE_END + 1)
             if position < data:
                 turn = data
             else:
-                turn = self.segment.opened().next_hole(origin + position) - origin
+                turn = self.segment.files.opened().next_hole(origin + position) - origin
             with nogil:
                 status = self.try_each(&position, min(min(turn, position + STEPS), self.end), &budget)
         if status == WALK_SYSTEM:
@@ -474,8 +476,8 @@ cdef class Reader:
                 ) and (
                     self.last_offset < 0 and self.strict_tail
                 ):
-                    # Which of two batches that contradict each other is wrong shows only to who knows those
-                    # before.
+                    # Which of two batches that contradict each other is wrong, only the batches before them
+                    # show.
                     self.position = self.begun = 0
                     self.least = -1
                     continue
@@ -526,12 +528,12 @@ cdef class Reader:
     cdef Records unpacked(self):
         cdef Records records = Records.__new__(Records)
         records.limit = self.segment.max_decompressed_bytes
-        records.begin(self.window.at(self.at), &self.batch, self.segment.log_path(), self.at)
+        records.begin(self.window.at(self.at), &self.batch, self.segment.files.log_path(), self.at)
         return records
 
     cdef int check_begin(self) except -1:
-        """CorruptRecordError if a compressed message begins in the batch before. Of other damage in it, who
-        unpacks it is told."""
+        """CorruptRecordError if a compressed message begins in the batch before. Unpacking it raises for other
+        damage."""
         cdef Records records
         try:
             records = self.unpacked()
@@ -562,7 +564,7 @@ cdef class BatchReader(Reader):
                         if self.batch.magic < 2 and ks_codec(&self.batch):
                             self.check_begin()
                         batch = RecordBatch.new(
-                            self.window.at(self.at), &self.batch, self.segment.log_path(), self.at,
+                            self.window.at(self.at), &self.batch, self.segment.files.log_path(), self.at,
                             self.segment.max_decompressed_bytes,
                         )
                         self.next_offset = self.batch.last_offset + 1
@@ -606,16 +608,14 @@ cdef class RecordReader(Reader):
                     self.busy = False
             self.enter()  # Python code runs where a record has headers, and must not move their bytes
             try:
-                record = self.cursor.next()
-                self.busy = False
+                try:
+                    record = self.cursor.next()
+                finally:
+                    self.busy = False
             except (CorruptRecordError, RecordTooLargeError) as e:
-                self.busy = False
                 self.cursor = None
                 self.broken(e)
                 continue
-            except BaseException:
-                self.busy = False
-                raise
             if record is None:
                 self.cursor = None
             elif self.cursor.offset >= self.start_offset:
@@ -647,7 +647,8 @@ cdef class TopicRecords:
     iterator of iterators gives; for so many more, and more, until `least_ns` have passed. An exception goes
     to `failed`, which raises it; if it does not, this is the end.
 
-    As zip() does, it uses a tuple again that nobody else has: one of the last two, as a loop holds on to one.
+    As zip() does, it uses a tuple again to which there is no other reference: one of the last two, because a
+    loop holds one.
     The record in it goes before the next is made, which gets its memory."""
 
     cdef type kind
@@ -733,10 +734,10 @@ def change_of(Segment segment not None, int64_t offset):
     """A LogChangedError if the .log of a segment was replaced, shortened or deleted since it was opened; None
     if it is as it was."""
     try:
-        if not segment.is_file_of_its_name():
-            return segment.changed("it was replaced", offset)
-        if segment.opened().length() < segment.origin + segment.limit():
-            return segment.changed("it was truncated", offset)
+        if not segment.files.is_at_its_name():
+            return segment.files.changed("it was replaced", offset)
+        if segment.files.opened().length() < segment.origin + segment.limit():
+            return segment.files.changed("it was truncated", offset)
     except FileNotFoundError:
-        return segment.changed("it was deleted", offset)
+        return segment.files.changed("it was deleted", offset)
     return None

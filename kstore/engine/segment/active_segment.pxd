@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from kstore.engine.io.file cimport File
-from kstore.engine.io.mapped_file cimport MappedFile
+from kstore.engine.io.file_windows cimport MappedFile
 from kstore.engine.segment.index cimport OffsetIndex, TimeIndex, ks_index_state
 from kstore.engine.segment.segment cimport Segment
 from libkstore.format cimport ks_batch
@@ -16,7 +16,7 @@ cdef enum:
 
 cdef enum:
     WRITE_REFUSED = -1   # nothing of it is there; errno says why
-    WRITE_UNKNOWN = -2   # nobody can tell what the disk has
+    WRITE_UNKNOWN = -2   # what the disk has is unknown
 
 # What an append moves on: as far as it was written (published), and as far as it is being made (staged).
 cdef struct ks_extent:
@@ -33,13 +33,13 @@ cdef class ActiveSegment:
     cdef readonly int64_t base_offset
     cdef readonly str directory
     cdef readonly str stem
-    cdef readonly int64_t created_ms
-    cdef readonly int64_t roll_jitter_ms
+    cdef int64_t created_ms
+    cdef int64_t roll_jitter_ms
     cdef readonly int64_t index_interval_bytes
     cdef readonly int64_t segment_index_bytes
     cdef readonly int64_t segment_bytes
     cdef File log
-    cdef Segment unlimited          # the same file, for views to be made of
+    cdef Segment unlimited          # without a limit: views are made of it
     cdef OffsetIndex offsets
     cdef TimeIndex times
     cdef MappedFile offset_map
@@ -49,7 +49,6 @@ cdef class ActiveSegment:
     cdef bytes ahead                # of its entries, those whose markers are yet to be written
     cdef ks_extent staged
     cdef ks_extent published
-    cdef public object _keys        # of all its views
     cdef long version            # odd while `published` changes
     cdef int64_t allocated
     cdef bint allocates

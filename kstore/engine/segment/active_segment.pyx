@@ -12,18 +12,25 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
 from kstore.engine.io.file cimport File
-from kstore.engine.io.mapped_file cimport MappedFile
-from kstore.engine.io.read_window cimport ReadWindow
-from kstore.engine.record.batch_walk cimport FAR, WALK_SYSTEM, step
-from kstore.engine.segment.index cimport INDEX_MEMORY, OffsetIndex, TimeIndex, index_batch, ks_index_state
-from kstore.engine.segment.recovery_walk cimport check_marker
+from kstore.engine.io.file_windows cimport MappedFile, ReadWindow
+from kstore.engine.record.batch_walk cimport FAR, NEAR, WALK_SYSTEM, step
+from kstore.engine.segment.index cimport INDEX_MEMORY, OffsetIndex, TimeIndex, index_batch, int64_of, ks_index_state
 from kstore.engine.segment.segment cimport Segment
-from libkstore.format cimport KS_OFFSET_ENTRY, KS_OK, KS_TIME_ENTRY, ks_batch, ks_check_batch, ks_fault
+from kstore.engine.segment.walks cimport check_marker, recovery_walk
+from libkstore.format cimport (
+    KS_BATCH_OVERHEAD,
+    KS_OFFSET_ENTRY,
+    KS_OK,
+    KS_TIME_ENTRY,
+    ks_batch,
+    ks_check_batch,
+    ks_fault,
+)
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.engine.io.file import take_mode, unlink
 from kstore.engine.segment.index import TimestampOffset, TransactionIndex
-from kstore.errors import LogFailedError
+from kstore.errors import CorruptIndexError, CorruptRecordError, LogFailedError
 
 cdef extern from *:
     """
@@ -45,6 +52,8 @@ cdef extern from *:
     void ks_end_write(long *version) nogil
 
 cdef enum:
+    LEAST_BATCH = 26  # bytes: a message of magic 0 with neither key nor value
+    MOST_UNSURE = 64  # entries at the end of a live index that name no batch: one was truncated, or is being written
     LEAST_AHEAD = 64 << 10   # blocks are allocated ahead in steps as large as the log is, between these
     MOST_AHEAD = 16 << 20
 
@@ -109,7 +118,7 @@ cdef class ActiveSegment:
             directory, stem, base_offset, index_interval_bytes=index_interval_bytes,
             max_decompressed_bytes=max_decompressed_bytes,
         )
-        self.unlimited._handle.pin(self.log)
+        self.unlimited.files.handle.pin(self.log)
         self.publish()
 
     def path_of(self, str kind):
@@ -303,7 +312,7 @@ cdef class ActiveSegment:
     def view(self):
         """(segment, next offset) as they are now, for readers: later appends do not show. Thread-safe.
 
-        The same tuple is given as long as nothing was appended."""
+        It returns one tuple again and again until something is appended."""
         cdef ks_extent extent
         cdef Segment segment
         self.taken(&extent)
@@ -320,12 +329,20 @@ cdef class ActiveSegment:
             extent.indexed.max_timestamp, extent.indexed.max_timestamp_offset
         )
         segment._transaction_index = self._transaction_index
-        segment._keys = self._keys
         self._view_size = extent.size
         self._view = (segment, extent.next_offset)
         return self._view
 
     # ---- becoming inactive ---------------------------------------------------------------------------------
+
+    def sealed(self, int64_t end_offset):
+        """The sealed segment that it becomes, before a segment that begins at `end_offset`."""
+        cdef Segment segment = Segment(
+            self.directory, self.stem, self.base_offset, end_offset, index_interval_bytes=self.index_interval_bytes,
+            max_decompressed_bytes=self.unlimited.max_decompressed_bytes,
+        )
+        segment.files.key_index = self.unlimited.files.key_index
+        return segment
 
     def seal(self):
         """Trims its files: the last time entry is added, indexes and log get their exact lengths (spec 4.2).
@@ -492,10 +509,10 @@ cdef int64_t end_of(Segment segment, int64_t end_offset) noexcept:
 
 
 def grown(Segment segment not None, int64_t end_offset):
-    """The same segment with the whole batches that were appended to it since, checksums verified, and another
-    offset behind it; itself where there is nothing new.
+    """The segment with the whole batches that were appended to its file since, and another end offset: a new
+    one, or itself if nothing is new. Checksums are verified.
 
-    Its indexes are added to as the writer's were."""
+    It adds to the indexes as the writer did."""
     cdef Segment twin
     cdef ReadWindow w = ReadWindow.__new__(ReadWindow)
     cdef OffsetIndex offsets
@@ -504,7 +521,7 @@ def grown(Segment segment not None, int64_t end_offset):
     cdef ks_index_state indexed
     cdef int64_t position = segment.limit(), size, last = segment.base_offset - 1
     cdef int64_t end = end_of(segment, end_offset)
-    cdef int64_t length = segment.opened().length() - segment.origin
+    cdef int64_t length = segment.files.opened().length() - segment.origin
     cdef int put = 0
     if length <= position and end_offset == segment.end_offset:
         return segment
@@ -516,7 +533,7 @@ def grown(Segment segment not None, int64_t end_offset):
     indexed.max_timestamp = timestamp
     indexed.max_timestamp_offset = offset
     indexed.since_entry = position - (offsets.position_at(offsets.count - 1) if offsets.count else 0)
-    w.reset(segment.opened(), length, segment.origin)
+    w.reset(segment.files.opened(), length, segment.origin)
     with nogil:
         while (size := sound(w, position, FAR, last, end, &b)) >= 0:
             put = index_batch(
@@ -537,3 +554,86 @@ def grown(Segment segment not None, int64_t end_offset):
     twin._time_index = times
     twin._max_timestamp_so_far = TimestampOffset(indexed.max_timestamp, indexed.max_timestamp_offset)
     return twin
+
+
+cdef bint is_named(Segment segment, OffsetIndex index, int64_t slot, ReadWindow w, ks_batch *b) except -1:
+    """Whether the entry names a sound batch."""
+    cdef ks_fault fault
+    cdef int64_t position = index.position_at(slot), have
+    cdef int64_t size = step(w, position, NEAR, b, &fault)
+    if size >= 0 and b.last_offset == index.offset_at(slot) and b.base_offset >= segment.base_offset:
+        have = w.fill(position, size, size)
+        if have < 0:
+            w.raise_failure(have)
+        return have >= size and ks_check_batch(w.at(position), w.at(position) + have, b, &fault) == KS_OK
+    if size == WALK_SYSTEM:
+        w.raise_failure(-1)
+    return False
+
+
+cdef bytes used_entries(Segment segment, str kind, int64_t width):
+    """The entries of an index file of a live log: behind them are zeros, in room that was set aside. None if
+    there is no such file."""
+    cdef File file = segment.files.index_file(kind)
+    cdef int64_t low = 0, high, middle
+    if file is None:
+        return None
+    high = min(file.length() // width, segment.limit() // LEAST_BATCH + 2)
+    while low < high:
+        middle = (low + high) // 2
+        if any(file.read(middle * width, width)):
+            low = middle + 1
+        else:
+            high = middle
+    entries = file.read(0, low * width)
+    return entries[:len(entries) // width * width]
+
+
+def walk_on(Segment segment not None, until=INT64_MAX):
+    """A RecoveryWalk as `segment.recovery_walk` makes it, which trusts the index files: it reads only what
+    follows their last entries, of offsets below `until`. None if they do not fit the log.
+
+    For a segment that is being written, before it is shared. The writer may be a step ahead in the indexes, or
+    behind, and entries of its past may follow those that count. So the last entry that names a sound batch is
+    looked for, and the walk begins at the one before, of which all is written."""
+    cdef OffsetIndex offsets
+    cdef TimeIndex times
+    cdef ReadWindow w
+    cdef ks_batch b
+    cdef Segment twin
+    cdef int64_t slot, promised, end = int64_of("until", until)
+    if segment.origin or segment.suffixes:
+        return None
+    w = segment.fresh()
+    entries = used_entries(segment, ".index", KS_OFFSET_ENTRY)
+    timed = used_entries(segment, ".timeindex", KS_TIME_ENTRY)
+    if entries is None or timed is None:
+        return None
+    offsets = OffsetIndex(segment.base_offset, entries, path=segment.path_of(".index"))
+    times = TimeIndex(segment.base_offset, timed, path=segment.path_of(".timeindex"))
+    offsets.keep_rising(end, segment.limit())
+    slot = offsets.count - 1
+    while slot > 0 and not is_named(segment, offsets, slot, w, &b):
+        slot -= 1
+        if slot < offsets.count - MOST_UNSURE:
+            return None
+    if slot <= 0 or not is_named(segment, offsets, slot - 1, w, &b):
+        return None
+    promised = offsets.offset_at(slot)
+    offsets.count = slot
+    times.keep_rising(offsets.last_offset)
+    twin = segment.shown_until(segment.limit(), segment.end_offset)
+    twin.use_indexes(offsets, times)
+    try:
+        twin.check_last_time()
+    except (CorruptIndexError, CorruptRecordError):
+        return None
+    found = recovery_walk(
+        w, segment.path, segment.base_offset, segment.end_offset, segment.index_interval_bytes, True, offsets, times
+    )
+    if found.next_offset <= promised or found.disordered or found.overflow:
+        return None
+    if found.error is not None and not found.torn and any(segment.file().read(found.valid_bytes, KS_BATCH_OVERHEAD)):
+        return None  # and not room that was set aside
+    segment._transaction_index = None  # perhaps of a moment before
+    return found

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
-from kstore.engine.io.mapped_file cimport MappedFile
+from kstore.engine.io.file_windows cimport MappedFile
 from libkstore.format cimport ks_batch, ks_entry_offset, ks_entry_position, ks_entry_timestamp, ks_time_entry_offset
 
 
@@ -56,6 +56,7 @@ cdef class OffsetIndex(IndexEntries):
         return ks_entry_position(self.data, <size_t>slot)
 
     cdef int put(self, int64_t offset, int64_t position) noexcept nogil
+    cdef int check_positions(self, int64_t size) except -1
     cdef void keep_rising(self, int64_t offset, int64_t position) noexcept nogil
 
 

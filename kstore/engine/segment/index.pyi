@@ -82,7 +82,7 @@ class OffsetIndex(IndexEntries):
     def sanity_check(self) -> None:
         """Kafka's own, weaker check (spec 3.2): the last offset is not below the base offset."""
     def copy(self) -> OffsetIndex:
-        """The same entries, in memory of their own."""
+        """An index with these entries, in memory of its own."""
 
 @final
 class TimeIndex(IndexEntries):
@@ -114,7 +114,7 @@ class TimeIndex(IndexEntries):
         """Kafka's own check (spec 3.3): the last timestamp not below the first, the last offset not below the
         base."""
     def copy(self) -> TimeIndex:
-        """The same entries, in memory of their own."""
+        """An index with these entries, in memory of its own."""
 
 @final
 class TransactionIndex:

@@ -9,8 +9,8 @@ IndexEntries is what the first two have in common: entries of one size, as they 
 memory of their own, or in a mapped file, where they are appended. A view of a mapped index has a count of its
 own, which no append changes. A reader copies the entries once (2 MB for a segment of 1 GiB) instead of
 mapping the file: a broker shortens index files when it rolls, and a map of a shortened file kills the
-process. The writer, who owns its files, maps them; if another program shortens them all the same, entries
-become zeros.
+process. The writer, who owns its files, maps them; if another program shortens them nevertheless,
+entries become zeros.
 
 The file is long because the three share their entries and their errors.
 """
@@ -31,7 +31,7 @@ from cython cimport final, no_gc, no_gc_clear
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy
 
-from kstore.engine.io.mapped_file cimport MappedFile
+from kstore.engine.io.file_windows cimport MappedFile
 from libkstore.format cimport (
     KS_ABORTED_ENTRY,
     KS_OFFSET_ENTRY,
@@ -375,6 +375,18 @@ cdef class OffsetIndex(IndexEntries):
                 )
             last, at = self.offset_at(slot), self.position_at(slot)
 
+    cdef int check_positions(self, int64_t size) except -1:
+        """CorruptIndexError unless the last position is below `size`, that of the log."""
+        if self.count and self.position_at(self.count - 1) >= size:
+            raise CorruptIndexError(
+                "position in an offset index",
+                file=self.path,
+                position=KS_OFFSET_ENTRY * self.count - 4,
+                expected=f"below {size}, the size of the log",
+                found=self.position_at(self.count - 1),
+            )
+        return 0
+
     cdef void keep_rising(self, int64_t offset, int64_t position) noexcept nogil:
         """Keeps the entries up to the first that does not rise, or is not below these."""
         cdef int64_t slot, last = self.base_offset - 1, at = -1
@@ -396,7 +408,7 @@ cdef class OffsetIndex(IndexEntries):
             )
 
     def copy(self):
-        """The same entries, in memory of their own."""
+        """An index with these entries, in memory of its own."""
         return OffsetIndex(self.base_offset, self.to_bytes(), path=self.path)
 
 
@@ -523,7 +535,7 @@ cdef class TimeIndex(IndexEntries):
             )
 
     def copy(self):
-        """The same entries, in memory of their own."""
+        """An index with these entries, in memory of its own."""
         return TimeIndex(self.base_offset, self.to_bytes(), path=self.path)
 
 

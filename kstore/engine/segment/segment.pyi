@@ -12,7 +12,8 @@ from kstore.engine.segment.index import (
     TimestampOffset,
     TransactionIndex,
 )
-from kstore.engine.segment.recovery_walk import RecoveryWalk
+from kstore.engine.segment.segment_files import SegmentFiles
+from kstore.engine.segment.walks import RecoveryWalk, SegmentEnd
 from kstore.errors import CorruptFileError, CorruptRecordError
 
 INDEX_INTERVAL_BYTES: Final[int]
@@ -39,7 +40,7 @@ def floor_of(segments: tuple[Segment, ...], offset: int, least: int = ...) -> in
 
 def start_of(segments: tuple[Segment, ...], offset: int) -> int:
     """The index of the one of these segments in which to look for an offset: that which floor_of() gives, or
-    0; or if batches of the one before lie where it begins, that one. Who reads on from there meets what is
+    0; or if batches of the one before lie where it begins, that one. Reading on from there finds what is
     wrong. OSError."""
 
 @final
@@ -54,8 +55,8 @@ class Segment:
     `suffixes` gives the suffix of files that are named otherwise, such as .swap, by kind. Positions count
     from `origin`, which is 0 unless one file holds several segments (section 8.7 of docs/spec.md)."""
 
-    def __new__(
-        cls,
+    def __init__(
+        self,
         directory: str,
         stem: str,
         base_offset: int,
@@ -64,10 +65,9 @@ class Segment:
         origin: int = 0,
         index_interval_bytes: int = ...,
         max_decompressed_bytes: int = ...,
-    ) -> Segment: ...
-    _keys: Any
+    ) -> None: ...
     @property
-    def _last_header(self) -> bytes | None: ...
+    def files(self) -> SegmentFiles: ...
     @property
     def base_offset(self) -> int: ...
     @property
@@ -89,8 +89,6 @@ class Segment:
         """Why indexes were rebuilt in memory, as errors. Empty if the files are used."""
     @property
     def damage(self) -> CorruptRecordError | None: ...
-    @property
-    def tail_bytes(self) -> int: ...
     @property
     def path(self) -> str:
         """The path of its .log file."""
@@ -118,7 +116,7 @@ class Segment:
     def path_of(self, kind: str) -> str:
         """The path of its file of a kind: ".log", ".index", ".timeindex" or ".txnindex"."""
     def file(self) -> File:
-        """The .log as a File, which stays open as long as somebody has it."""
+        """The .log as a File, which stays open as long as a reference to it exists."""
     def mtime_ms(self) -> int:
         """When the .log file was last changed, in ms since 1970. Kafka uses it if records have no
         timestamps."""
@@ -135,9 +133,6 @@ class Segment:
     def set_max_timestamp(self, max_timestamp: TimestampOffset) -> None:
         """Uses this TimestampOffset instead of the last time entry. Only before the segment is shared.
         TypeError or ValueError unless it is one, of two ints."""
-    def rebuild(self, reason: CorruptFileError) -> None:
-        """Replaces both indexes by ones made from the log, and notes why. TypeError unless the reason is a
-        CorruptFileError."""
     def translate(self, offset: int) -> Located | None:
         """Where the batch is that holds `offset`, or the first one after it, as a Located; None after the
         last batch."""
@@ -163,50 +158,25 @@ class Segment:
         """The first record with the largest timestamp of the segment, as OffsetAndTimestamp; None if no
         record has one."""
     def read_next_offset(self) -> int:
-        """The offset after the last batch, found by walking headers from the last index entry on. Checksums
-        are not checked.
-
-        A batch whose offsets contradict those of its neighbours does not count. `tail_bytes` then is the
-        number of bytes after the last batch that counts."""
-    def remember_file(self, device: int = 0, inode: int = 0) -> None:
-        """Sees to it that the .log is known when it gets the suffix .deleted, and another file its name. It
-        is the file of that name, or if an inode is given the one with these numbers. TypeError, ValueError,
+        """The offset after the last batch. Checksums are not checked. CorruptRecordError, OSError."""
+    def read_end(self) -> SegmentEnd:
+        """How the segment ends, as a SegmentEnd: it is found when first asked, and kept. CorruptRecordError,
         OSError."""
-    def keep_open(self) -> None:
-        """Opens the .log, and keeps it open as long as the segment exists, as its name will go; unless too
-        many descriptors are held already."""
-    def is_there(self) -> bool:
-        """Whether a .log has the segment's name, this one or another. A compaction puts NAME.swap in the
-        place of NAME: so NAME is asked for twice."""
-    def is_replaced(self) -> bool:
-        """Whether the .log's name stands for another file now than the one that this segment has opened
-        before: so a compaction leaves it."""
-    def is_file_of_its_name(self) -> bool:
-        """Whether the .log's name still stands for the file that this segment has open."""
     def check_end(self) -> None:
         """CorruptRecordError unless the batches from the last index entry on are sound."""
     def has_its_last_batch(self) -> bool:
-        """Whether the batch that read_next_offset() found last, when it was first called, still lies there:
-        else the file was cut, and may have grown again. Its checksum is in its header. OSError."""
+        """Whether the file still has the batch that `read_end` found last. If not, another program has cut
+        the file, which may have grown again. The header tells, as it has the checksum. OSError."""
     def overlaps_next(self) -> bool:
-        """Whether it has batches where the next segment begins: files of several copies of a log are mixed,
-        say. What cannot be read overlaps nothing, nor does a batch that does not follow on from the one
-        before: who reads it is told. OSError."""
-    def peek(self, position: int) -> bytes:
-        """61 bytes of the file, from a byte on, as they are now; fewer at its end."""
+        """Whether it has batches where the next segment begins, because files of several copies of a log are
+        mixed, say. A file that cannot be read overlaps nothing, nor does a batch that does not follow on from
+        the one before: reading raises for those. OSError."""
     def whole_until(self, start: int, end: int) -> int:
         """The last byte up to `end` where a batch ends, from the batch that begins at `start` on; headers only.
-        `start` where it ends behind `end`."""
+        `start` if that batch ends behind `end`."""
     def recovery_walk(self, *, verify: bool = True) -> RecoveryWalk:
         """Walks all batches as recovery would, and returns a RecoveryWalk. verify=False leaves checksums
         unread."""
-    def walk_on(self, until: int = ...) -> RecoveryWalk | None:
-        """A RecoveryWalk as `recovery_walk` makes it, which trusts the index files: it reads only what
-        follows their last entries, of offsets below `until`. None if they do not fit the log.
-
-        Only before the segment is shared. For a segment that is being written: the writer may be a step ahead
-        in the indexes, or behind, and entries of its past may follow those that count. So the last entry that
-        names a sound batch is looked for, and the walk begins at the one before, of which all is written."""
     def read_headers(self, start: int = 0, fields: Sequence[str] | None = None) -> NDArray[Any]:
         """The headers of all batches from byte `start` on, as a numpy structured array of one row a batch.
 

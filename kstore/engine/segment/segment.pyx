@@ -8,23 +8,21 @@ The file is long because each lookup also has to go on where an index is wrong o
 """
 
 import errno
-import os
 from typing import NamedTuple
 
 from cython cimport final, no_gc_clear
-from libc.stdint cimport INT32_MAX, INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint64_t
-from libc.string cimport memcmp
+from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t, uint8_t
 
-from kstore.engine.io.file cimport File, FileHandle
-from kstore.engine.io.read_window cimport ReadWindow
+from kstore.engine.io.file cimport FileHandle
+from kstore.engine.io.file_windows cimport ReadWindow
 from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_fault
 from kstore.engine.record.batch_fields cimport header_table
 from kstore.engine.record.batch_walk cimport WALK_DAMAGED, LOOK, NEAR, WALK_NONE, WALK_SYSTEM, step
 from kstore.engine.segment.index cimport IndexEntries, OffsetIndex, TimeIndex, int64_of
-from kstore.engine.segment.recovery_walk cimport recovery_walk as walk_all
+from kstore.engine.segment.segment_files cimport SegmentFiles
+from kstore.engine.segment.walks cimport SegmentEnd, recovery_walk as walk_all, walk_to, walk_to_end, whole_until
 from libkstore.format cimport (
     KS_ABORTED_ENTRY,
-    KS_BATCH_OVERHEAD,
     KS_CONTROL,
     KS_E_OFFSET,
     KS_MAGIC_END,
@@ -41,14 +39,12 @@ from libkstore.format cimport (
     ks_load_i64,
 )
 
-from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, instance, integer
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, instance
 from kstore.engine.segment.index import OffsetPosition, TimestampOffset, TransactionIndex
 from kstore.errors import CorruptFileError, CorruptIndexError, CorruptRecordError, LogChangedError
 
 
-cdef enum:
-    LEAST_BATCH = 26  # bytes: a message of magic 0 with neither key nor value
-    MOST_UNSURE = 64  # entries at the end of a live index that name no batch: one was truncated, or is being written
+cdef SegmentFiles NO_FILES = SegmentFiles("", "")  # of a segment that __init__ has not seen
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -93,7 +89,7 @@ cdef Py_ssize_t floor_at(tuple segments, offset) except -2:
 
 def start_of(tuple segments not None, offset):
     """The index of the one of these segments in which to look for an offset: that which floor_of() gives, or
-    0; or if batches of the one before lie where it begins, that one. Who reads on from there meets what is
+    0; or if batches of the one before lie where it begins, that one. Reading on from there finds what is
     wrong. OSError."""
     cdef Py_ssize_t at = max(floor_at(segments, offset), 0)
     cdef Segment before
@@ -119,7 +115,11 @@ cdef class Segment:
     from `origin`, which is 0 unless one file holds several segments (section 8.7 of docs/spec.md).
     """
 
-    def __cinit__(
+    def __cinit__(self):
+        self.files = NO_FILES
+        self._limit = self._claimed = self._overlaps = -1
+
+    def __init__(
         self,
         str directory not None,
         str stem not None,
@@ -130,65 +130,52 @@ cdef class Segment:
         int64_t index_interval_bytes=INDEX_INTERVAL_BYTES,
         int64_t max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
     ):
-        self.directory = directory
-        self.stem = stem
-        self.suffixes = suffixes
-        self.origin = origin
+        self.files = SegmentFiles(directory, stem, base_offset, suffixes)
         self.base_offset = base_offset
         self.end_offset = end_offset
+        self.origin = origin
         self.index_interval_bytes = index_interval_bytes
         self.max_decompressed_bytes = max_decompressed_bytes
-        self._limit = self._claimed = self._overlaps = -1
-        self._handle = FileHandle()
 
     # ---- files ---------------------------------------------------------------------------------------------
 
-    def path_of(self, str kind):
-        """The path of its file of a kind: ".log", ".index", ".timeindex" or ".txnindex"."""
-        return f"{self.directory}/{self.stem}{kind}{self.suffixes.get(kind, '') if self.suffixes else ''}"
+    @property
+    def directory(self):
+        return self.files.directory
+
+    @property
+    def stem(self):
+        return self.files.stem
+
+    @property
+    def suffixes(self):
+        return self.files.suffixes
 
     @property
     def path(self):
         """The path of its .log file."""
-        return self.log_path()
+        return self.files.log_path()
 
-    cdef str log_path(self):
-        if self._path is None:
-            self._path = self.path_of(".log")
-        return self._path
+    def path_of(self, str kind):
+        """The path of its file of a kind: ".log", ".index", ".timeindex" or ".txnindex"."""
+        return self.files.path_of(kind)
 
-    cdef File opened(self):
-        try:
-            return self._handle.at(self.log_path())
-        except FileNotFoundError as e:
-            if self.has_final_name():
-                return self.opened()
-            if os.path.islink(self.path) and not os.path.exists(self.path):
-                # no FileNotFoundError: the log is there, and nobody has deleted the file
-                what = f"a symbolic link to {os.readlink(self.path)}, where no file is"
-                raise OSError(errno.EINVAL, what, self.path) from None
-            what = "it was deleted" if e.strerror.startswith("No such") else e.strerror
-            raise self.changed(what, self.base_offset) from None
+    def file(self):
+        """The .log as a File, which stays open as long as a reference to it exists."""
+        return self.files.opened()
 
-    cdef bint has_final_name(self) except -1:
-        """Whether its files were called .swap, which the .log is no longer: from now on they are known by
-        their final names, under which a further compaction may have set them aside already."""
-        if not self.suffixes or self.suffixes.get(".log", ".swap") != ".swap" or self._handle.inode == 0:
-            return False
-        self.suffixes = self._path = None
-        return True
-
-    cdef object changed(self, str what, int64_t offset):
-        """What to say of a segment whose file is no longer what it was."""
-        return LogChangedError(self.path, offset, min(self.end_offset, self.base_offset), self.base_offset, what)
+    def mtime_ms(self):
+        """When the .log file was last changed, in ms since 1970. Kafka uses it if records have no
+        timestamps."""
+        return self.files.opened().mtime_ms()
 
     cdef int64_t limit(self) except -1:
         cdef int64_t length
         if self._limit < 0:
-            length = self.opened().length()
+            length = self.files.opened().length()
             if length > INT32_MAX:  # positions in indexes have 32 bits; Kafka does not open such a file either
                 what = f"a segment has at most {INT32_MAX} bytes, and this file has {length}"
-                raise OSError(errno.EFBIG, what, self.path)
+                raise OSError(errno.EFBIG, what, self.files.log_path())
             self._limit = length - self.origin
         return self._limit
 
@@ -197,135 +184,16 @@ cdef class Segment:
         """Bytes of the log that count. Taken when first asked, and kept: later appends are not seen."""
         return self.limit()
 
-    def file(self):
-        """The .log as a File, which stays open as long as somebody has it."""
-        return self.opened()
-
-    def remember_file(self, device=0, inode=0):
-        """Sees to it that the .log is known when it gets the suffix .deleted, and another file its name. It
-        is the file of that name, or if an inode is given the one with these numbers. TypeError, ValueError,
-        OSError."""
-        cdef uint64_t its_device = integer("device", device, 0, UINT64_MAX)
-        cdef uint64_t its_inode = integer("inode", inode, 0, UINT64_MAX)
-        if its_inode:
-            self._handle.be(its_device, its_inode)
-            return
-        try:
-            self._handle.know(self.path)
-        except FileNotFoundError:
-            self.opened()  # which says why
-
-    def keep_open(self):
-        """Opens the .log, and keeps it open as long as the segment exists, as its name will go; unless too
-        many descriptors are held already."""
-        self.opened()
-        self._handle.pin()
-
-    def mtime_ms(self):
-        """When the .log file was last changed, in ms since 1970. Kafka uses it if records have no
-        timestamps."""
-        return self.opened().mtime_ms()
-
-    cdef bytes contents(self, str kind, int64_t width, str absent=None):
-        """All of one of its index files. If there is none: None, or CorruptIndexError that says `absent`.
-
-        CorruptIndexError if the log has fewer batches than the file has room for entries of this width: it
-        may be sparse, and larger than memory."""
-        cdef File file = self.index_file(kind)
-        cdef int64_t size, most
-        if file is None:
-            if absent is None:
-                return None
-            raise CorruptIndexError(absent, file=self.path_of(kind), position=0)
-        size = file.length()
-        most = width * (self.opened().length() // LEAST_BATCH + 2)
-        if size > most:
-            raise CorruptIndexError(
-                "size of an index", file=self.path_of(kind), position=most, expected=f"at most {most}", found=size
-            )
-        return file.read(0, size)
-
-    cdef bytes used_contents(self, str kind, int64_t width):
-        """The entries of an index file of a live log: behind them are zeros, in room that was set aside. None
-        if there is no such file."""
-        cdef File file = self.index_file(kind)
-        cdef int64_t low = 0, high, middle
-        if file is None:
-            return None
-        high = min(file.length() // width, self.limit() // LEAST_BATCH + 2)
-        while low < high:
-            middle = (low + high) // 2
-            if any(file.read(middle * width, width)):
-                low = middle + 1
-            else:
-                high = middle
-        entries = file.read(0, low * width)
-        return entries[:len(entries) // width * width]
-
-    cdef File index_file(self, str kind):
-        """One of its index files; None if there is none.
-
-        An index gets the suffix .deleted after its .log did. So if the .log has its name, the index has its
-        own, and what lies there as .deleted was left by an earlier segment. LogChangedError if the .log is
-        gone: an index that is not there may be gone, too. Others than .txnindex are compared with the
-        batches, whosever they are, or made anew by whoever still has the .log open."""
-        cdef File file
-        cdef bint replaced_again = False
-        path = self.path_of(kind)
-        try:
-            file = File(path)
-            if kind != ".txnindex":
-                return file
-        except FileNotFoundError:
-            file = None
-        if self.is_file_of_its_name():
-            return file
-        try:
-            file = File(path + ".deleted")
-            if kind != ".txnindex":
-                return file
-        except FileNotFoundError:
-            file = None  # or the next compaction of this name has removed it, and comes to the .log
-            replaced_again = os.path.lexists(f"{self.directory}/{self.stem}.log.swap")
-        if self._handle.is_at(self.path + ".deleted") and not replaced_again:
-            return file
-        if self.has_final_name():
-            return self.index_file(kind)
-        if kind != ".txnindex":
-            self.opened()
-            return None
-        raise self.changed("it was deleted", self.base_offset)
-
-    def is_file_of_its_name(self):
-        """Whether the .log's name still stands for the file that this segment has open."""
-        if self._handle.inode == 0:
-            self.opened()
-        return self._handle.is_at(self.path)
-
-    def is_there(self):
-        """Whether a .log has the segment's name, this one or another. A compaction puts NAME.swap in the
-        place of NAME: so NAME is asked for twice."""
-        cdef str path = f"{self.directory}/{self.stem}.log"
-        return any(map(os.path.lexists, (path, path + ".swap", path)))
-
-    def is_replaced(self):
-        """Whether the .log's name stands for another file now than the one that this segment has opened
-        before: so a compaction leaves it."""
-        return self._handle.inode != 0 and os.path.exists(self.path) and not self._handle.is_at(self.path)
-
-    cdef Segment another(self, int64_t end_offset):
-        """Another segment of the same names, with the same options. It has opened no file yet."""
-        return Segment(
-            self.directory, self.stem, self.base_offset, end_offset, self.suffixes, self.origin,
-            self.index_interval_bytes, self.max_decompressed_bytes,
-        )
-
     cdef Segment shown_until(self, int64_t limit, int64_t end_offset):
-        """Another segment of the same open file, of which the bytes up to `limit` count. It has no indexes
-        yet."""
-        cdef Segment other = self.another(end_offset)
-        self.opened()
-        other._handle = self._handle
+        """Another segment of the same file, of which the bytes up to `limit` count; -1 for all. It has no
+        indexes yet."""
+        cdef Segment other = Segment.__new__(Segment)
+        other.files = self.files
+        other.base_offset = self.base_offset
+        other.end_offset = end_offset
+        other.origin = self.origin
+        other.index_interval_bytes = self.index_interval_bytes
+        other.max_decompressed_bytes = self.max_decompressed_bytes
         other._limit = limit
         return other
 
@@ -336,11 +204,13 @@ cdef class Segment:
         if most < 0:
             raise ValueError(f"size is from 0 on, not {most}")
         self._limit = most
+        self._end = None
 
     def use_indexes(self, OffsetIndex offset_index, TimeIndex time_index, transaction_index=None):
         """Uses these indexes instead of the files'. Only before the segment is shared."""
         if offset_index is not None:
             self._offset_index = offset_index
+            self._end = None
         if time_index is not None:
             self._time_index = time_index
         if transaction_index is not None:
@@ -363,17 +233,10 @@ cdef class Segment:
         cdef OffsetIndex index
         if self._offset_index is None:
             try:
-                entries = self.contents(".index", KS_OFFSET_ENTRY, "no offset index")
+                entries = self.files.contents(".index", KS_OFFSET_ENTRY, "no offset index")
                 index = OffsetIndex(self.base_offset, entries, path=self.path_of(".index"))
                 index.check()
-                if index.count and index.position_at(index.count - 1) >= self.limit():
-                    raise CorruptIndexError(
-                        "position in an offset index",
-                        file=index.path,
-                        position=8 * index.count - 4,
-                        expected=f"below {self.limit()}, the size of the log",
-                        found=index.position_at(index.count - 1),
-                    )
+                index.check_positions(self.limit())
                 self._offset_index = index
             except CorruptIndexError as e:
                 self.rebuild(e)
@@ -388,7 +251,7 @@ cdef class Segment:
         cdef TimeIndex index
         if self._time_index is None:
             try:
-                entries = self.contents(".timeindex", KS_TIME_ENTRY, "no time index")
+                entries = self.files.contents(".timeindex", KS_TIME_ENTRY, "no time index")
                 index = TimeIndex(self.base_offset, entries, path=self.path_of(".timeindex"))
                 index.check()
                 self._time_index = index
@@ -424,10 +287,8 @@ cdef class Segment:
             self.give_back(w)
         return 0
 
-    def rebuild(self, reason):
-        """Replaces both indexes by ones made from the log, and notes why. TypeError unless the reason is a
-        CorruptFileError."""
-        instance("reason", reason, CorruptFileError)
+    cdef int rebuild(self, reason) except -1:
+        """Replaces both indexes by ones made from the log, and notes why."""
         found = self.recovery_walk(verify=False)
         if found.error is not None:
             self.damage = found.error
@@ -435,6 +296,7 @@ cdef class Segment:
                 self._claimed = max(self._claimed, self._offset_index.offset_at(self._offset_index.count - 1))
         self._notes = (*self.notes, reason)
         self.use_indexes(found.offset_index, found.time_index)
+        return 0
 
     @property
     def notes(self):
@@ -460,7 +322,7 @@ cdef class Segment:
         damaged."""
         if self._transaction_index is None:
             try:
-                entries = self.contents(".txnindex", KS_ABORTED_ENTRY) or b""
+                entries = self.files.contents(".txnindex", KS_ABORTED_ENTRY) or b""
             except LogChangedError:
                 if self._transaction_index is None:
                     raise
@@ -491,17 +353,18 @@ cdef class Segment:
 
     cdef ReadWindow borrow(self):
         """A window on the log: the spare one, or a new one while another thread has that."""
-        cdef ReadWindow w = self._handle.spare
-        self._handle.spare = None
+        cdef FileHandle handle = self.files.handle
+        cdef ReadWindow w = handle.spare
+        handle.spare = None
         if w is None:
             w = ReadWindow.__new__(ReadWindow)
-        w.reset(self.opened(), self.limit(), self.origin)
+        w.reset(self.files.opened(), self.limit(), self.origin)
         return w
 
     cdef void give_back(self, ReadWindow w) noexcept:
         """The window is spare again, unless its file is to be closed."""
-        if w.file is self._handle.file:
-            self._handle.spare = w
+        if w.file is self.files.handle.file:
+            self.files.handle.spare = w
 
     cdef int load(self, ReadWindow w, int64_t position, ks_batch *b) except -1:
         """Brings the whole batch at `position`, whose header is b, into the window and checks it.
@@ -528,7 +391,7 @@ cdef class Segment:
         """A cursor over the records of the batch at `position`, which was loaded."""
         cdef Records records = Records.__new__(Records)
         records.limit = self.max_decompressed_bytes
-        records.begin(w.at(position), b, self.log_path(), position)
+        records.begin(w.at(position), b, self.files.log_path(), position)
         return records
 
     cdef int load_between(self, ReadWindow w, int64_t position, int64_t end) except -1:
@@ -544,43 +407,12 @@ cdef class Segment:
                 position += b.size
         return 0
 
-    cdef int64_t walk_to(
-        self, int64_t target, int64_t position, int64_t promised, ReadWindow w, ks_batch *b, ks_fault *fault
-    ) noexcept nogil:
-        """From `position` on, the position of the first batch with last offset >= target; or a negative
-        status.
-
-        One of those passed must end at the offset that the index promised, unless that is -1. A fault's `at`
-        is counted from the start of the file; with WALK_NONE it is where the whole batches end."""
-        cdef int64_t size, last = self.base_offset - 1
-        while True:
-            size = step(w, position, LOOK, b, fault)
-            if size >= 0 and b.base_offset <= last:
-                ks_fail(fault, KS_E_OFFSET, 0, last + 1, b.base_offset)
-                size = WALK_DAMAGED
-            elif size >= 0 and b.last_offset < b.base_offset:
-                ks_fail(fault, KS_E_OFFSET, 0, b.base_offset, b.last_offset)
-                size = WALK_DAMAGED
-            elif size >= 0 and last < promised < b.last_offset:
-                ks_fail(fault, KS_E_OFFSET, 0, promised, b.last_offset)
-                size = WALK_DAMAGED
-            if size < 0:
-                if size == WALK_DAMAGED:
-                    fault.at += <size_t>position
-                elif size == WALK_NONE:
-                    fault.at = <size_t>position
-                return size
-            last = b.last_offset
-            if b.last_offset >= target:
-                return position
-            position += size
-
     cdef int64_t locate(self, int64_t target, ReadWindow w, ks_batch *b, bint whole) except -2:
         """Position of the first batch with last offset >= target, its header in b; WALK_NONE past the end.
 
         `whole`: the caller goes on to read all of it, so as much is read at once."""
         cdef OffsetIndex index = self.offsets()
-        cdef int64_t slot = index.floor(target), position, ahead, found
+        cdef int64_t slot = index.floor(target), position, ahead, found, promised
         cdef ks_fault fault
         cdef int attempt
         for attempt in range(2):
@@ -613,7 +445,8 @@ cdef class Segment:
                     index = self.distrusted(index, slot, b.last_offset if found >= 0 else -1)
                     slot = index.floor(target)
                     continue
-            found = self.walk_to(target, position, index.offset_at(slot) if slot >= 0 else -1, w, b, &fault)
+            promised = index.offset_at(slot) if slot >= 0 else -1
+            found = walk_to(w, self.base_offset, target, position, promised, b, &fault)
             if found == WALK_SYSTEM:
                 w.raise_failure(-1)
             if attempt == 0 and (
@@ -854,75 +687,50 @@ cdef class Segment:
             return None
         return OffsetAndTimestamp(record.offset, wanted, b.leader_epoch if b.leader_epoch >= 0 else None)
 
+    # ---- the end -------------------------------------------------------------------------------------------
+
     def read_next_offset(self):
-        """The offset after the last batch, found by walking headers from the last index entry on. Checksums
-        are not checked.
+        """The offset after the last batch. Checksums are not checked. CorruptRecordError, OSError."""
+        return self.end().next_offset
 
-        A batch whose offsets contradict those of its neighbours does not count. `tail_bytes` then is the
-        number of bytes after the last batch that counts.
-        """
-        cdef int64_t next_offset
-        cdef int64_t position = self.end_of_batches(&next_offset)
-        self.tail_bytes = self.limit() - position
-        return next_offset
+    def read_end(self):
+        """How the segment ends, as a SegmentEnd: it is found when first asked, and kept. CorruptRecordError,
+        OSError."""
+        return self.end()
 
-    cdef int64_t end_of_batches(self, int64_t *next_offset) except -1:
-        """Where the last batch that counts ends, and the offset after it."""
+    cdef SegmentEnd end(self):
+        if self._end is None:
+            self._end = self.find_end()
+        return self._end
+
+    cdef SegmentEnd find_end(self):
         cdef ReadWindow w = self.borrow()
-        cdef ks_batch b
-        cdef ks_fault fault
         cdef OffsetIndex index = self.offsets()
-        cdef int64_t slot, size, position, last, rival, rival_at = 0, last_at = -1, last_size = 0
-        cdef int attempt
-        cdef bint sure  # the last batch began where the one before it ended, or the index names it
-        for attempt in range(2):
-            slot = index.count - 1
-            position = index.position_at(slot) if slot >= 0 else 0
-            last = self.base_offset - 1
-            rival = -2  # the last offset of the batch before, if that contradicts those before it
-            last_at = -1
-            sure = True
-            while True:
-                size = step(w, position, NEAR, &b, &fault)
-                if size < 0:
-                    break
-                if b.last_offset >= b.base_offset and (
-                    b.base_offset > last or not sure or b.base_offset == rival + 1
-                ):
-                    sure = b.base_offset in (last + 1, rival + 1) or (
-                        slot >= 0 and b.last_offset == index.offset_at(slot)
-                    )
-                    last = b.last_offset
-                    last_at, last_size = position, size
-                    rival = -2
-                else:
-                    rival = b.last_offset
-                    rival_at = position
-                position += size
-            if size == WALK_SYSTEM:
-                w.raise_failure(-1)
-            if slot >= 0 and last < index.offset_at(slot) and attempt == 0:
-                index = self.distrusted(index, slot, last)
-                continue
-            break
-        if self._last_header is None and last_at >= 0:
-            self.know_last_batch(w, last_at, last_size)
+        cdef SegmentEnd end = walk_to_end(w, self.base_offset, index)
+        if index.count and end.next_offset <= index.last_offset:
+            index = self.distrusted(index, index.count - 1, end.next_offset - 1)
+            end = walk_to_end(w, self.base_offset, index)
         self.give_back(w)
-        next_offset[0] = max(last + 1, self.base_offset)
-        return position if rival == -2 else rival_at
+        return end
+
+    def has_its_last_batch(self):
+        """Whether the file still has the batch that `read_end` found last. If not, another program has cut
+        the file, which may have grown again. The header tells, as it has the checksum. OSError."""
+        cdef SegmentEnd end = self.end()
+        if end.last_header is None:
+            return True
+        found = self.files.opened().read(self.origin + end.last_position, len(end.last_header))
+        return found == end.last_header
 
     def overlaps_next(self):
-        """Whether it has batches where the next segment begins: files of several copies of a log are mixed,
-        say. What cannot be read overlaps nothing, nor does a batch that does not follow on from the one
-        before: who reads it is told. OSError."""
-        cdef int64_t next_offset
+        """Whether it has batches where the next segment begins, because files of several copies of a log are
+        mixed, say. A file that cannot be read overlaps nothing, nor does a batch that does not follow on from
+        the one before: reading raises for those. OSError."""
         cdef Segment twin
         if self._overlaps < 0:
-            twin = self.another(self.end_offset)
-            twin._limit = self._limit
+            twin = self.shown_until(self._limit, self.end_offset)
             try:
-                twin.end_of_batches(&next_offset)
-                self._overlaps = next_offset > self.end_offset and twin.follows_on_beyond()
+                self._overlaps = twin.end().next_offset > self.end_offset and twin.follows_on_beyond()
             except FileNotFoundError:
                 return False
             except CorruptFileError:
@@ -933,155 +741,35 @@ cdef class Segment:
         """Whether its first batch that reaches to its end offset follows on from the one before."""
         headers = self.read_headers(fields=["base_offset", "last_offset"])
         beyond = (headers["last_offset"] >= self.end_offset).nonzero()[0]
-        if not len(beyond):  # an index has misled who looked for the end
+        if not len(beyond):  # an index misled the search for the end
             return False
         at = int(beyond[0])
         return headers["base_offset"][at] == (headers["last_offset"][at - 1] + 1 if at else self.base_offset)
 
-    cdef int know_last_batch(self, ReadWindow w, int64_t position, int64_t size) except -1:
-        """Keeps the header of the batch with which the segment ends, which is at `position`."""
-        size = min(size, KS_BATCH_OVERHEAD)
-        header = w.at(position)[:size] if w.holds(position, size) else self.peek(position)[:size]
-        self._last_at, self._last_header = position, header
-        return 0
-
-    def has_its_last_batch(self):
-        """Whether the batch that read_next_offset() found last, when it was first called, still lies there:
-        else the file was cut, and may have grown again. Its checksum is in its header. OSError."""
-        cdef uint8_t[KS_BATCH_OVERHEAD] found
-        cdef const uint8_t *known
-        cdef File file
-        cdef int64_t done, size
-        if self._last_header is None:
-            return True
-        known = self._last_header
-        size = len(self._last_header)
-        file = self.opened()
-        done = file.pread(found, size, self.origin + self._last_at)
-        if done < 0:
-            file.raise_errno()
-        return done == size and memcmp(found, known, <size_t>size) == 0
-
-    def peek(self, position):
-        """61 bytes of the file, from a byte on, as they are now; fewer at its end."""
-        cdef uint8_t[61] found
-        cdef File file = self.opened()
-        cdef int64_t at = int64_of("position", position)
-        if not 0 <= at <= INT64_MAX - self.origin:
-            raise ValueError(f"position {at} is not in a file")
-        cdef int64_t done = file.pread(found, 61, self.origin + at)
-        if done < 0:
-            file.raise_errno()
-        return found[:done]
-
     def whole_until(self, start, end):
         """The last byte up to `end` where a batch ends, from the batch that begins at `start` on; headers only.
-        `start` where it ends behind `end`."""
-        cdef ReadWindow w
-        cdef ks_batch b
-        cdef ks_fault fault
-        cdef OffsetIndex index
+        `start` if that batch ends behind `end`."""
         cdef int64_t first = int64_of("start", start), most = int64_of("end", end)
-        cdef int64_t position = first, size, low, high, middle
+        cdef ReadWindow w
         if most <= first:
             return first
-        index = self.offsets()
         w = self.borrow()
-        low, high = 0, index.count
-        while low < high:  # to the first entry behind `end`
-            middle = (low + high) // 2
-            if index.position_at(middle) <= most:
-                low = middle + 1
-            else:
-                high = middle
-        if low > 0 and index.position_at(low - 1) > first:  # a hint: it counts if the batch there is the one it names
-            position = index.position_at(low - 1)
-            if step(w, position, LOOK, &b, &fault) < 0 or b.last_offset != index.offset_at(low - 1):
-                position = first
-        while True:
-            size = step(w, position, 4096, &b, &fault)
-            if size == WALK_SYSTEM:
-                w.raise_failure(-1)
-            if size < 0 or position + size > most:
-                break
-            position += size
+        most = whole_until(w, first, most, self.offsets())
         self.give_back(w)
-        return position
+        return most
 
     # ---- walks ---------------------------------------------------------------------------------------------
 
     cdef ReadWindow fresh(self):
         """A window of its own on the log: a walk reads far more at once than the spare one should keep."""
         cdef ReadWindow w = ReadWindow.__new__(ReadWindow)
-        w.reset(self.opened(), self.limit(), self.origin)
+        w.reset(self.files.opened(), self.limit(), self.origin)
         return w
 
     def recovery_walk(self, *, bint verify=True):
         """Walks all batches as recovery would, and returns a RecoveryWalk. verify=False leaves checksums
         unread."""
         return walk_all(self.fresh(), self.path, self.base_offset, self.end_offset, self.index_interval_bytes, verify)
-
-    cdef bint is_named(self, OffsetIndex index, int64_t slot, ReadWindow w, ks_batch *b) except -1:
-        """Whether the entry names a batch, and that is sound."""
-        cdef ks_fault fault
-        cdef int64_t position = index.position_at(slot), have
-        cdef int64_t size = step(w, position, NEAR, b, &fault)
-        if size >= 0 and b.last_offset == index.offset_at(slot) and b.base_offset >= self.base_offset:
-            have = w.fill(position, size, size)
-            if have < 0:
-                w.raise_failure(have)
-            return have >= size and ks_check_batch(w.at(position), w.at(position) + have, b, &fault) == KS_OK
-        if size == WALK_SYSTEM:
-            w.raise_failure(-1)
-        return False
-
-    def walk_on(self, until=INT64_MAX):
-        """A RecoveryWalk as `recovery_walk` makes it, which trusts the index files: it reads only what
-        follows their last entries, of offsets below `until`. None if they do not fit the log.
-
-        Only before the segment is shared. For a segment that is being written: the writer may be a step ahead
-        in the indexes, or behind, and entries of its past may follow those that count. So the last entry that
-        names a sound batch is looked for, and the walk begins at the one before, of which all is written."""
-        cdef OffsetIndex offsets
-        cdef TimeIndex times
-        cdef ReadWindow w
-        cdef ks_batch b
-        cdef int64_t slot, promised, end = int64_of("until", until)
-        if self.origin or self.suffixes:
-            return None
-        w = self.fresh()
-        entries, timed = self.used_contents(".index", KS_OFFSET_ENTRY), self.used_contents(".timeindex", KS_TIME_ENTRY)
-        if entries is None or timed is None:
-            return None
-        offsets = OffsetIndex(self.base_offset, entries, path=self.path_of(".index"))
-        times = TimeIndex(self.base_offset, timed, path=self.path_of(".timeindex"))
-        offsets.keep_rising(end, self.limit())
-        slot = offsets.count - 1
-        while slot > 0 and not self.is_named(offsets, slot, w, &b):
-            slot -= 1
-            if slot < offsets.count - MOST_UNSURE:
-                return None
-        if slot <= 0 or not self.is_named(offsets, slot - 1, w, &b):
-            return None
-        promised = offsets.offset_at(slot)
-        offsets.count = slot
-        times.keep_rising(offsets.last_offset)
-        self._offset_index, self._time_index = offsets, times
-        try:
-            self.check_last_time()
-        except (CorruptIndexError, CorruptRecordError):
-            self._offset_index = self._time_index = None
-            return None
-        self._offset_index = self._time_index = None
-        found = walk_all(
-            w, self.path, self.base_offset, self.end_offset, self.index_interval_bytes, True, offsets, times
-        )
-        if found.next_offset <= promised or found.disordered or found.overflow:
-            return None
-        if found.error is not None and not found.torn and any(self.peek(found.valid_bytes)):
-            return None  # and not room that was set aside
-        self._transaction_index = None  # perhaps of a moment before
-        return found
 
     def read_headers(self, start=0, fields=None):
         """The headers of all batches from byte `start` on, as a numpy structured array of one row a batch.

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from kstore.arguments import MAX32
 from kstore.config import LogConfig
 from kstore.engine.compact.cleaner import SegmentCleaner
-from kstore.engine.compact.offset_map import MapBuilder, OffsetMap
+from kstore.engine.compact.last_offsets import MapBuilder, OffsetMap
 from kstore.engine.io.file import File, sync_directory
 from kstore.engine.segment.index import AbortedTxn, TransactionIndex
 from kstore.engine.segment.segment import Segment

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kstore.arguments import choice, elements
 from kstore.engine.compact.cleaner import SegmentCleaner
-from kstore.engine.compact.offset_map import OffsetMap
+from kstore.engine.compact.last_offsets import OffsetMap
 from kstore.engine.io.file import File, sync_directory, unlink
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader

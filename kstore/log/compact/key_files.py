@@ -9,8 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.arguments import MAX32
-from kstore.engine.compact.key_file import KeyFile, packed
-from kstore.engine.compact.offset_map import MapBuilder, OffsetMap
+from kstore.engine.compact.last_offsets import KeyFile, MapBuilder, OffsetMap, packed
 from kstore.engine.io.file import new_draft, rename, unlink
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogClosedError

@@ -31,7 +31,7 @@ def parts_of(segment: Segment) -> list[Segment]:
         if last - starts[-1][0] > MAX32:
             if position == 0:
                 return [segment]
-            starts.append((segment.batch_at(position)._first_offset(), position))
+            starts.append((segment.batch_at(position).first_offset(), position))
     ends = [*starts[1:], (segment.end_offset, segment.size)]
     parts = []
     for (base, position), (end_offset, end) in zip(starts, ends, strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 
 from kstore.arguments import integer
 from kstore.engine.columns.array import ColumnBatch, leading_columns
-from kstore.engine.scan.cursor_batches import CursorBatches
+from kstore.engine.scan.column_scanner import CursorBatches
 from kstore.log.follow.feed import Feed, Read
 from kstore.log.follow.follower import Follower
 from kstore.log.read import scan

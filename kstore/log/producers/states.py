@@ -242,7 +242,7 @@ def _marker_of(batch: RecordBatch) -> tuple[int, Record] | None:
 
     Kafka cannot load a log with another control record of a producer. In kstore its transaction stays open.
     """
-    records, _ = batch._readable()  # Kafka ignores what follows the first record
+    records, _ = batch.sound_records()  # Kafka ignores what follows the first record
     if not records:
         return None
     try:

@@ -4,8 +4,7 @@ import os
 import threading
 import weakref
 
-from kstore.engine.compact.key_file import KeyFile, KeyLookup, Marks
-from kstore.engine.compact.offset_map import MapBuilder, OffsetMap
+from kstore.engine.compact.last_offsets import KeyFile, KeyLookup, MapBuilder, Marks, OffsetMap
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, LogChangedError
@@ -80,10 +79,6 @@ class KeyIndex(KeyLookup):
             self.file = key_file_of(segment)
         return self.file is not None
 
-    def go_on_with(self, grown: Segment) -> None:
-        """Serves the segment also after it has grown."""
-        grown._keys = self
-
     def find(self, segment: Segment, key: bytes, is_sealed: bool) -> Record | int:
         """The last record with this key; or the offset of that, or of a record whose key has an equal hash:
         compare its key. ABSENT or UNKNOWN. CorruptRecordError, OSError."""
@@ -156,8 +151,8 @@ class KeyIndex(KeyLookup):
 
 
 def index_of(segment: Segment) -> KeyIndex:
-    """What is known of the keys of a segment."""
-    index: KeyIndex | None = segment._keys
+    """What is known of the keys of a segment. All segments of one file share it, also after it has grown."""
+    index: KeyIndex | None = segment.files.key_index
     if index is None:
-        index = segment._keys = KeyIndex()
+        index = segment.files.key_index = KeyIndex()
     return index

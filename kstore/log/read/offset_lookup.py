@@ -91,17 +91,17 @@ def check_complete(now: Loaded) -> None:
     if not now.segments:
         return
     last = now.segments[-1]
-    next_offset = last.read_next_offset()
-    if next_offset >= now.log_end_offset:
+    end = last.read_end()
+    if end.next_offset >= now.log_end_offset:
         return
-    if last.tail_bytes:
+    if end.tail_bytes:
         raise CorruptRecordError(
             "a batch that ends behind the log",
             file=last.path,
-            position=last.size - last.tail_bytes,
-            offset=next_offset,
+            position=end.position,
+            offset=end.next_offset,
             expected=f"batches up to offset {now.log_end_offset}",
-            found=f"{last.tail_bytes} bytes that are none",
+            found=f"{end.tail_bytes} bytes that are none",
         )
     last.check_end()  # the log may end behind its last batch; but is that one as it was written?
 

@@ -143,7 +143,7 @@ class ParallelScan:
                 if scanner is None or scanner.reached[2] < 0:
                     scanner = self._begin(split, last)
                 elif scanner.reached[2] <= last:  # out of order: one reader for the rest tells
-                    yield from self._begin(split._replace(end=-1), last)
+                    yield from self._begin(ScanSplit(split.segment_at, split.position, -1), last)
                     return
                 while found:
                     yield found.popleft()

@@ -22,7 +22,8 @@ class ScanSplit(NamedTuple):
 def _ends_early(segment: Segment, first: int, stop: int) -> bool:
     """Whether bytes that are no batch are left at the end of a log, though offsets that are wanted should be
     there."""
-    return max(segment.read_next_offset(), first) < stop and segment.tail_bytes > 0
+    end = segment.read_end()
+    return max(end.next_offset, first) < stop and end.tail_bytes > 0
 
 
 def divide(
@@ -40,7 +41,7 @@ def divide(
             begin = segment.scan_start(start, since)
             if begin is None:
                 if at + 1 == len(segments) and _ends_early(segment, start, stop):
-                    yield ScanSplit(at, segment.size - segment.tail_bytes, segment.size)
+                    yield ScanSplit(at, segment.read_end().position, segment.size)
                 continue
             first, position = begin
             if stop < segment.end_offset:

@@ -99,14 +99,15 @@ def gaps_in(
             continue  # it was deleted
         asked = segment if segment in recovered else reopened(segment)
         try:
-            end, size = asked.read_next_offset(), asked.size
+            found, size = asked.read_end(), asked.size
         except (CorruptFileError, OSError):
             continue  # reading the segment raises the error
+        end = found.next_offset
         offsets = (end, next_base)
         if end > next_base and asked.overlaps_next():
             yield segment, Gap(offsets[::-1], Code.SEGMENTS_OVERLAP, False, 0)
-        elif asked.tail_bytes:
-            yield segment, Gap(offsets, Code.BYTES_BEFORE_NEXT_SEGMENT, False, asked.tail_bytes)
+        elif found.tail_bytes:
+            yield segment, Gap(offsets, Code.BYTES_BEFORE_NEXT_SEGMENT, False, found.tail_bytes)
         elif end < next_base:
             if offset_named(segment) >= end:
                 yield segment, Gap(offsets, Code.FILE_SHORTENED, True, 0)

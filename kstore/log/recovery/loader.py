@@ -134,7 +134,7 @@ def load(
     epochs = epochs.until(plan.log_end_offset + is_live).since(plan.wanted_start)
     if mode == "read":
         for segment in segments:  # a compaction may replace the file of this name
-            segment.remember_file(*_file_of(names, segment))
+            segment.files.remember(*_file_of(names, segment))
         if not is_as_listed(names):
             raise LogChangedError(str(path), 0, 0, 0, "segments came or went while it was opened")
     return Loaded(

@@ -154,8 +154,7 @@ def tidied(names: Names, swaps: Mapping[str, Swapped]) -> tuple[Names, list[Step
         renamed.add(final)
         note(Code.COMPACTION_ALL_BUT_FINISHED, name, do=action(Repairs.rename, name, final))
     files, others = _sorted_out(there)
-    after = names._replace(files=files, others=others, renamed=frozenset(renamed), removed=frozenset(removed))
-    return after, steps, losses
+    return names.finished(files, others, frozenset(renamed), frozenset(removed)), steps, losses
 
 
 def _sorted_out(names: Collection[str]) -> tuple[dict[int, int], tuple[str, ...]]:

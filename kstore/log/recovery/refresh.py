@@ -40,6 +40,10 @@ class LoadOptions(NamedTuple):
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
     recover: bool = True
 
+    def load(self, path: Path) -> Loaded:
+        """Loads a partition directory with these options."""
+        return load(path, **self._asdict())
+
     @property
     def trusts_files(self) -> bool:
         """Whether the checkpoints are used."""
@@ -69,7 +73,7 @@ def _look_once(path: Path, options: LoadOptions) -> Loaded:
     before = None  # the files when the log was found damaged
     for attempt in range(_LOOKS):
         try:
-            loaded = load(path, **options._asdict())
+            loaded = options.load(path)
             if attempt >= _LOOKS_AT_SWAP or not _is_being_replaced(path, loaded):
                 return loaded
         except LogNotFoundError:
@@ -146,7 +150,7 @@ def with_tail(before: Loaded) -> Loaded | None:
     try:
         if last is None or not _ends_as_it_did(last, before):
             return None
-        active = _grown(last, MAX64)
+        active = grown(last, MAX64)
     except (FileNotFoundError, CorruptFileError):
         return None
     if active is last:
@@ -154,14 +158,6 @@ def with_tail(before: Loaded) -> Loaded | None:
     end = max(active.read_next_offset(), before.log_start_offset)
     segments = (*before.segments[:-1], active)
     return before.replace(segments=segments, log_end_offset=end, recovered_producers=True)
-
-
-def _grown(last: Segment, end_offset: int) -> Segment:
-    """The last segment with the batches appended to it; the object `last` if there are none."""
-    active = grown(last, end_offset)
-    if active is not last and last._keys is not None:
-        last._keys.go_on_with(active)
-    return active
 
 
 def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded | None:
@@ -178,11 +174,11 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded | No
         or last.base_offset not in known
         # retention removes the first ones; a compaction also removes others, or replaces their files
         or left[0] is not before.segments[-len(left)]
-        or any(segment.is_replaced() for segment in left)
+        or any(segment.files.is_replaced() for segment in left)
         # a listing is not atomic: it may miss a file that is renamed meanwhile
-        or any(segment.is_there() for segment in before.segments[: -len(left)])
+        or any(segment.files.is_there() for segment in before.segments[: -len(left)])
         or any(base not in known for base in bases if base < last.base_offset)
-        or not last.is_file_of_its_name()
+        or not last.files.is_at_its_name()
         or not _ends_as_it_did(last, before)
     ):
         return None
@@ -191,7 +187,7 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded | No
         log_start_offset = read_log_start(path)
     log_start_offset = max(log_start_offset, min(known))
     later = [base for base in bases if base > last.base_offset]
-    active = _grown(last, later[0] if later else MAX64)
+    active = grown(last, later[0] if later else MAX64)
     if later and active.size < last.file().size() - last.origin:
         return None  # recovery would end the log here
     epochs = before.leader_epochs

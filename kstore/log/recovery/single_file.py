@@ -40,9 +40,11 @@ def load_file(path: Path, index_interval_bytes: int, max_decompressed_bytes: int
     first, end = (sound.first_offset, sound.last_offset + 1) if sound else (offset, offset)
     if first < offset:  # the file was misnamed
         segment = make(stem, first, suffixes)
-    recovery = Recovery(True, end, False, [], 0, [])
+    steps = []
     if sound is not None and not is_locked(directory_of(path.parent)):  # else a writer may be appending
-        recovery = _with_tail(recovery, segment, sound.end)
+        steps = _steps_for_tail(segment, sound.end)
+    losses = [f"{step.file}: {step.text(done=True)}" for step in steps if step.code is Code.FILE_TAIL]
+    recovery = Recovery(not losses, end, False, [], 0, losses, tuple(steps))
     return Loaded((segment,), first, end, LeaderEpochs(), recovery, frozenset(), frozenset(), True, object())
 
 
@@ -59,19 +61,17 @@ def _no_log(segment: Segment) -> CorruptFileError:
     )
 
 
-def _with_tail(recovery: Recovery, segment: Segment, end: int) -> Recovery:
-    """The recovery with a step about bytes behind the last sound batch."""
+def _steps_for_tail(segment: Segment, end: int) -> list[Step]:
+    """A step about the bytes behind the last sound batch, if there are any. Zeros there do not count."""
     size = segment.size - end
     if size <= 0:
-        return recovery
+        return []
     if is_zeros(segment, end):
         segment.limit_to(end)
-        return recovery._replace(steps=(Step(Code.SPARE_ROOM, segment.path, end, size),))
+        return [Step(Code.SPARE_ROOM, segment.path, end, size)]
     whole = segment.recovery_walk()
     why = f": {_without_path(whole.error)}" if whole.error is not None and whole.valid_bytes == end else ""
-    step = Step(Code.FILE_TAIL, segment.path, end, size, detail=why)
-    losses = [f"{segment.path}: {step.text(done=True)}"]
-    return recovery._replace(clean=False, steps=(step,), losses=losses)
+    return [Step(Code.FILE_TAIL, segment.path, end, size, detail=why)]
 
 
 def _without_path(error: CorruptFileError) -> str:

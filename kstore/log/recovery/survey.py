@@ -16,8 +16,8 @@ from kstore.engine.io.file import File
 from kstore.engine.record.batch import RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.index import TransactionIndex
-from kstore.engine.segment.recovery_walk import RecoveryWalk
 from kstore.engine.segment.segment import Segment
+from kstore.engine.segment.walks import RecoveryWalk
 from kstore.errors import CorruptFileError, CorruptIndexError, CorruptRecordError, RecordTooLargeError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.listing import digest, read_directory
@@ -29,9 +29,13 @@ from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.steps import SoundBatches
 
 if TYPE_CHECKING:
+    from kstore.engine.segment.active_segment import walk_on
     from kstore.log.recovery.file_kind import kind_of
 else:
-    later(globals(), {"kstore.log.recovery.file_kind": "kind_of"})
+    later(
+        globals(),
+        {"kstore.engine.segment.active_segment": "walk_on", "kstore.log.recovery.file_kind": "kind_of"},
+    )
 
 KINDS = (*layout.SEGMENT_KINDS, layout.KEYS, ".snapshot")
 BITS = {kind: 1 << i for i, kind in enumerate(KINDS)}
@@ -63,6 +67,16 @@ class Names(NamedTuple):
     digest: int
     renamed: frozenset[str] = frozenset()
     removed: frozenset[int] = frozenset()
+
+    def finished(
+        self,
+        files: Mapping[int, int],
+        others: tuple[str, ...],
+        renamed: frozenset[str],
+        removed: frozenset[int],
+    ) -> "Names":
+        """The names once interrupted work is finished, in the same directory."""
+        return self._replace(files=files, others=others, renamed=renamed, removed=removed)
 
     def suffixes(self, stem: str) -> dict[str, str]:
         """The suffixes of a segment's files that do not have their final names yet, by kind."""
@@ -112,6 +126,10 @@ class SegmentFacts(NamedTuple):
     is_trusted: bool = False
     is_blank: bool = False
     transactions: CorruptIndexError | None = None  # the damage of its .txnindex
+
+    def walked(self, *parts: Part, is_trusted: bool = False) -> "SegmentFacts":
+        """These facts, and the parts that a walk found."""
+        return self._replace(parts=parts, is_trusted=is_trusted)
 
     @property
     def is_behind_damage(self) -> bool:
@@ -262,20 +280,20 @@ def survey(
         known, later = _facts_of(at, segment, files_of_it), segments[at + 1 :]
         if is_cut:
             rest = _rest_of(segment, 0, later, state.log_start_offset)
-            known = known._replace(parts=(Part(segment.base_offset, 0, segment.size, None, rest),))
+            known = known.walked(Part(segment.base_offset, 0, segment.size, None, rest))
         elif recover and (not known.files & INDEX or known.transactions is not None):
             # Kafka recovers such a segment even after a clean shutdown, and keeps later ones
-            known = known._replace(parts=_walked(segment, later, state.log_start_offset))
+            known = known.walked(*_walked(segment, later, state.log_start_offset))
         elif at >= first:
             if until:
                 known = _trusted(path, segment, segments[-1], known, state, until)
             if not known.is_trusted:
-                known = known._replace(parts=_walked(segment, later, state.log_start_offset))
+                known = known.walked(*_walked(segment, later, state.log_start_offset))
                 is_cut = any(part.rest is not None for part in known.parts)
         elif recover and clean and mode != "read" and is_last and _has_tail(segment):
             # Kafka trusts the clean shutdown and appends behind these bytes. The new batch would look like
             # the rest of the damaged one, so that nothing behind it could be read.
-            known = known._replace(parts=_walked(segment, (), state.log_start_offset))
+            known = known.walked(*_walked(segment, (), state.log_start_offset))
         facts.append(known)
     end, next_offset, continues, log_starts = None, -1, False, ""
     if segments:
@@ -400,7 +418,7 @@ def _split(segment: Segment) -> list[Segment]:
     starts: list[tuple[int, int]] = []  # (base offset, position)
     for last, position in zip(headers["last_offset"].tolist(), headers["position"].tolist(), strict=True):
         if not starts or last - starts[-1][0] > 2**31 - 1:
-            starts.append((segment.batch_at(position)._first_offset(), position))
+            starts.append((segment.batch_at(position).first_offset(), position))
     ends = [*starts[1:], (segment.end_offset, segment.size)]
     return [part_of(segment, *start, *end) for start, end in zip(starts, ends, strict=True)]
 
@@ -434,8 +452,8 @@ def _trusted(
 ) -> SegmentFacts:
     """The facts about a segment that needs no check below the offset `until`; the rest is checked."""
     if segment is not last and segment.end_offset <= until:
-        return known._replace(is_trusted=True)
-    walk = segment.walk_on(until)
+        return known.walked(is_trusted=True)
+    walk = walk_on(segment, until)
     if walk is None or (walk.valid_bytes < segment.size and segment is not last):
         return known
     if trusted_until(path, state.recovery_point) < until:  # the process has ended
@@ -444,7 +462,7 @@ def _trusted(
     if walk.valid_bytes < segment.size:
         rest = _rest_of(segment, walk.valid_bytes, (), state.log_start_offset)
     part = Part(segment.base_offset, segment.origin, segment.size, walk, rest)
-    return known._replace(parts=(part,), is_trusted=True)
+    return known.walked(part, is_trusted=True)
 
 
 # ---- the end ---------------------------------------------------------------------------------------------
@@ -462,27 +480,28 @@ def _has_tail(last: Segment) -> bool:
     """Whether bytes follow the last whole batch, or may follow, or an appended batch would not continue the
     offsets."""
     try:
-        last.read_next_offset()
+        tail = last.read_end().tail_bytes
         _ = last.max_timestamp_so_far
     except CorruptFileError:
         return True
-    begins_below = last.size > 0 and int.from_bytes(last.peek(0)[:8], "big", signed=True) < last.base_offset
-    return last.tail_bytes > 0 or begins_below
+    first = last.file().read(last.origin, 8)
+    begins_below = last.size > 0 and int.from_bytes(first, "big", signed=True) < last.base_offset
+    return tail > 0 or begins_below
 
 
 def _end_of(last: Segment, known: SegmentFacts) -> End:
-    next_offset = last.read_next_offset()
-    size, tail = last.size, last.tail_bytes
-    header = last.peek(size - tail) if tail else b""
+    found = last.read_end()
+    tail, next_offset = found.tail_bytes, found.next_offset
+    header = last.file().read(last.origin + found.position, _HEADER_SIZE) if tail else b""
     entries = kept = 0
     if known.files & TRANSACTIONS and known.transactions is None:
         entries = len(last.transaction_index)
         kept = len(transactions_until(last, next_offset))
     return End(
-        size,
+        last.size,
         next_offset,
         tail,
-        sound_batches(last, size - tail) if tail else None,
+        sound_batches(last, found.position) if tail else None,
         len(header) == _HEADER_SIZE and any(header),
         (entries, kept),
     )

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from pathlib import Path
 
 from kstore.arguments import INDEX_INTERVAL_BYTES
+from kstore.engine.segment.active_segment import walk_on
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError
 from kstore.log.files import checkpoints, layout
@@ -64,7 +65,7 @@ def _is_as_closed(path: Path, last: Segment, sizes: dict[str, int], state: State
     if any(sizes[last.stem + kind] % width for kind, width in _WIDTHS.items()):
         return False
     try:
-        found = last.recovery_walk() if last.size <= _SMALL else last.walk_on(point)
+        found = last.recovery_walk() if last.size <= _SMALL else walk_on(last, point)
         epochs = checkpoints.read_epochs(path / layout.LEADER_EPOCHS) if found and found.leader_epochs else []
     except (CorruptFileError, FileNotFoundError):
         return False

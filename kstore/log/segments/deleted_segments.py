@@ -33,7 +33,7 @@ class DeletedSegments:
         If a full disk has no room for the longer name, the file goes at once.
         """
         delete_file(segment.path_of(layout.KEYS))
-        segment.remember_file()
+        segment.files.remember()
         with contextlib.suppress(CorruptFileError, LogChangedError, OSError):
             _ = segment.transaction_index  # readers of this process need it even when the file is gone
         path = segment.path + SUFFIX
@@ -45,7 +45,7 @@ class DeletedSegments:
         except OSError as e:
             if e.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            segment.keep_open()
+            segment.files.keep_open()
             unlink(segment.path)
         else:
             self._files.append((due_ms, path))
@@ -95,4 +95,4 @@ class DeletedSegments:
         segment = self._read.get(path)
         if segment is not None:
             with contextlib.suppress(OSError, LogChangedError):  # those readers are told
-                segment.keep_open()
+                segment.files.keep_open()

@@ -15,8 +15,8 @@ from typing import Any
 
 from kstore.arguments import INDEX_INTERVAL_BYTES
 from kstore.engine.io.file import File, rename, sync_directory
-from kstore.engine.segment.recovery_walk import RecoveryWalk
 from kstore.engine.segment.segment import Segment
+from kstore.engine.segment.walks import RecoveryWalk
 from kstore.errors import CorruptFileError, InvalidRecordError
 from kstore.libraries import library
 from kstore.log.files import layout

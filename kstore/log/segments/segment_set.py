@@ -20,7 +20,6 @@ from kstore.log.files.truncations import TruncationFile
 from kstore.log.later import later
 from kstore.log.producers.manager import ProducerStateManager
 from kstore.log.producers.transactions import Transactions
-from kstore.log.read.key_index import KeyIndex
 from kstore.log.recovery.loader import Loaded
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.segments.cleaned import SWAP
@@ -183,7 +182,7 @@ class SegmentSet:
         """A segment that is appended to from `next_offset` on: a new one, or one that is there. OSError."""
         config = self.config
         jitter = min(config.segment_jitter_ms, config.segment_ms)
-        active = ActiveSegment(
+        return ActiveSegment(
             self.directory,
             stem,
             base_offset,
@@ -197,8 +196,6 @@ class SegmentSet:
             max_decompressed_bytes=self.max_decompressed_bytes,
             preallocate=config.preallocate,
         )
-        active._keys = KeyIndex()
-        return active
 
     # ---- rolling -------------------------------------------------------------------------------------------
 
@@ -246,8 +243,7 @@ class SegmentSet:
                 old.seal()
                 active = self.make_active(stem, base, now_ms, end.offset)
                 self.producers.write_snapshot(base)
-                sealed = self.make_segment()(old.stem, old.base_offset, end_offset=base)
-                sealed._keys = old._keys
+                sealed = old.sealed(base)
                 files: list[File | str] = [*old.files()]
                 if base in self.producers.snapshots:
                     files.append(self.producers.snapshots.path_of(base))

@@ -29,7 +29,7 @@ def truncate_segment(segment: Segment, offset: int, make: Callable[[str, int], S
         tail = _first_half(segment.batch_at(position), offset)
     if not tail and end < offset:
         tail = encode_batch((), base_offset=end, last_offset_delta=offset - 1 - end)
-    segment.keep_open()
+    segment.files.keep_open()
     path = segment.path_of(".log")
     draft = new_draft(f"{segment.directory}/{segment.stem}{_DRAFT}", path)
     draft.begin_as(segment.file(), position)

@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING, Unpack
 
 from kstore.arguments import MAX64, any_integer, instance, integer, warn
 from kstore.engine.io.file import Traffic
-from kstore.engine.segment.segment import OffsetAndTimestamp, Segment
-from kstore.errors import CorruptFileError, LogClosedError
+from kstore.engine.record.batch import Record
+from kstore.engine.segment.segment import OffsetAndTimestamp, Segment, start_of
+from kstore.errors import CorruptFileError, LogClosedError, OffsetOutOfRangeError
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of
 from kstore.log.later import later
 from kstore.log.options import checked
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
-from kstore.log.read.offset_lookup import SPECIAL, find_special, find_time, raise_told
+from kstore.log.read.offset_lookup import (
+    SPECIAL,
+    check_complete,
+    check_inside,
+    find_special,
+    find_time,
+    raise_told,
+)
 from kstore.log.recovery.loader import Loaded
 from kstore.log.recovery.presence import require_partition
 from kstore.log.recovery.refresh import LoadOptions, look, refreshed
@@ -28,6 +36,13 @@ else:
         globals(),
         {"kstore.log.producers.transactions": "Transactions", "kstore.typed": "ReaderOptions"},
     )
+
+
+def count_record(traffic: Traffic | None, record: Record) -> None:
+    """Counts a record that was read."""
+    if traffic is not None:
+        traffic.add(2, 1)
+        traffic.add(3, len(record.key or b"") + len(record.value or b""))
 
 
 class LogView:
@@ -182,6 +197,33 @@ class LogView:
     def is_closed(self) -> bool:
         """Whether the log was closed."""
         return self._closed
+
+    def get(self, offset: int) -> Record:
+        """The record at `offset`, or the first one after it if compaction or a transaction marker left none
+        there.
+
+        OffsetOutOfRangeError if there is none, and for an offset below log_start_offset; CorruptRecordError
+        if it is damaged.
+        """
+        if type(offset) is not int:
+            offset = any_integer("offset", offset)
+        now = self.for_reading()
+        if now.log_start_offset <= offset < now.log_end_offset:
+            segments = now.segments
+            try:
+                at = start_of(segments, offset)
+                while at < len(segments):
+                    record = segments[at].get(offset)
+                    if record is not None:
+                        check_inside(now, segments[at], record.offset)
+                        if self.traffic is not None:
+                            count_record(self.traffic, record)
+                        return record
+                    at += 1
+                check_complete(now)
+            except CorruptFileError as e:
+                raise_told(now.segments, e, offset)
+        raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
 
     def find_timestamp(self, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record with this timestamp or a later one; a negative number stands for what it does in

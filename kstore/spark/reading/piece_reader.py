@@ -148,7 +148,7 @@ class PieceReader:
         suffixes = dict(piece.suffixes) or None
         segment = make(piece.stem, piece.segment_offset, suffixes, piece.segment_end, piece.origin)
         try:
-            segment.keep_open()
+            segment.files.keep_open()
             if self._is_whole(segment) and self._has_its_batches(segment) and self._diverged_at() < 0:
                 return segment
         except (CorruptFileError, FileNotFoundError):

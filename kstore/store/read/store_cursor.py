@@ -13,7 +13,7 @@ from typing import NamedTuple, NoReturn
 from kstore.arguments import integer
 from kstore.engine.columns.array import ColumnBatch
 from kstore.engine.scan.column_builder import ColumnBuilder
-from kstore.engine.scan.cursor_batches import CursorBatches
+from kstore.engine.scan.column_scanner import CursorBatches
 from kstore.errors import CursorLockedError, KstoreError, LogClosedError, LogNotFoundError
 from kstore.log.cursors.arguments import check_commit, checked_group, checked_place, offset_of
 from kstore.log.cursors.cursor import begin

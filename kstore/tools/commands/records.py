@@ -116,7 +116,7 @@ def chosen(log: PartitionLog, args: argparse.Namespace) -> Iterator[tuple[int, R
             if batch.is_control and not args.control:
                 continue
             base = log.segments[log.floor_segment(batch.last_offset)].base_offset
-            records, error = batch._readable()
+            records, error = batch.sound_records()
             if error is not None:
                 if args.on_error == "raise":
                     raise error

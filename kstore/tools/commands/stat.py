@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kstore.arguments import MAX64
-from kstore.engine.compact.key_file import KeyFile
+from kstore.engine.compact.last_offsets import KeyFile
 from kstore.engine.record.batch import CODECS
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.segment import Segment

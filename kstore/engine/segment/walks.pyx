@@ -1,14 +1,15 @@
 # cython: binding=False
-"""The walk over every batch of a segment, as recovery does it (spec 8.4)."""
+"""Walks from batch to batch of a segment: over all, as recovery does (spec 8.4), or over the last ones."""
 
 from typing import NamedTuple
 
+from cython cimport final
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
-from kstore.engine.io.read_window cimport ReadWindow
+from kstore.engine.io.file_windows cimport ReadWindow
 from kstore.engine.record.batch cimport raise_fault
-from kstore.engine.record.batch_walk cimport WALK_DAMAGED, FAR, LOOK, NEAR, WALK_SYSTEM, step
+from kstore.engine.record.batch_walk cimport FAR, LOOK, NEAR, WALK_DAMAGED, WALK_SYSTEM, step
 from kstore.engine.segment.index cimport INDEX_MEMORY, OffsetIndex, TimeIndex, index_batch, ks_index_state
 from libkstore.format cimport (
     KS_BATCH_OVERHEAD,
@@ -29,6 +30,20 @@ from libkstore.format cimport (
 
 from kstore.engine.segment.index import TimestampOffset
 from kstore.errors import CorruptRecordError
+
+
+@final
+cdef class SegmentEnd:
+    """How a segment ends.
+
+    `next_offset` follows its last batch that counts, `position` is the byte where that batch ends, and
+    `tail_bytes` is the number of bytes behind it. A batch whose offsets contradict those of its neighbours
+    does not count. `last_position` is the byte where that batch begins, -1 if there is none; `last_header` is
+    its header, and `leader_epoch` is -1 if the header has none.
+    """
+
+    def __cinit__(self):
+        self.last_position = self.leader_epoch = -1
 
 
 class RecoveryWalk(NamedTuple):
@@ -188,3 +203,61 @@ cdef object recovery_walk(
         TimestampOffset(indexed.max_timestamp, indexed.max_timestamp_offset), epochs, error,
         put != 0, overflow, producers, error is not None and size != WALK_DAMAGED,
     )
+
+
+cdef SegmentEnd walk_to_end(ReadWindow w, int64_t base_offset, OffsetIndex index):
+    """The end of the segment in the window, by headers from the last index entry on. If its `next_offset` is
+    not above the offset of that entry, the index does not fit the log. OSError, MemoryError."""
+    cdef SegmentEnd end = SegmentEnd.__new__(SegmentEnd)
+    cdef ks_batch b
+    cdef ks_fault fault
+    cdef int64_t slot = index.count - 1, size, position = index.position_at(slot) if slot >= 0 else 0
+    cdef int64_t named = index.offset_at(slot) if slot >= 0 else -1
+    cdef int64_t last = base_offset - 1, last_size = 0, have
+    cdef int64_t rival = -2, rival_at = 0  # the last offset of the batch before, if that contradicts those before it
+    cdef bint sure = True  # the last batch began where the one before it ended, or the index names it
+    while True:
+        size = step(w, position, NEAR, &b, &fault)
+        if size < 0:
+            break
+        if b.last_offset >= b.base_offset and (b.base_offset > last or not sure or b.base_offset == rival + 1):
+            sure = b.base_offset in (last + 1, rival + 1) or b.last_offset == named
+            last = b.last_offset
+            end.last_position, last_size = position, size
+            end.leader_epoch = b.leader_epoch if b.magic == 2 else -1
+            rival = -2
+        else:
+            rival = b.last_offset
+            rival_at = position
+        position += size
+    if size == WALK_SYSTEM:
+        w.raise_failure(-1)
+    end.next_offset = max(last + 1, base_offset)
+    end.position = position if rival == -2 else rival_at
+    end.tail_bytes = w.limit - end.position
+    if end.last_position >= 0:
+        size = min(last_size, <int64_t>KS_BATCH_OVERHEAD)
+        have = w.fill(end.last_position, size, size)
+        if have < 0:
+            w.raise_failure(have)
+        end.last_header = w.at(end.last_position)[:min(size, have)]
+    return end
+
+
+cdef int64_t whole_until(ReadWindow w, int64_t start, int64_t end, OffsetIndex index) except -1:
+    """The last byte up to `end` where a batch ends, from the batch that begins at `start` on; headers only.
+    `start` if that batch ends behind `end`. OSError."""
+    cdef ks_batch b
+    cdef ks_fault fault
+    cdef int64_t position = start, size, slot = index.floor_position(end + 1)
+    if slot >= 0 and index.position_at(slot) > start:  # a hint: it counts if the batch there is the one it names
+        position = index.position_at(slot)
+        if step(w, position, LOOK, &b, &fault) < 0 or b.last_offset != index.offset_at(slot):
+            position = start
+    while True:
+        size = step(w, position, 4096, &b, &fault)
+        if size == WALK_SYSTEM:
+            w.raise_failure(-1)
+        if size < 0 or position + size > end:
+            return position
+        position += size

@@ -1,9 +1,22 @@
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 from kstore.engine.segment.index import OffsetIndex, TimeIndex, TimestampOffset
 from kstore.errors import CorruptRecordError
 
 __pyx_capi__: dict[str, object]  # what other extension modules cimport
+
+@final
+class SegmentEnd:
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def tail_bytes(self) -> int: ...
+    @property
+    def last_header(self) -> bytes | None: ...
+    @property
+    def leader_epoch(self) -> int: ...
 
 class RecoveryWalk(NamedTuple):
     valid_bytes: int

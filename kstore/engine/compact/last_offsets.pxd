@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t, uint64_t, uint8_t
 
 from kstore.engine.io.buffer_pool cimport ks_vector
-from kstore.engine.io.read_window cimport ReadWindow
+from kstore.engine.io.file_windows cimport ReadWindow
 from kstore.engine.record.batch cimport Records
 from kstore.engine.segment.segment cimport Segment
 from libkstore.format cimport (
@@ -46,7 +46,7 @@ cdef class OffsetMap:
     cdef bint places
     cdef ks_vector starts           # uint32_t, of batches whose records have places
     cdef readonly int64_t latest_offset
-    cdef readonly int64_t max_entries
+    cdef int64_t max_entries
 
     cdef int make_room(self) noexcept nogil
 
