@@ -36,7 +36,7 @@ else:
 
 
 class Maintenance:
-    """The maintenance of one log. A log that is open by itself calls it, and so does a store, for its logs."""
+    """The maintenance of one log. A log that is open by itself calls it; for the logs of a store, that does."""
 
     def __init__(self, segments: SegmentSet, *, makes_key_files: bool) -> None:
         """makes_key_files: in the background, if the configuration asks for it."""
@@ -132,8 +132,8 @@ class Maintenance:
         return done
 
     def refuse_reentrance(self) -> None:
-        """ReentrantCallError if this thread is inside the log, or inside a compaction of it, for which closing
-        waits."""
+        """ReentrantCallError if this thread is inside the log, or inside a compaction of it, for which
+        closing waits."""
         self.log_end.refuse_reentrance()
         self.rewriter.running.refuse_reentrance()
 

@@ -40,7 +40,7 @@ def _nothing() -> None:
 
 
 class SegmentSet:
-    """The segments of a log, and what is kept beside them for each: indexes, producer snapshots, leader epochs.
+    """The segments of a log, and what is kept for each: indexes, producer snapshots, leader epochs.
 
     Nothing else renames, shortens or removes files of the log. Each change is called with `log_end.held()`
     and ends by publishing the segments that there are then. Whatever breaks a change off in its middle leaves

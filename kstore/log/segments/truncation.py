@@ -54,8 +54,8 @@ def start_at(log: SegmentSet, offset: int, log_start_offset: int | None = None) 
             change.undone()
             raise
         end.active.seal()
-        # Before the segments go: an opening begins there, whatever segments a crash has left, and gives out no
-        # offset below.
+        # Before the segments go: an opening begins there, whatever segments a crash has left, and gives out
+        # no offset below.
         offsets.write(point, max(offset, offsets.start))
         _remove_newest(log, len(end.sealed) + 1, now_ms)
         active = log.make_active(layout.segment_stem(offset), offset, now_ms, offset)

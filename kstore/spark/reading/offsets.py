@@ -1,8 +1,8 @@
 """The offsets of a stream: how far it has read, as Spark's checkpoint keeps it. Needs no Spark.
 
 {"topic": {"0": next offset to read}} as Spark's Kafka source writes it, and under a name that no topic can
-have what detects a truncation or another topic of the same name: {":positions": {"topic": {"0": [leader epoch,
-generation, topic id]}}}. Older versions of kstore did not write that.
+have what detects a truncation or another topic of the same name: {":positions": {"topic": {"0": [leader
+epoch, generation, topic id]}}}. Older versions of kstore did not write that.
 """
 
 from collections.abc import Mapping
