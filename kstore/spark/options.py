@@ -18,6 +18,9 @@ from kstore.arguments import MAX_OFFSET
 from kstore.spark.errors import SparkSourceError, failure
 from kstore.spark.paths import local_path
 
+POSITIONS = ":positions"
+"""A key of the offsets that a stream stores, beside topics. No topic can have this name. An option that is
+given such offsets ignores it."""
 Parse: TypeAlias = Callable[[str, str], Any]
 """From an option's name and text to its value; KSTORE_INVALID_OPTION."""
 
@@ -115,6 +118,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _per_partition(name: str, text: str) -> dict[str, dict[int, int]]:
     raw = read_json(name, text)
+    if isinstance(raw, dict):
+        raw.pop(POSITIONS, None)
     example = 'such as {"orders": {"0": 23}}'
     if not isinstance(raw, dict) or not all(isinstance(own, dict) for own in raw.values()):
         raise bad(f"{name} is {text!r}, allowed is JSON {example}")

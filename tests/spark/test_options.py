@@ -54,6 +54,7 @@ def test_options_in_any_case_and_their_values() -> None:
         assert reading({"subscribe": "t", name: '["/a", "file:///b"]'}).roots == ("/a", "/b")
         assert writing({"topic": "t", name: '["/a"]'}).root == "/a"
     for right in (
+        {"startingOffsets": '{"t": {"0": 5, "1": 7}, ":positions": {"t": {"0": [0, 0, "id"]}}}'},
         {"startingOffsets": '{"t": {"0": 5, "1": -2}}', "endingOffsets": '{"t": {"0": 5, "1": -1}}'},
         {"startingOffsets": '{"t": {"0": 5}}', "endingOffsets": '{"t": {"0": -1}}'},
         {"startingOffsets": '{"t": {"0": 5}}', "endingOffsets": '{"t": {"0": 4}}', "startingTimestamp": "9"},

@@ -131,8 +131,8 @@ class Logs:
         return diverged_at(self.open(tp).snapshot, position, self.isolation)
 
     def topic_id(self, tp: TopicPartition) -> str:
-        """An id that a later topic of the same name does not have: a broker's, else the store's. "" if it is
-        not known."""
+        """The id of a topic: a broker's, else the store's. A later topic of that name has another id. "" if
+        the id is not known."""
         if tp not in self._topic_ids:
             try:
                 of_broker = self.open(tp).topic_id()

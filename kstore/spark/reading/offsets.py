@@ -1,8 +1,8 @@
-"""The offsets of a stream: how far it has read, as Spark's checkpoint keeps it. Needs no Spark.
+"""The offsets of a stream, in the form in which Spark's checkpoint stores them. Needs no Spark.
 
-{"topic": {"0": next offset to read}} as Spark's Kafka source writes it, and under a name that no topic can
-have what detects a truncation or another topic of the same name: {":positions": {"topic": {"0": [leader
-epoch, generation, topic id]}}}. Older versions of kstore did not write that.
+{"topic": {"0": next offset}} is the form of Spark's Kafka source. kstore adds one key, which detects a
+truncation or another topic of that name: {":positions": {"topic": {"0": [leader epoch, generation, topic
+id]}}}. Older versions of kstore did not write it.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, TypeAlias
 from kstore.arguments import MAX64
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.position import Position
+from kstore.spark.options import POSITIONS
 
-_POSITIONS = ":positions"
-_UNKNOWN = (-1, MAX64, "")  # only an end of the log below the offset shows that it was truncated
+_UNKNOWN = (-1, MAX64, "")  # with these, diverged_at detects only that the log ends below the offset
 
 Json: TypeAlias = dict[str, Any]
 
@@ -41,7 +41,7 @@ def encoded(positions: Positions) -> Json:
     """Offsets of a stream."""
     known = {tp: [*own.position[1:], own.topic_id] for tp, own in positions.items()}
     offsets = _by_topic({tp: own.offset for tp, own in positions.items()})
-    return offsets | ({_POSITIONS: _by_topic(known)} if known else {})
+    return offsets | ({POSITIONS: _by_topic(known)} if known else {})
 
 
 def encoded_ends(ends: Mapping[TopicPartition, int]) -> Json:
@@ -51,7 +51,7 @@ def encoded_ends(ends: Mapping[TopicPartition, int]) -> Json:
 
 def decoded(offsets: Json) -> dict[TopicPartition, StreamPosition]:
     """The positions in offsets of a stream."""
-    known = offsets.get(_POSITIONS, {})
+    known = offsets.get(POSITIONS, {})
     found = {}
     for tp, offset in offsets_in(offsets).items():
         epoch, generation, topic_id = known.get(tp.topic, {}).get(str(tp.partition), _UNKNOWN)
@@ -60,10 +60,10 @@ def decoded(offsets: Json) -> dict[TopicPartition, StreamPosition]:
 
 
 def offsets_in(offsets: Json) -> dict[TopicPartition, int]:
-    """The offsets alone. ValueError, TypeError, AttributeError for what is none of a stream."""
+    """The offsets alone. ValueError, TypeError or AttributeError if another source wrote them."""
     found = {}
     for topic, own in offsets.items():
-        for partition, offset in own.items() if topic != _POSITIONS else ():
+        for partition, offset in own.items() if topic != POSITIONS else ():
             if not partition.isdecimal() or type(offset) is not int:
                 raise ValueError(f"{offset!r} is no offset of partition {partition!r}")
             found[TopicPartition(topic, int(partition))] = offset

@@ -143,20 +143,21 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         return StreamPosition(logs.position(tp, offset), logs.topic_id(tp))
 
     def _resumed(self, tp: TopicPartition, position: StreamPosition | None) -> int:
-        """The offset at which reading goes on behind a position; without one, the beginning.
-        KSTORE_DATA_LOST if the log does not hold the records before it any more, or, where losses are passed
-        over, the offset from which on it holds others."""
+        """The offset at which reading continues from a position; None: the beginning of the log. If the log
+        diverged from the position, KSTORE_DATA_LOST, or with failOnDataLoss=false the offset at which it
+        did."""
         logs = self._open()
         first = logs.open(tp).log_start_offset
         if position is None:
             return first
-        cut, why = logs.diverged_at(tp, position.position), "the log was truncated"
+        cut = logs.diverged_at(tp, position.position)
+        why = f"the log was truncated at offset {cut}"
         if position.topic_id and logs.topic_id(tp) not in ("", position.topic_id):
-            cut, why = first, "the topic was deleted, and another one of this name made"
+            cut, why = first, "the topic was deleted, and another topic of this name created,"
         if cut < 0:
             return checked(logs, tp, position.offset, fail_on_data_loss=self.options.fail_on_data_loss)
         cut = max(cut, first)
-        reason = f"{why} since the query read up to this offset, and records from offset {cut} on are others"
+        reason = f"{why} after the query had read up to this offset"
         self._lost(tp, position.offset, f"{reason}; failOnDataLoss=false goes on at offset {cut}")
         return cut
 
