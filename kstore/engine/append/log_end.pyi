@@ -1,4 +1,4 @@
-from typing import Any, Self
+from typing import Any, Self, final
 
 from kstore.engine.io.file import File, Traffic
 from kstore.engine.io.notification import EventFd
@@ -13,6 +13,7 @@ class UnfinishedChange:
     def undone(self) -> None: ...
     def __exit__(self, kind: object, error: object, trace: object) -> None: ...
 
+@final
 class LogEnd:
     traffic: Traffic | None
 
