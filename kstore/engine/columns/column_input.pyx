@@ -16,7 +16,7 @@ from datetime import datetime
 
 from cpython.buffer cimport PyBuffer_IsContiguous
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.long cimport PyLong_CheckExact
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from cpython.memoryview cimport PyMemoryView_FromObject, PyMemoryView_GET_BUFFER
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
@@ -384,17 +384,20 @@ cdef class TimestampInput:
 
 cdef int64_t moment(object timestamp) except? -2:
     """The timestamp given for one record, in milliseconds. TypeError, ValueError."""
-    cdef int64_t ms = -1
-    try:
-        ms = time_of(timestamp, -1)
-    except OverflowError:
-        refuse_overflow(timestamp, -1)
+    cdef int64_t ms
+    cdef int overflow = 0
+    if PyLong_CheckExact(timestamp):
+        ms = PyLong_AsLongLongAndOverflow(timestamp, &overflow)
+        if overflow or ms < -1:
+            raise_time(timestamp, -1)
+    else:
+        ms = odd_time_of(timestamp, -1)
     warn_of_seconds(ms)
     return ms
 
 
 cdef inline int64_t time_of(object number, int64_t i) except? -2:
-    """An int, or a datetime with a time zone, as a timestamp; i: the record's index, -1 for all of them.
+    """An int, or a datetime with a time zone, as the timestamp of record i.
     OverflowError for an int that is too large, which the caller puts into words with refuse_overflow."""
     cdef int64_t ms
     if not PyLong_CheckExact(number):
