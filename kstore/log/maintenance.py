@@ -36,7 +36,7 @@ else:
 
 
 class Maintenance:
-    """The maintenance of one log. A log that is open by itself calls it; for the logs of a store, that does."""
+    """The maintenance of one log, which a log that is open by itself calls; a store calls it for its logs."""
 
     def __init__(self, segments: SegmentSet, *, makes_key_files: bool) -> None:
         """makes_key_files: in the background, if the configuration asks for it."""
