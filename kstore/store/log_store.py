@@ -55,7 +55,7 @@ from kstore.store.topic import checked_name
 from kstore.store.topic_appender import TopicAppender
 from kstore.store.topic_catalog import TopicCatalog
 from kstore.store.topic_changes import TopicChanges
-from kstore.store.upkeep.maintenance import commits_of
+from kstore.store.upkeep.maintenance_tasks import commits_of
 from kstore.store.upkeep.upkeep import Upkeep
 from kstore.typed import (
     BytesLike,

@@ -12,7 +12,7 @@ from kstore.store.open_partitions import OpenPartitions
 from kstore.store.topic_catalog import TopicCatalog
 from kstore.store.upkeep.cleaning import Cleaning
 from kstore.store.upkeep.failures import Failures
-from kstore.store.upkeep.maintenance import Maintenance
+from kstore.store.upkeep.maintenance_tasks import MaintenanceTasks
 from kstore.store.upkeep.scheduler import Scheduler
 
 _MOST_REMOVAL_MS = 300_000
@@ -64,7 +64,7 @@ class Upkeep:
         self._needs = _Needs(None, 0, MAX64, MAX64)
         self._failures = Failures()
         self._cleaning = Cleaning(self._failures, lambda: self._cleaner.is_stopped)
-        self._maintenance = Maintenance(
+        self._maintenance = MaintenanceTasks(
             self._failures, self._cleaning, keep_for, lambda: self._main.is_stopped
         )
         self._main = Scheduler(

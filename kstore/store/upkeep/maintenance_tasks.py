@@ -33,7 +33,7 @@ _NO_RETENTION = (
 )
 
 
-class Maintenance:
+class MaintenanceTasks:
     """The tasks of one store; a Scheduler runs them, one at a time."""
 
     def __init__(
