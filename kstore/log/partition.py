@@ -24,7 +24,6 @@ from kstore.engine.scan.batch_reader import BatchReader, RecordReader
 from kstore.engine.segment.index import AbortedTxn
 from kstore.engine.segment.segment import Located, OffsetAndTimestamp, floor_of
 from kstore.errors import CorruptFileError, OffsetOutOfRangeError
-from kstore.log.cursors.home import Home
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.later import later
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kstore.log.cursors.cursor import Cursor
+    from kstore.log.cursors.home import Home
     from kstore.log.cursors.offset_commits import OffsetAndMetadata
     from kstore.log.follow.feed import Feed, read_by
     from kstore.log.follow.follower import Follower
@@ -59,6 +59,7 @@ else:
         globals(),
         {
             "kstore.log.cursors.cursor": "Cursor",
+            "kstore.log.cursors.home": "Home",
             "kstore.log.cursors.offset_commits": "OffsetAndMetadata",
             "kstore.log.follow.feed": "Feed read_by",
             "kstore.log.follow.follower": "Follower",

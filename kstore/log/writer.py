@@ -24,7 +24,6 @@ from kstore.errors import (
     PolicyViolationError,
     visible,
 )
-from kstore.log.cursors.home import Home
 from kstore.log.files import layout
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from kstore.log.compact.key_files import KeyFileReport, make_key_files
     from kstore.log.compact.report import Compaction, Erasure
     from kstore.log.cursors.arguments import checked_groups
+    from kstore.log.cursors.home import Home
     from kstore.log.follow.sources import Source, WriterSource
     from kstore.log.producers.transactions import Transactions
     from kstore.log.read.progress import ProgressCallback, check_progress
@@ -76,6 +76,7 @@ else:
             "kstore.log.compact.key_files": "KeyFileReport make_key_files",
             "kstore.log.compact.report": "Compaction Erasure",
             "kstore.log.cursors.arguments": "checked_groups",
+            "kstore.log.cursors.home": "Home",
             "kstore.log.follow.sources": "Source WriterSource",
             "kstore.log.producers.transactions": "Transactions",
             "kstore.log.read.progress": "ProgressCallback check_progress",

@@ -23,7 +23,6 @@ from kstore.log.files import layout
 from kstore.log.files.listing import is_there, read_directory
 
 _PLACE = struct.Struct(">qii")  # base offset, length, leader epoch: no checksum covers them
-_MOVED = ".moved"  # behind .log: Kafka, and readers, pass over such a file
 _NAME = r"kstore-adopting-(\d{1,19})-(\d{1,10})\.log\.moved"
 
 
@@ -52,7 +51,7 @@ class AdoptedFile:
     ) -> RecoveryWalk:
         """Makes it a segment of the log in this directory, durably, and returns what is in it. If this
         process dies meanwhile, `finish_adoptions` goes on. OSError."""
-        self.draft = f"{directory}/kstore-adopting-{base_offset}-{leader_epoch}.log{_MOVED}"
+        self.draft = f"{directory}/kstore-adopting-{base_offset}-{leader_epoch}.log{layout.MOVED}"
         rename(self.path, self.draft)
         # Whoever finds it under its old name after a power cut must find it as it was.
         sync_directory(directory)
@@ -124,8 +123,8 @@ def _final_path(directory: str, base_offset: int) -> str:
 
 def _segment(path: str, base_offset: int, index_interval_bytes: int = INDEX_INTERVAL_BYTES) -> Segment:
     directory, name = os.path.split(path)
-    suffixes = {".log": _MOVED} if name.endswith(_MOVED) else None
-    stem = name.removesuffix(_MOVED).removesuffix(".log")
+    suffixes = {".log": layout.MOVED} if name.endswith(layout.MOVED) else None
+    stem = name.removesuffix(layout.MOVED).removesuffix(".log")
     return Segment(directory, stem, base_offset, suffixes=suffixes, index_interval_bytes=index_interval_bytes)
 
 

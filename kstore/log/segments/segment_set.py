@@ -24,15 +24,16 @@ from kstore.log.recovery.loader import Loaded
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.segments.cleaned import SWAP
 from kstore.log.segments.deleted_segments import DeletedSegments
-from kstore.log.segments.rebase_segment import AdoptedFile
 from kstore.log.segments.reports import Reports
 from kstore.log.segments.sealed_segments import SealedSegments
 from kstore.log.segments.stored_offsets import StoredOffsets
 
 if TYPE_CHECKING:
     from random import randrange
+
+    from kstore.log.segments.rebase_segment import AdoptedFile
 else:
-    later(globals(), {"random": "randrange"})
+    later(globals(), {"random": "randrange", "kstore.log.segments.rebase_segment": "AdoptedFile"})
 
 
 def _nothing() -> None:

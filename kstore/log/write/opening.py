@@ -15,21 +15,26 @@ from kstore.engine.io.directory import make_directory
 from kstore.engine.io.file import Traffic, sync_directory, write_whole
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochCheckpoint
+from kstore.log.files.listing import list_directory
 from kstore.log.files.log_dir_state import is_led
 from kstore.log.files.log_directory import PartitionLease
 from kstore.log.files.option_file import in_python, write_options
 from kstore.log.files.truncations import TruncationFile
+from kstore.log.later import later
 from kstore.log.producers.manager import ProducerStateManager
 from kstore.log.recovery.loader import Loaded, carried_out, load
 from kstore.log.recovery.presence import not_found
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import DataLossWarning, in_short
-from kstore.log.segments.rebase_segment import finish_adoptions
 from kstore.log.segments.reports import Reports
 from kstore.log.segments.segment_set import SegmentSet
 
 if TYPE_CHECKING:
     from uuid import UUID
+
+    from kstore.log.segments.rebase_segment import finish_adoptions
+else:
+    later(globals(), {"kstore.log.segments.rebase_segment": "finish_adoptions"})
 
 
 class OwnWork(NamedTuple):
@@ -96,7 +101,7 @@ def open_segments(
     another topic id, OSError.
     """
     directory, now_ms, reports = str(lease.path), clock_ms(), Reports()
-    if not lease.state.clean:
+    if not lease.state.clean and any(name.endswith(layout.MOVED) for name in list_directory(directory)):
         _finish_adoptions(directory, reports)
     truncations = TruncationFile(directory)
     loaded = _recovered(lease, truncations, config, options)
