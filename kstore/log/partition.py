@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kstore.log.follow.position import position_in
     from kstore.log.follow.sources import DirectorySource, Source
     from kstore.log.producers.states import ProducerState
+    from kstore.log.producers.transactions import Transactions
     from kstore.log.read.progress import ProgressCallback, check_progress
     from kstore.log.read.scan import Header, Scan, Wanted, checked_columns
     from kstore.log.read.slice import Slice
@@ -66,6 +67,7 @@ else:
             "kstore.log.follow.position": "position_in",
             "kstore.log.follow.sources": "DirectorySource Source",
             "kstore.log.producers.states": "ProducerState",
+            "kstore.log.producers.transactions": "Transactions",
             "kstore.log.view.by_key": "checked_key history_of last_record",
             "kstore.log.view.fetch": "Fetch",
             "kstore.log.view.run": "reader_of scan_of",
@@ -251,6 +253,15 @@ class PartitionLog(LogView):
         at = floor_of(now.segments, start, 0)
         return self.transactions().aborted(now.segments[at:], now.log_start_offset, stop)
 
+    def _committed(self) -> tuple[Loaded, Transactions]:
+        """The log and its transactions at one moment. Compaction removes no record below the last stable
+        offset for one above it: so as long as that offset stays, no key is missed below it."""
+        while True:
+            known = self.transactions()
+            now = self.for_reading()
+            if self.last_stable_offset() == known.last_stable_offset:
+                return now, known
+
     def last(
         self,
         key: bytes,
@@ -277,8 +288,10 @@ class PartitionLog(LogView):
         if progress is not None:
             check_progress(progress)
         if isolation != "read_uncommitted" and self._is_committed(isolation):
-            stable, aborted = self.last_stable_offset(), self.transactions().aborted
-        now = self.for_reading()
+            now, known = self._committed()
+            stable, aborted = known.last_stable_offset, known.aborted
+        else:
+            now = self.for_reading()
         end = now.log_end_offset if aborted is None else min(now.log_end_offset, stable)
         if type(key) is not bytes:
             key = checked_key(key)

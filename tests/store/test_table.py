@@ -1,5 +1,6 @@
 """store.table(): a mapping that equals a dict, whatever happens to its logs."""
 
+import itertools
 import shutil
 import tempfile
 import threading
@@ -268,6 +269,26 @@ def test_a_reader_whose_topic_was_deleted(tmp_path: Path) -> None:
 
 
 # ---- threads -----------------------------------------------------------------------------------------------
+
+
+def test_a_key_that_moves_on_while_it_is_looked_up(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its record gives way to one above the end that the lookup has seen."""
+    with kstore.open(ram / "t-0", "a", **OPTIONS) as log:
+        log.append(b"old", key=b"k")
+        taken = kstore.LogWriter.for_reading
+        calls = itertools.count()
+
+        def moved(log: kstore.LogWriter) -> Any:
+            if next(calls) == 0:
+                log.append(b"new", key=b"k")
+                log.roll()
+                log.compact()
+            return taken(log)
+
+        monkeypatch.setattr(kstore.LogWriter, "for_reading", moved)
+        record = log.last(b"k", isolation="read_committed")
+        assert record is not None
+        assert record.value == b"new"
 
 
 @pytest.mark.parametrize("by_files", [False, True])
