@@ -32,7 +32,10 @@ def test_dir_shows_the_public_names() -> None:
     assert all(hasattr(kstore, name) for name in dir(kstore))
 
 
-def test_logging_is_silent_by_default() -> None:
+def test_logging_is_silent_by_default(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"v")
+        log.roll()  # which is reported
     handlers = logging.getLogger("kstore").handlers
     assert [type(handler) for handler in handlers] == [logging.NullHandler]
 
