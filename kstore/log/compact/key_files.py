@@ -42,44 +42,44 @@ class KeyFileReport(NamedTuple):
     reason: str
 
 
-def make_key_files(log: SegmentRewriter) -> list[KeyFileReport]:
+def make_key_files(rewriter: SegmentRewriter) -> list[KeyFileReport]:
     """Makes those that are missing. What is made of a segment must not outlive bytes that are not on the disk
     yet, so these are brought there first. OSError, LogClosedError."""
-    return list(filter(None, (_made(log, segment, log.check) for segment in _ready(log))))
+    return list(filter(None, (_made(rewriter, segment, rewriter.check) for segment in _ready(rewriter))))
 
 
-def make_missing(log: SegmentRewriter, check: Callable[[], None]) -> None:
+def make_missing(rewriter: SegmentRewriter, check: Callable[[], None]) -> None:
     """Like `make_key_files`, for repeated maintenance: a file that fits counts without being read as a whole,
     and segments that could not get one are skipped. `check` is called now and then, and raises what ends
     it."""
     check()
-    for segment in _ready(log):
+    for segment in _ready(rewriter):
         index = index_of(segment)
         if not index.gets_none and not index.has_file(segment):
-            done = _made(log, segment, check)
+            done = _made(rewriter, segment, check)
             index.gets_none = done is not None and done.keys < 0
 
 
-def _ready(log: SegmentRewriter) -> list[Segment]:
-    log.check()
-    log.log.log_end.sync_sealed()
-    return log.log.sealed()
+def _ready(rewriter: SegmentRewriter) -> list[Segment]:
+    rewriter.check()
+    rewriter.segments.log_end.sync_sealed()
+    return rewriter.segments.sealed()
 
 
-def _made(log: SegmentRewriter, segment: Segment, check: Callable[[], None]) -> KeyFileReport | None:
+def _made(rewriter: SegmentRewriter, segment: Segment, check: Callable[[], None]) -> KeyFileReport | None:
     """None of a segment that was deleted meanwhile."""
-    with log.running:  # a compaction need not wait for more than one segment, nor who closes the log
+    with rewriter.running:  # a compaction need not wait for more than one segment, nor who closes the log
         check()
         with contextlib.suppress(LogChangedError):
-            return _Making(log, segment, check).run()
+            return _Making(rewriter, segment, check).run()
     return None
 
 
 class _Making:
     """Of one file."""
 
-    def __init__(self, log: SegmentRewriter, segment: Segment, check: Callable[[], None]) -> None:
-        self._log = log
+    def __init__(self, rewriter: SegmentRewriter, segment: Segment, check: Callable[[], None]) -> None:
+        self._log = rewriter.segments
         self._check = check
         self._segment = segment
         self._path = segment.path_of(layout.KEYS)
@@ -118,7 +118,7 @@ class _Making:
 
     def _read(self) -> OffsetMap | None:
         """The keys of the segment; None if they do not fit. CorruptFileError."""
-        config, segment = self._log.log.config, self._segment
+        config, segment = self._log.config, self._segment
         throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, self._check)
         keys = OffsetMap(
             min(config.log_cleaner_dedupe_buffer_size, MAX32) // SLOT_BYTES,
@@ -138,9 +138,9 @@ class _Making:
             file = new_draft(draft, self._segment.path)
             file.write(0, content)
             file.sync()
-            with self._log.log.log_end.held():
-                self._log.log.check_place()
-                sealed = any(segment is self._segment for segment in self._log.log.sealed())
+            with self._log.log_end.held():
+                self._log.check_place()
+                sealed = any(segment is self._segment for segment in self._log.sealed())
                 if sealed and marks_of(self._segment) == self._marks:
                     rename(draft, self._path)
                     index_of(self._segment).use(KeyFile(self._path))
@@ -154,26 +154,26 @@ class _Making:
 class KeyFiles:
     """Whether a log may lack .keys files, and the job that makes them. It does not keep the log alive."""
 
-    def __init__(self, log: SegmentRewriter, *, in_background: bool) -> None:
+    def __init__(self, rewriter: SegmentRewriter, *, in_background: bool) -> None:
         self.may_be_missing = True
-        self._log = weakref.ref(log)
+        self._rewriter = weakref.ref(rewriter)
         self._job = Job(CLEANING, self._run) if in_background else None
 
     def note_change(self) -> None:
         """A segment was sealed or replaced, or the configuration was changed."""
         self.may_be_missing = True
-        log = self._log()
-        if self._job is not None and log is not None and log.log.config.key_files:
+        rewriter = self._rewriter()
+        if self._job is not None and rewriter is not None and rewriter.segments.config.key_files:
             with contextlib.suppress(RuntimeError, MemoryError):  # no more threads: the next time
                 self._job.ask()
 
     def make(self, check: Callable[[], None]) -> None:
         """Makes those that are missing. `check` is called now and then, and raises what ends it."""
-        log = self._log()
-        assert log is not None
+        rewriter = self._rewriter()
+        assert rewriter is not None
         self.may_be_missing = False
         try:
-            make_missing(log, check)
+            make_missing(rewriter, check)
         except BaseException:
             self.may_be_missing = True
             raise
@@ -184,13 +184,13 @@ class KeyFiles:
             self._job.stop(wait=wait)
 
     def _run(self) -> None:
-        log = self._log()
+        rewriter = self._rewriter()
         # Without them lookups are slower. If a disk fails, an append that loses something by it raises.
-        if log is not None:
+        if rewriter is not None:
             with contextlib.suppress(OSError, KstoreError, MemoryError):
-                make_missing(log, partial(self._check, log))
+                make_missing(rewriter, partial(self._check, rewriter))
 
-    def _check(self, log: SegmentRewriter) -> None:
-        log.check()
+    def _check(self, rewriter: SegmentRewriter) -> None:
+        rewriter.check()
         if self._job is not None and self._job.is_stopped:
             raise LogClosedError("the program ends")

@@ -50,28 +50,28 @@ class SegmentRewriter:
     """Rewrites segments of a log that is open for writing. `running` is held by the one call at a time that
     does so: closing the log waits for it, after it has set `is_stopped`."""
 
-    def __init__(self, log: SegmentSet) -> None:
-        self.log = log
-        self.directory = log.directory
+    def __init__(self, segments: SegmentSet) -> None:
+        self.segments = segments
+        self.directory = segments.directory
         self.running = Mutex()
         self.is_stopped = False
 
     def state(self, *, forgets: bool = True) -> LogState:
         """The log now. forgets: producers that have expired are removed before. LogClosedError,
         LogFailedError."""
-        log = self.log
+        log = self.segments
         with log.log_end.held():
             log.check_place()
             now_ms = log.clock_ms()
             if forgets:
                 log.producers.forget(now_ms)
-            now = log.snapshot()
+            now, transactions = log.snapshot(), log.transactions()
             return LogState(
                 now.segments,
                 now.log_start_offset,
                 now.log_end_offset,
-                log.last_stable_offset(),
-                log.transactions(),
+                transactions.last_stable_offset,
+                transactions,
                 last_offsets(log.producers.producers.states),
                 log.lease.cleaner_offset(),
                 log.config,
@@ -80,7 +80,7 @@ class SegmentRewriter:
 
     def check(self) -> None:
         """LogClosedError or LogFailedError if the log was closed, or can no longer be written."""
-        end = self.log.log_end
+        end = self.segments.log_end
         if end.is_closed or self.is_stopped:
             raise LogClosedError(f"{self.directory} is closed")
         if end.settled_refusal is not None:
@@ -88,26 +88,26 @@ class SegmentRewriter:
 
     def roll(self) -> None:
         """Begins a new segment."""
-        with self.log.log_end.held():
-            self.log.log_end.check_usable()
-            self.log.roll("asked", self.log.log_end.offset)
+        with self.segments.log_end.held():
+            self.segments.log_end.check_usable()
+            self.segments.roll("asked", self.segments.log_end.offset)
 
     def replace(self, old: Sequence[Segment], new: Sequence[Cleaned]) -> None:
         """Puts segments whose files are complete and on the disk in the place of others. LogChangedError if
         these are not in the log any more."""
-        with self.log.log_end.held():
-            replace_segments(self.log, old, new)
+        with self.segments.log_end.held():
+            replace_segments(self.segments, old, new)
 
     def store_cleaner_offset(self, offset: int) -> None:
         """Stores where the compacted part ends."""
-        with self.log.log_end.held():
-            self.log.check_place()
-            self.log.lease.store_cleaner_offset(offset)
+        with self.segments.log_end.held():
+            self.segments.check_place()
+            self.segments.lease.store_cleaner_offset(offset)
 
     def remove_old_files(self) -> None:
         """Removes the files of segments that were replaced or deleted, durably, without waiting for
         file_delete_delay_ms."""
-        with self.log.log_end.held():
-            self.log.check_place()
-            self.log.deleted.unlink(MAX64)
+        with self.segments.log_end.held():
+            self.segments.check_place()
+            self.segments.deleted.unlink(MAX64)
             sync_directory(self.directory)
