@@ -254,13 +254,8 @@ class PartitionLog(LogView):
         return self.transactions().aborted(now.segments[at:], now.log_start_offset, stop)
 
     def _committed(self) -> tuple[Loaded, Transactions]:
-        """The log and its transactions at one moment. Compaction removes no record below the last stable
-        offset for one above it: so as long as that offset stays, no key is missed below it."""
-        while True:
-            known = self.transactions()
-            now = self.for_reading()
-            if self.last_stable_offset() == known.last_stable_offset:
-                return now, known
+        """The log and its transactions at one moment."""
+        return self.for_reading(), self.transactions()
 
     def last(
         self,

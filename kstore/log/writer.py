@@ -285,9 +285,15 @@ class LogWriter(RecordAppender, PartitionLog):
 
     def view(self, snapshot: Loaded | None = None) -> PartitionLog:
         """A view of the log as it is now, or in a snapshot of it. It changes only by its own `refresh()`."""
-        now = self._now() if snapshot is None else instance("snapshot", snapshot, Loaded)
-        transactions = self._segments.producers.transactions(now.log_start_offset, now.log_end_offset)
-        return cast(PartitionLog, self._view(now, transactions))
+        if snapshot is None:
+            return cast(PartitionLog, self._view(*self._committed()))
+        bounds = instance("snapshot", snapshot, Loaded).log_start_offset, snapshot.log_end_offset
+        return cast(PartitionLog, self._view(snapshot, self._segments.producers.transactions(*bounds)))
+
+    def _committed(self) -> tuple[Loaded, Transactions]:
+        found = self._segments.committed()
+        self._now()  # LogClosedError
+        return found
 
     def source(self) -> Source:
         """Where a reader that goes on takes views of this log from, later ones as well."""
@@ -296,14 +302,14 @@ class LogWriter(RecordAppender, PartitionLog):
     def _view_now(self, known: LogView | None) -> LogView:
         """A view of the log as it is now, or was when it was closed: the one that is known, if nothing has
         changed."""
-        now = self._segments.snapshot()
+        now, transactions = self._segments.committed()
         if (
             known is not None
             and now is known.snapshot
-            and self.last_stable_offset() == known.last_stable_offset()
+            and transactions.last_stable_offset == known.last_stable_offset()
         ):
             return known
-        return self.view(now)
+        return self._view(now, transactions)
 
     def transactions(self) -> Transactions:
         """The producers and the transactions of the log."""
@@ -416,8 +422,7 @@ class LogWriter(RecordAppender, PartitionLog):
 
     def flush(self) -> int:
         """Writes everything that was appended so far to the disk. Returns the offset below which all records
-        are on it. OSError. LogFailedError if the directory was renamed or removed.
-        """
+        are on it. OSError. LogFailedError if the directory was renamed or removed."""
         self._now()
         return self._segments.flush()
 
@@ -449,8 +454,7 @@ class LogWriter(RecordAppender, PartitionLog):
         offset, or None if nothing was appended. If it has begun, the task ends only when that is known. A
         TimeoutError of asyncio.timeout() has the CancelledError as its __cause__. close() appends what has
         begun before it; what a task has not begun then, as after asyncio.create_task() alone, is
-        LogClosedError.
-        """
+        LogClosedError."""
         append = partial(self.append, value, key, timestamp, headers)
         return int(await self._appenders.append_later(self, append))
 
@@ -464,8 +468,7 @@ class LogWriter(RecordAppender, PartitionLog):
         batch_bytes: int = 16384,
     ) -> range:
         """Appends many records, as extend() does, while the event loop goes on; otherwise as append_async. Do
-        not change the columns meanwhile.
-        """
+        not change the columns meanwhile."""
         extend = partial(self.extend, values, keys, timestamps, headers, batch_bytes=batch_bytes)
         return cast(range, await self._appenders.append_later(self, extend))
 
@@ -666,8 +669,7 @@ class LogWriter(RecordAppender, PartitionLog):
 
     def refresh(self) -> bool:
         """Does nothing and returns False: a log that is open for writing always shows all that it holds.
-        LogClosedError.
-        """
+        LogClosedError."""
         self._now()
         return False
 

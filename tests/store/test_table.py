@@ -1,6 +1,5 @@
 """store.table(): a mapping that equals a dict, whatever happens to its logs."""
 
-import itertools
 import shutil
 import tempfile
 import threading
@@ -16,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import kstore
 from kstore import LogStore
+from kstore.log.segments.segment_set import SegmentSet
 from tests.helpers.effort import SEED, times
 from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.murmur2 import partition_of
@@ -275,17 +275,19 @@ def test_a_key_that_moves_on_while_it_is_looked_up(ram: Path, monkeypatch: pytes
     """Its record gives way to one above the end that the lookup has seen."""
     with kstore.open(ram / "t-0", "a", **OPTIONS) as log:
         log.append(b"old", key=b"k")
-        taken = kstore.LogWriter.for_reading
-        calls = itertools.count()
+        taken = SegmentSet.snapshot
+        is_moved = False
 
-        def moved(log: kstore.LogWriter) -> Any:
-            if next(calls) == 0:
+        def moved(segments: SegmentSet) -> Any:
+            nonlocal is_moved
+            if not is_moved:
+                is_moved = True
                 log.append(b"new", key=b"k")
                 log.roll()
                 log.compact()
-            return taken(log)
+            return taken(segments)
 
-        monkeypatch.setattr(kstore.LogWriter, "for_reading", moved)
+        monkeypatch.setattr(SegmentSet, "snapshot", moved)
         record = log.last(b"k", isolation="read_committed")
         assert record is not None
         assert record.value == b"new"

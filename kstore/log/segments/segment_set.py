@@ -146,6 +146,18 @@ class SegmentSet:
         """The producers and the transactions of the log."""
         return self.producers.transactions(*self.bounds())
 
+    def committed(self) -> tuple[Loaded, Transactions]:
+        """The log and its transactions at one moment. Takes no lock.
+
+        Compaction removes no record below the last stable offset for one above it, and what ended a
+        transaction below it is in the segments. So as long as that offset stays, both fit each other.
+        """
+        while True:
+            known = self.transactions()
+            now = self.snapshot()
+            if self.last_stable_offset() == known.last_stable_offset:
+                return now, known
+
     def last_stable_offset(self) -> int:
         """Where readers of committed records must stop."""
         return self.producers.last_stable_offset(*self.bounds())
