@@ -47,6 +47,7 @@ _SOURCES = {
     "kstore.log.cursors.offset_commits": "OffsetAndMetadata",
     "kstore.log.files.layout": "TopicPartition",
     "kstore.log.follow.follower": "Follower",
+    "kstore.log.follow.position": "Position",
     "kstore.log.partition": "PartitionLog",
     "kstore.log.read.offset_lookup": """
         EARLIEST EARLIEST_LOCAL EARLIEST_PENDING_UPLOAD LATEST LATEST_TIERED MAX_TIMESTAMP

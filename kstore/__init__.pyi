@@ -50,6 +50,7 @@ from kstore.log.cursors.cursor_columns import CursorColumns as CursorColumns
 from kstore.log.cursors.offset_commits import OffsetAndMetadata as OffsetAndMetadata
 from kstore.log.files.layout import TopicPartition as TopicPartition
 from kstore.log.follow.follower import Follower as Follower
+from kstore.log.follow.position import Position as Position
 from kstore.log.partition import PartitionLog as PartitionLog
 from kstore.log.read.offset_lookup import EARLIEST as EARLIEST
 from kstore.log.read.offset_lookup import EARLIEST_LOCAL as EARLIEST_LOCAL
@@ -136,6 +137,7 @@ __all__ = [
     "OutOfOrderSequenceError",
     "PartitionLog",
     "PolicyViolationError",
+    "Position",
     "Record",
     "RecordBatch",
     "RecordTooLargeError",

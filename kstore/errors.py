@@ -158,16 +158,18 @@ class RecordTooLargeError(KstoreError, ValueError):
 class OffsetOutOfRangeError(KstoreError, LookupError):
     """The log does not contain an offset, for example because retention has deleted it.
 
-    `asked`: the requested offset. The log has the offsets from `first` to `end` (exclusive).
+    `asked`: the requested offset. The log has the offsets from `first` to `end` (exclusive). If records that
+    a reader had read were truncated, `end` is the first offset that was removed; the log may have other
+    records from there on.
     """
 
-    _is_exact = False  # whether `end` is the first offset that a truncation removed
-
-    def __init__(self, asked: int, first: int, end: int) -> None:
+    def __init__(self, asked: int, first: int, end: int, *, is_truncated: bool = False) -> None:
         self.asked = asked
         self.first = first
         self.end = end
-        if first <= asked < end:
+        if is_truncated:
+            what = f"records from offset {end} on were removed after a reader had reached offset {asked}"
+        elif first <= asked < end:
             what = (
                 f"no record has offset {asked} or a later one, though the log ends at {end}: transaction "
                 "markers have them, or they were compacted away or erased"

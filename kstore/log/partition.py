@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kstore.log.cursors.offset_commits import OffsetAndMetadata
     from kstore.log.follow.feed import Feed, read_by
     from kstore.log.follow.follower import Follower
-    from kstore.log.follow.position import position_in
+    from kstore.log.follow.position import Position, checked_position, position_in
     from kstore.log.follow.sources import DirectorySource, Source
     from kstore.log.producers.states import ProducerState
     from kstore.log.producers.transactions import Transactions
@@ -64,7 +64,7 @@ else:
             "kstore.log.cursors.offset_commits": "OffsetAndMetadata",
             "kstore.log.follow.feed": "Feed read_by",
             "kstore.log.follow.follower": "Follower",
-            "kstore.log.follow.position": "position_in",
+            "kstore.log.follow.position": "Position checked_position position_in",
             "kstore.log.follow.sources": "DirectorySource Source",
             "kstore.log.producers.states": "ProducerState",
             "kstore.log.producers.transactions": "Transactions",
@@ -492,7 +492,7 @@ class PartitionLog(LogView):
     @overload
     def follow(
         self,
-        offset: int | None = None,
+        offset: Position | int | None = None,
         *,
         timeout: float | None = None,
         isolation: _Isolation = "read_uncommitted",
@@ -503,7 +503,7 @@ class PartitionLog(LogView):
     @overload
     def follow(
         self,
-        offset: int | None = None,
+        offset: Position | int | None = None,
         *,
         timeout: float | None = None,
         isolation: _Isolation = "read_uncommitted",
@@ -513,7 +513,7 @@ class PartitionLog(LogView):
 
     def follow(
         self,
-        offset: int | None = None,
+        offset: Position | int | None = None,
         *,
         timeout: float | None = None,
         isolation: _Isolation = "read_uncommitted",
@@ -521,7 +521,8 @@ class PartitionLog(LogView):
         records: bool = True,
     ) -> Follower[RecordBatch] | Follower[Record]:
         """An iterator of the records from `offset` on, which waits for more at the end. Default: the log end
-        offset, or with isolation="read_committed" the last stable offset.
+        offset, or with isolation="read_committed" the last stable offset. With the `position` of an earlier
+        follower instead of an offset, it also detects a truncation made in between.
 
         `for record in log.follow(offset)` and `async for` work. While it waits it uses no processor time. It
         goes on through new segments and deletions, whoever writes them, and ends if nothing was appended for
@@ -541,17 +542,21 @@ class PartitionLog(LogView):
         if timeout is not None:
             timeout = number("timeout", timeout, 0)
         now = self._now()
-        if offset is not None:
-            offset = any_integer("offset", offset)
+        start: Position | int
+        if isinstance(offset, Position):
+            start = checked_position("offset", offset)
+        elif offset is not None:
+            start = any_integer("offset", offset)
         elif is_committed:
-            offset = max(self.last_stable_offset(), now.log_start_offset)
+            start = max(self.last_stable_offset(), now.log_start_offset)
         else:
-            offset = now.log_end_offset
-        if offset < 0:  # no number of Kafka's that stands for an end
-            raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
+            start = now.log_end_offset
+        if isinstance(start, int) and start < 0:  # no number of Kafka's that stands for an end
+            raise OffsetOutOfRangeError(start, now.log_start_offset, now.log_end_offset)
 
         source = self.source()
-        feed = Feed(source, position_in(source.known.snapshot, offset), isolation)
+        position = position_in(source.known.snapshot, start) if isinstance(start, int) else start
+        feed = Feed(source, position, isolation)
         if records:
             return Follower[Record](feed, read_by(RecordReader, isolation, on_error), timeout)
         return Follower[RecordBatch](feed, read_by(BatchReader, isolation, on_error), timeout)

@@ -28,6 +28,7 @@ from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
 from kstore.log.files.option_file import in_python
+from kstore.log.follow.position import Position
 from kstore.log.options import refuse_others
 from kstore.log.partition import PartitionLog
 from kstore.log.read.progress import ProgressCallback
@@ -535,7 +536,7 @@ class LogStore:
     def follow(
         self,
         topics: Iterable[str] | None = None,
-        start: Literal["earliest", "latest"] | datetime | Mapping[TopicPartition, int] = "latest",
+        start: Literal["earliest", "latest"] | datetime | Mapping[TopicPartition, Position | int] = "latest",
         *,
         timeout: float | None = None,
         isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
@@ -546,10 +547,10 @@ class LogStore:
 
         topics: names; one that is missing is read once it is made. Default: all topics, also those that are
         made later, but for those whose names begin with "__". start: "latest" (default), "earliest", a
-        datetime with a time zone, or offsets by partition, such as positions() of another follower gave; a
-        partition that is not among them is read from its beginning. timeout: seconds without a record, after
-        which it ends. Default: it never does. isolation: as in PartitionLog.records. on_error: as in
-        PartitionLog.follow.
+        datetime with a time zone, or positions by partition, as positions() of another follower returns them;
+        a partition that is not among them is read from its beginning. Offsets by partition work, too, but do
+        not detect a truncation made in between. timeout: seconds without a record, after which it ends.
+        Default: it never does. isolation: as in PartitionLog.records. on_error: as in PartitionLog.follow.
 
         OffsetOutOfRangeError when it is iterated, if an offset is not in its partition.
         """

@@ -1,6 +1,7 @@
 """Readers beside truncations, beyond `test_positions.py`: the file, transactions, large batches."""
 
 import contextlib
+import json
 import os
 import socket
 import time
@@ -61,6 +62,39 @@ def test_large_batches(ram: Path, kind: str, by: str) -> None:
             found = {offset: value[:9] for offset, value in given}
             assert len(found) == len(given)
             assert found == {record.offset: bytes(record.value or b"")[:9] for record in log}
+
+
+@pytest.mark.parametrize("of_store", [False, True], ids=["log", "store"])
+def test_a_truncation_between_two_followers(tmp_path: Path, of_store: bool) -> None:
+    """Another follower continues at a saved position, and detects what was truncated meanwhile."""
+    tp = kstore.TopicPartition("t", 0)
+
+    def follow(start: Any) -> Any:
+        if of_store:
+            return kstore.LogStore(tmp_path).follow(["t"], {tp: start}, timeout=0)
+        return kstore.open(tmp_path / "t-0").follow(start, timeout=0)
+
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        append(log, 4)
+        with follow(0) as follower:
+            assert [record.offset for record in follower] == [0, 1, 2, 3]
+            position = follower.positions()[tp] if of_store else follower.position
+        saved = kstore.Position(*json.loads(json.dumps(position)))
+        assert saved == position
+        assert list(follow(saved)) == []
+        log.truncate_to(2)
+        append(log, 3, b"new")
+        for _ in range(2):
+            error = r"^records from offset 2 on were removed after a reader had reached offset 4\n"
+            with (
+                follow(saved) as follower,
+                pytest.raises(kstore.OffsetOutOfRangeError, match=error) as caught,
+            ):
+                next(iter(follower))
+            assert (caught.value.asked, caught.value.first, caught.value.end) == (4, 0, 2)
+        assert [record.value for record in follow(caught.value.end)] == [b"new"] * 3
+    with pytest.raises(ValueError, match=r"\.generation is from 0"):
+        follow(saved._replace(generation=-1))
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in __del__

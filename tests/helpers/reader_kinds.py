@@ -96,7 +96,7 @@ class OfStoreFollower(Reader):
 
     @property
     def position(self) -> int:
-        return int(self.source.positions()[TP])
+        return int(self.source.positions()[TP].offset)
 
     def go_to(self, place: Any) -> None:
         self.close()

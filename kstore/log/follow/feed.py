@@ -159,12 +159,15 @@ class Feed:
         first, end = now.log_start_offset, now.log_end_offset
         cut = diverged_at(now, position, self.isolation)
         if cut >= 0:
+            is_refilled = cut < end
             cut = max(cut, first)
-            error = OffsetOutOfRangeError(position.offset, first, cut)
-            error.add_note(
-                f"the log was truncated: records from offset {cut} on were removed after they had been read, "
-                f"and others may have their offsets now. {self._hint(cut)}"
+            error = OffsetOutOfRangeError(position.offset, first, cut, is_truncated=is_refilled)
+            what = (
+                "the log was truncated, and others have their offsets now"
+                if is_refilled
+                else f"the log ends at {cut}: it was truncated, or an older copy replaced it, if it was longer"
             )
+            error.add_note(f"{what}. {self._hint(cut)}")
         elif position.offset < first:
             error = OffsetOutOfRangeError(position.offset, first, end)
             error.add_note(f"records were deleted before they were read. {self._hint('earliest')}")

@@ -12,6 +12,7 @@ from kstore.engine.io.notification import EventFd
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import Skipped
 from kstore.log.follow.feed import Feed, Read
+from kstore.log.follow.position import Position
 from kstore.log.follow.readable import wait_readable, wait_readable_async
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import BUSY, Iterated, OneThread
@@ -51,6 +52,12 @@ class Follower(Closing, Generic[Item]):
     def offset(self) -> int:
         """Where it goes on: everything before was given, or is not there."""
         return self._feed.offset
+
+    @property
+    def position(self) -> Position:
+        """The position to follow the log from later: it detects a truncation made in between, which `offset`
+        does not."""
+        return self._feed.position
 
     @property
     def skipped(self) -> list[Skipped]:

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from pathlib import Path
 from typing import NamedTuple
 
-from kstore.arguments import MAX64
+from kstore.arguments import MAX64, MAX_EPOCH, integer
 from kstore.errors import CorruptFileError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
@@ -16,7 +16,9 @@ class Position(NamedTuple):
     """Where a reader continues: the offset of the next record, the leader epoch of the record before it (-1
     if it is not known), and the generation of the log from which it read up to there.
 
-    A truncation by kstore begins a generation, one by a broker a leader epoch.
+    A truncation by kstore begins a generation, one by a broker a leader epoch. A follower that begins at a
+    position therefore detects every truncation since. To save a position, save its three numbers, for
+    example as JSON: `Position(*json.loads(json.dumps(position)))` is equal to `position`.
     """
 
     offset: int
@@ -43,6 +45,15 @@ def history_of(path: Path) -> History:
     except (FileNotFoundError, CorruptFileError):
         epochs = LeaderEpochs()
     return History(read_truncations(path), epochs, MAX64)
+
+
+def checked_position(name: str, position: Position) -> Position:
+    """A position that a caller gives. TypeError, ValueError."""
+    return Position(
+        integer(f"{name}.offset", position.offset),
+        integer(f"{name}.leader_epoch", position.leader_epoch, -1, MAX_EPOCH),
+        integer(f"{name}.generation", position.generation),
+    )
 
 
 def position_in(now: Loaded, offset: int) -> Position:

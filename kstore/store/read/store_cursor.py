@@ -224,6 +224,11 @@ class StoreCursor(TopicReader):
 
     # ---- positions -----------------------------------------------------------------------------------------
 
+    def positions(self) -> dict[TopicPartition, int]:
+        """The offset of the next record, for each partition that is read now."""
+        self._check_open()
+        return {tp: self._readers[tp].position for tp in self.partitions}
+
     def lag(self) -> dict[TopicPartition, int]:
         """How many offsets lie between the position and the end of the log, for each partition of this
         member: {("orders", 0): 17, …}.

@@ -9,7 +9,7 @@ from kstore.errors import LogNotFoundError
 from kstore.log.cursors.arguments import checked_place, offset_of
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.feed import Feed
-from kstore.log.follow.position import position_in
+from kstore.log.follow.position import Position, checked_position, position_in
 from kstore.log.partition import PartitionLog
 from kstore.store.open_partitions import OpenPartitions
 from kstore.store.read.topic_reader import PartitionReader, TopicReader
@@ -21,15 +21,15 @@ class StoreFollower(TopicReader):
     `for` and `async for` both work. One thread or task at a time may iterate; any may call `close`. It ends
     if nothing came for `timeout` seconds, if it is closed, and if its store is closed and all is read.
     Partitions that are made later are read from their beginning; those that are deleted are left out. If a
-    position is deleted before it is reached: OffsetOutOfRangeError, with the partition in a note;
-    `positions()` says how far it came, to go on from with another.
+    position is deleted before it is reached, or records before it are truncated: OffsetOutOfRangeError, with
+    the partition in a note. Another follower continues with start=follower.positions().
     """
 
     def __init__(
         self,
         logs: OpenPartitions,
         topics: Iterable[str] | None,
-        start: str | datetime | Mapping[TopicPartition, int],
+        start: str | datetime | Mapping[TopicPartition, Position | int],
         *,
         timeout: float | None,
         isolation: str,
@@ -38,14 +38,16 @@ class StoreFollower(TopicReader):
         if isinstance(start, Mapping):
             if not all(isinstance(tp, tuple) and len(tp) == 2 for tp in start):
                 raise TypeError(
-                    "start has offsets by (topic, partition): {('orders', 0): 17}" + f", not {start!r:.80}"
+                    "start has positions or offsets by (topic, partition): {('orders', 0): 17}, "
+                    f"not {start!r:.80}"
                 )
-            self._start: Any = {TopicPartition(*tp): integer("start", at) for tp, at in start.items()}
+            self._start: Any = {TopicPartition(*tp): _checked(at) for tp, at in start.items()}
         elif isinstance(start, str | datetime):
             self._start = checked_place("start", start)
         else:
             raise TypeError(
-                f"start must be earliest, latest, a datetime or offsets by partition, not {start!r}"
+                "start must be earliest, latest, a datetime, or positions or offsets by partition, not "
+                f"{start!r:.80}"
             )
         super().__init__(logs, topics, follow=True, timeout=timeout, isolation=isolation, on_error=on_error)
         self._closed = False
@@ -65,14 +67,21 @@ class StoreFollower(TopicReader):
                     continue
                 log.traffic = self._logs.traffic_of(tp.topic)
                 start = self._start_of(tp)
-                at = start if isinstance(start, int) else offset_of(log, start, self._isolation)
-                position = position_in(log.snapshot, at)
+                if not isinstance(start, Position | int):
+                    start = offset_of(log, start, self._isolation)
+                position = start if isinstance(start, Position) else position_in(log.snapshot, start)
                 self._readers[tp] = PartitionReader(
                     Feed(log.source(), position, self._isolation, self._left_out)
                 )
                 self._queue.ask(tp)
         self._watch_all()
         self._queue.sweep(self._readers)
+
+    def positions(self) -> dict[TopicPartition, Position]:
+        """The position of the next record, for each partition that is read now. Another follower that starts
+        there detects a truncation made in between."""
+        self._check_open()
+        return {tp: self._readers[tp].feed.position for tp in self.partitions}
 
     def _start_of(self, tp: TopicPartition) -> Any:
         if not self._wanted.was_there(tp):
@@ -81,3 +90,7 @@ class StoreFollower(TopicReader):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a follower cannot be pickled: make one in the other process")
+
+
+def _checked(start: Position | int) -> Position | int:
+    return checked_position("start", start) if isinstance(start, Position) else integer("start", start)

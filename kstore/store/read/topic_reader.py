@@ -332,11 +332,6 @@ class TopicReader(Closing):
         """The partitions that are read now."""
         return sorted(self._readers)
 
-    def positions(self) -> dict[TopicPartition, int]:
-        """The offset of the next record, for each partition that is read now."""
-        self._check_open()
-        return {tp: self._readers[tp].position for tp in self.partitions}
-
     @property
     def skipped(self) -> list[Skipped]:
         """What on_error="skip" has left out so far: of each damage the file, the byte, how many bytes, and
