@@ -354,9 +354,10 @@ static inline int ks_check_batch(const uint8_t *p, const uint8_t *end, ks_batch 
     crc = ks_batch_crc(p, b);
     if (crc != b->crc)
         return ks_fail(fault, KS_E_CRC, b->magic == 2 ? KS_CRC_AT : KS_MESSAGE_CRC_AT, b->crc, crc);
-    if (b->base_offset < 0 || b->last_offset < b->base_offset || b->last_offset == INT64_MAX)
-        return ks_fail(fault, KS_E_OFFSET, b->base_offset < 0 ? KS_OFFSET_AT : KS_LAST_OFFSET_DELTA_AT, b->base_offset,
-                       b->last_offset);
+    if (b->base_offset < 0)
+        return ks_fail(fault, KS_E_OFFSET, KS_OFFSET_AT, 0, b->base_offset);
+    if (b->last_offset < b->base_offset || b->last_offset == INT64_MAX)
+        return ks_fail(fault, KS_E_OFFSET, KS_LAST_OFFSET_DELTA_AT, b->base_offset, b->last_offset);
     return KS_OK;
 }
 

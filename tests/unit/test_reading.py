@@ -2,7 +2,7 @@
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +104,27 @@ def test_old_messages_smaller_than_a_header(tmp_path: Path) -> None:
     log = kstore.open(tmp_path / "t-0")
     assert [r.value for r in log.read(0)] == [b"v", b"v"]
     assert log.read(0, 30).size == 30
+
+
+# ---- damage --------------------------------------------------------------------------------------
+
+
+def test_a_negative_base_offset_is_reported_with_the_expected_one(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for _ in range(5):
+            log.append(b"v")
+        at = log.segments[0].translate(3).position
+    with (tmp_path / "t-0" / f"{0:020d}.log").open("r+b") as file:
+        file.seek(at)
+        file.write(b"\xff")
+    log = kstore.open(tmp_path / "t-0")
+    reads: list[Callable[[], object]] = [
+        lambda: list(log),
+        lambda: list(log.batches()),
+        lambda: scanned(log),
+        lambda: log.get(3),
+    ]
+    for read in reads:
+        with pytest.raises(kstore.CorruptRecordError) as caught:
+            read()
+        assert (caught.value.expected, caught.value.found) == (3, 3 - 2**56)
