@@ -31,6 +31,7 @@ _TOPIC = (  # fields of TopicMetrics, in order: whether it only grows, and what 
     ("recovered_segments", True, "Segments that recovery walked"),
     ("truncated_bytes", True, "Bytes that recovery cut off"),
 )
+_OF_READERS = ("records_out", "bytes_out")  # a store that is open for reading has no other counters
 
 
 class Histogram(NamedTuple):
@@ -79,7 +80,9 @@ class StoreMetrics(NamedTuple):
     `topics` has TopicMetrics by topic. `append_seconds` is a Histogram of calls that append, as long as the
     caller waited: of one in 16, to each log, if they wait for no sync (durability "none"), because to read
     the clock takes time. `flush_seconds` is of syncs, each of which may serve many appends. `open_partitions`
-    is how many logs are open, and `failures` how many things health() names.
+    is how many logs are open, and `failures` how many things health() names. `is_writing`: whether the store
+    is open for writing. If it is not, it counts only what is read; the other numbers are 0, and the text for
+    Prometheus leaves them out.
     """
 
     topics: dict[str, TopicMetrics]
@@ -87,6 +90,7 @@ class StoreMetrics(NamedTuple):
     flush_seconds: Histogram
     open_partitions: int
     failures: int
+    is_writing: bool = True
 
     def prometheus(self, **labels: str) -> str:
         """The metrics as Prometheus reads them (text format 0.0.4), for a server of yours to answer with.
@@ -103,6 +107,8 @@ class StoreMetrics(NamedTuple):
 
     def _lines(self, labels: dict[str, str]) -> Iterator[str]:
         for at, (field, grows, text) in enumerate(_TOPIC):
+            if grows and not self.is_writing and field not in _OF_READERS:
+                continue
             name = f"kstore_topic_{field}" + "_total" * grows
             yield from head_of(name, "counter" if grows else "gauge", text)
             for topic, metrics in self.topics.items():
@@ -113,6 +119,8 @@ class StoreMetrics(NamedTuple):
         ):
             yield from head_of(name, "gauge", text)
             yield f"{name}{labels_of(labels)} {value}"
+        if not self.is_writing:
+            return
         for name, text, times in (
             (
                 "kstore_append_seconds",
@@ -166,6 +174,7 @@ def measure(logs: OpenPartitions, failures: int) -> StoreMetrics:
         flushes,
         len(logs),
         failures,
+        logs.catalog.is_writing,
     )
 
 

@@ -225,6 +225,18 @@ def test_text(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(found)) == found
 
 
+def test_a_store_that_is_open_for_reading_exports_what_it_counts(tmp_path: Path) -> None:
+    """A monitor beside the writer would export 0 records appended."""
+    with opened(tmp_path) as store:
+        store.create_topic("t")
+        store.extend("t", [b"v"] * 10)
+    samples = parsed(LogStore(tmp_path).metrics().prometheus())
+    assert {name.removeprefix("kstore_") for name, _, _ in samples} == {
+        *("topic_partitions", "topic_segments", "topic_size_bytes"),
+        *("topic_records_out_total", "topic_bytes_out_total", "open_partitions", "failures"),
+    }
+
+
 EMPTY = kstore.Histogram((0.1,), (0, 0), 0.0)
 
 
