@@ -105,6 +105,11 @@ class _Parser(argparse.ArgumentParser):
             return value
         return super()._get_values(action, arg_strings)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.dest == "command" and value not in COMMANDS:
+            self.error(_unknown(value))
+        super()._check_value(action, value)
+
     def error(self, message: str) -> NoReturn:
         super().error(visible(message))
 
@@ -113,6 +118,17 @@ class _Parser(argparse.ArgumentParser):
             file.write(message)
         else:
             super()._print_message(message, file)
+
+
+def _unknown(command: str) -> str:
+    """What to say of a word that is no command."""
+    if os.path.isdir(command):  # noqa: PTH112 - pathlib takes time to import
+        return f"{command!r} is a directory, not a command: kstore stat {command} shows what is in it"
+    from difflib import get_close_matches  # takes time to import
+
+    near = get_close_matches(command, COMMANDS, 1)
+    hint = f"Did you mean {near[0]}?" if near else "kstore stat DIR shows a directory."
+    return f"{command!r} is not a command. {hint} kstore --help lists the commands"
 
 
 class _Command(_Parser):

@@ -113,7 +113,8 @@ class CorruptRecordError(CorruptFileError):
                 "--reset-to OFFSET"
                 if file.endswith(".positions")
                 else f"{place}kstore stat --verify {directory} tells what is damaged. To read on after it: "
-                'on_error="skip", or kstore records --on-error skip'
+                'on_error="skip" (with recover=False in the last segment), or kstore records --as-is '
+                "--on-error skip"
             )
 
 

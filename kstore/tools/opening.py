@@ -20,10 +20,12 @@ LEFT_OUT = ("torn_tail", "corrupt_batch", "beyond")
 UNREAD = ("file_tail", "not_read")
 
 
-def add_open_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the argument of the directory, and the options for reading it."""
+def add_open_arguments(parser: argparse.ArgumentParser, also: str = "") -> None:
+    """Add the argument of the directory, and the options for reading it. `also`: what else it may be."""
     parser.add_argument(
-        "directory", metavar="DIR", help="partition directory, such as data/orders-0, or a .log or .cut file"
+        "directory",
+        metavar="DIR",
+        help=f"partition directory, such as data/orders-0, or a .log or .cut file{also}",
     )
     parser.add_argument(
         "--as-is",

@@ -80,6 +80,15 @@ def test_a_reset_and_its_preview(data: Path, run: Run, place: str, new: int) -> 
     assert offsets(data, "mailer") == [3, None]
 
 
+def test_partitions_that_a_reset_leaves_out_are_named(data: Path, run: Run) -> None:
+    for words in (("--dry-run",), ()):
+        code, _, err = run("cursors", data, "--group", "mailer", "--reset-to", "latest", *words)
+        assert code == 0
+        assert "not moved, because the group has no position there: partitions 1 of orders" in err
+        assert "--topic orders" in err
+    assert offsets(data, "mailer") == [10, None]
+
+
 def test_a_group_gets_positions_in_a_whole_topic(data: Path, run: Run) -> None:
     words = ("cursors", data, "--reset-to", "8", "--topic", "orders", "--group")
     assert run(*words, "mailer")[1].splitlines()[2].split() == ["mailer", "orders", "1", "-", "8"]

@@ -81,6 +81,11 @@ def test_an_empty_range_is_reported(odd: Path, run: Run) -> None:
         (["--start", "3"], ""),
     ):
         assert run("records", odd, *words)[::2] == (0, f"kstore: {err}\n" if err else "")
+    wrong = ["--since", "11", "--until", "10"]
+    assert run("records", odd, *wrong)[::2] == (
+        2,
+        "kstore: no time is between --since and --until: --since must be earlier\n",
+    )
 
 
 def test_redaction(run: Run) -> None:
@@ -158,6 +163,21 @@ def test_records_that_cannot_be_read(tmp_path: Path, run: Run) -> None:
     assert found == offsets(kstore.open(path).records(on_error="skip")) == [0, 1, 2, 3, 5]
     assert (code, err.count("left out records")) == (0, 1)
     assert run("records", path)[0] == 1
+
+
+def test_the_hint_reads_on_after_a_damaged_header(tmp_path: Path, run: Run) -> None:
+    """Recovery would end the log there; the hint of the error shows the records after it."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        for _ in range(5):
+            log.append(b"v")
+        at = log.segments[0].translate(2).position
+    with (path / f"{0:020d}.log").open("r+b") as file:
+        file.seek(at + 16)  # the magic
+        file.write(b"\xff")
+    assert "kstore records --as-is --on-error skip" in run("records", path)[2]
+    code, out, _ = run("records", path, "--as-is", "--on-error", "skip", "--format", "jsonl")
+    assert (code, [json.loads(line)["offset"] for line in out.splitlines()]) == (0, [0, 1, 3, 4])
 
 
 @pytest.mark.parametrize("how", ["cut", "misnamed"])

@@ -34,6 +34,16 @@ def test_errors_and_exit_codes(tmp_path: Path, partition: Path, run: Run) -> Non
     assert (code, "\nkstore find: error: unrecognized arguments: --fromat x\n" in err) == (2, True)
 
 
+def test_an_unknown_command_names_what_may_be_meant(tmp_path: Path, run: Run) -> None:
+    for word, hint in (
+        ("record", "Did you mean records?"),
+        ("ls", "kstore stat DIR shows a directory."),
+        (str(tmp_path), f"kstore stat {tmp_path} shows what is in it"),
+    ):
+        code, out, err = run(word, "data")
+        assert (code, out, hint in err) == (2, "", True)
+
+
 WRONG = [
     # numbers that are out of range, or none
     ["records", "--start", BIG], ["records", "--start", "-1"], ["records", "--stop", "x"],

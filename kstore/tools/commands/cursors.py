@@ -339,7 +339,10 @@ def _reset(args: argparse.Namespace, unread: Unread) -> None:
     }
     positions = {home: home.position_in(entries[home.directory]) for home in homes}
     if args.topic is None:
-        homes = [home for home in homes if positions[home] is not None]
+        moved = [home for home in homes if positions[home] is not None]
+        if moved:
+            _note_left(homes, moved)
+        homes = moved
     if not homes:
         what = f"no topic {args.topic}" if args.topic is not None else f"group {args.group!r} has no position"
         raise LogNotFoundError(f"{what} in {args.directory}")
@@ -364,6 +367,18 @@ def _reset(args: argparse.Namespace, unread: Unread) -> None:
             rows.append(_row(args.group, home.tp, positions[home], log) | {"new_position": new})
         commit_all(commits, durable=True)
     _show(args, ("new_position",), rows)
+
+
+def _note_left(homes: list[Home], moved: list[Home]) -> None:
+    """Note on stderr which partitions of the group's topics are not moved, as it has no position in them."""
+    topics = {home.tp.topic for home in moved}
+    left = [home.tp for home in homes if home.tp.topic in topics and home not in moved]
+    for topic in sorted({tp.topic for tp in left}):
+        names = ", ".join(str(tp.partition) for tp in sorted(left) if tp.topic == topic)
+        note(
+            f"not moved, because the group has no position there: partitions {names} of {topic}. Its next "
+            f"reader begins there at its start. To move all partitions: --topic {topic}"
+        )
 
 
 def _show(args: argparse.Namespace, columns: tuple[str, ...], rows: list[Row]) -> None:

@@ -70,7 +70,7 @@ def add_records_arguments(parser: argparse.ArgumentParser) -> None:
         choices=ON_ERROR,
         default="raise",
         help="raise: stop at damage (default). skip: continue at the next undamaged batch, and report the "
-        "damage on stderr",
+        "damage on stderr. Behind a damaged batch header in the last segment it needs --as-is",
     )
     parser.add_argument(
         "--control", action="store_true", help="also print transaction markers and batches without records"
@@ -95,7 +95,7 @@ def note_range(log: PartitionLog, args: argparse.Namespace) -> None:
         text = f"no offset is before --stop {args.stop}: the log begins at {first}"
     elif args.start is not None and args.start < first:
         text = f"--start {args.start} is below the log start offset: records begin at {first}"
-    elif args.since is not None and args.until is not None and args.since >= args.until:
+    elif args.since is not None and args.until is not None and args.since == args.until:
         text = "no time is between --since and --until: --since must be earlier"
     if text:
         note(text)
@@ -153,6 +153,8 @@ def records(args: argparse.Namespace) -> int:
     check_form(args)
     if args.columns is not None and args.format not in FORMATS:
         raise ValueError("--columns needs --format arrow or parquet")
+    if args.since is not None and args.until is not None and args.since > args.until:
+        raise ValueError("no time is between --since and --until: --since must be earlier")
     with open_partition(args) as log:
         if args.below_start:
             log = log.from_file_start()

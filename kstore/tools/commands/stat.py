@@ -67,7 +67,7 @@ FIGURES = (
 
 
 def add_stat_arguments(parser: argparse.ArgumentParser) -> None:
-    add_open_arguments(parser)
+    add_open_arguments(parser, "; or a log directory, such as data, for all its partitions")
     add_also_argument(parser)
     parser.add_argument(
         "--verify", action="store_true", help="also check the checksum of every batch, and read its records"
