@@ -294,7 +294,10 @@ class StoreCursor(TopicReader):
                 self._named(*tp)  # which says why
             moved = [(tp, record.offset + 1)]
         else:
-            raise TypeError(f"record must be a TopicRecord of this cursor, not {record!r}")
+            raise TypeError(
+                f"record must be a TopicRecord, as this cursor yields it, not {record!r:.80}: for each in "
+                "cursor: …; cursor.commit(each)"
+            )
         try:
             commit_all([self._commit_of(tp, offset, metadata) for tp, offset in moved], durable)
             names = {tp for tp, _ in moved}
