@@ -547,10 +547,9 @@ class LogStore:
 
         topics: names; one that is missing is read once it is made. Default: all topics, also those that are
         made later, but for those whose names begin with "__". start: "latest" (default), "earliest", a
-        datetime with a time zone, or positions by partition, as positions() of another follower returns them;
-        a partition that is not among them is read from its beginning. Offsets by partition work, too, but do
-        not detect a truncation made in between. timeout: seconds without a record, after which it ends.
-        Default: it never does. isolation: as in PartitionLog.records. on_error: as in PartitionLog.follow.
+        datetime with a time zone, or positions() of another follower; a partition that is not among them is
+        read from its beginning. Offsets by partition do not detect a truncation made in between. timeout:
+        seconds without a record, after which it ends. isolation, on_error: as in PartitionLog.follow.
 
         OffsetOutOfRangeError when it is iterated, if an offset is not in its partition.
         """

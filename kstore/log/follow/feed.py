@@ -162,11 +162,12 @@ class Feed:
             is_refilled = cut < end
             cut = max(cut, first)
             error = OffsetOutOfRangeError(position.offset, first, cut, is_truncated=is_refilled)
-            what = (
-                "the log was truncated, and others have their offsets now"
-                if is_refilled
-                else f"the log ends at {cut}: it was truncated, or an older copy replaced it, if it was longer"
-            )
+            if is_refilled:
+                what = "the log was truncated, and others have their offsets now"
+            else:
+                what = (
+                    f"the log ends at {cut}: it was truncated if it was longer, or an older copy replaced it"
+                )
             error.add_note(f"{what}. {self._hint(cut)}")
         elif position.offset < first:
             error = OffsetOutOfRangeError(position.offset, first, end)
