@@ -500,6 +500,13 @@ def given_in_text(config: LogConfig) -> dict[str, str]:
     return {_dotted(n): as_text(value) for n, value in given if _KEYS[n].of_topic and value is not None}
 
 
+def in_python(options: Mapping[str, str]) -> dict[str, Any]:
+    """Convert options from Kafka's notation to those of LogConfig. InvalidConfigError."""
+    parsed = LogConfig.from_topic(options)
+    names = [name.replace(".", "_") for name in options]
+    return {name: getattr(parsed, name) for name in names if hasattr(parsed, name)}
+
+
 _KEYS: dict[str, _Key] = {name: key for name, key in vars(LogConfig).items() if isinstance(key, _Key)}
 for _name, _known in _KEYS.items():
     setattr(LogConfig, _name, _known.default)

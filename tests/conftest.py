@@ -12,6 +12,8 @@ import pytest
 
 import kstore
 from kstore.engine.io.faults import fail_call, trace_calls
+from kstore.log.files import manifest
+from kstore.log.files.truncations import NO_TRUNCATIONS
 from tests.helpers.java import options
 
 # but for what is marked as smoke
@@ -101,8 +103,13 @@ def tried(record_property: Callable[[str, object], None]) -> Callable[[int], Non
 
 @pytest.fixture
 def untold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Truncations are as those of a broker: no file of kstore's tells readers of them."""
-    monkeypatch.setattr("kstore.log.files.truncations.write_truncations", lambda *_: None)
+    """Truncations are as those of a broker: no manifest tells readers of them."""
+    write = manifest.write_manifest
+
+    def without_truncations(directory: str, content: manifest.Manifest, **options: bool) -> None:
+        write(directory, content._replace(truncations=NO_TRUNCATIONS), **options)
+
+    monkeypatch.setattr(manifest, "write_manifest", without_truncations)
 
 
 @pytest.fixture

@@ -28,7 +28,6 @@ from kstore.log.files import layout
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of
 from kstore.log.files.log_directory import PartitionLease
-from kstore.log.files.option_file import write_options
 from kstore.log.later import later
 from kstore.log.maintenance import Maintenance
 from kstore.log.options import checked
@@ -169,14 +168,14 @@ class LogWriter(RecordAppender, PartitionLog):
         self._max_timestamps = MaxTimestampIndex(())
         self.maintenance = Maintenance(self._segments, makes_key_files=own.makes_key_files)
         self._begin_leader_epoch(given["leader_epoch"])
-        if self._segments.truncations.known.pending:
+        if self._segments.manifest.known.truncations.pending:
             with self._log_end.held():
                 complete_truncation(self._segments)
         self._begin_jobs(own)
         _writers.add(self)
         report_recovery(self._segments)
-        if kept is not None and kept.keeps and self._keeps_config and found is not None:
-            keep_config(self._lease.path, self.config, found.options)
+        if kept is not None and kept.keeps and self._keeps_config:
+            keep_config(self._segments)
 
     def _begin_leader_epoch(self, epoch: int | None) -> None:
         if epoch is not None:
@@ -260,7 +259,7 @@ class LogWriter(RecordAppender, PartitionLog):
             limits = limits_of(config, durability, segments.max_decompressed_bytes)
             if self._keeps_config:
                 segments.check_place()
-                write_options(self._lease.path, given_in_text(config))
+                segments.manifest.keep_options(given_in_text(config))
             self._apply_limits(limits)
             segments.config = config
             self._flusher.flush_every(config.flush_ms if self._flushes else MAX64)

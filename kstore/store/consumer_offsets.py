@@ -284,7 +284,7 @@ def _commit(group: str, positions: Mapping[Home, OffsetAndMetadata]) -> None:
             lock = lock_for(home, group)
             stack.callback(lock.release)
             file = GroupFile.of(home.directory, group, lock.file)
-            by_file.setdefault(file, {})[home.tp] = Commit(position, home.make_id(lock.file))
+            by_file.setdefault(file, {})[home.tp] = Commit(position, home.make_id())
         for file, commits in by_file.items():
             changes: Changes = commits
             file.write(partial(_decided, changes), lambda: None, True)

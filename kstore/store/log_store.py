@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Literal, NoReturn, Self, Unpack, cast
 
 from kstore.arguments import boolean, elements, integer, warn
-from kstore.config import LogConfig
+from kstore.config import LogConfig, in_python
 from kstore.errors import (
     KstoreError,
     LogClosedError,
@@ -27,7 +27,6 @@ from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
-from kstore.log.files.option_file import in_python
 from kstore.log.follow.position import Position
 from kstore.log.options import refuse_others
 from kstore.log.partition import PartitionLog

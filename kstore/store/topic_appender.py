@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from kstore.engine.record.partitions import split_by_partition
-from kstore.log.files.topic_file import MOST_PARTITIONS
+from kstore.log.files.topic_table import MOST_PARTITIONS
 from kstore.log.writer import LogWriter
 from kstore.store.open_partitions import OpenPartitions
 from kstore.typed import BytesLike, Cells, Headers, Times

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kstore.arguments import integer, warn
-from kstore.config import LogConfig
+from kstore.config import LogConfig, in_python
 from kstore.engine.io.mutex import Mutex
 from kstore.errors import (
     CorruptCheckpointError,
@@ -22,8 +22,8 @@ from kstore.errors import (
 from kstore.kinds import as_text
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
-from kstore.log.files.option_file import in_python, read_options
-from kstore.log.files.topic_file import (
+from kstore.log.files.manifest import Manifest, converted, read_manifest, write_manifest
+from kstore.log.files.topic_table import (
     MOST_PARTITIONS,
     Change,
     KnownTopic,
@@ -31,8 +31,6 @@ from kstore.log.files.topic_file import (
     merged,
     new_topic_id,
     newest,
-    read_table,
-    write_table,
 )
 from kstore.log.recovery.report import DataLossWarning
 from kstore.store.store_directory import StoreDirectory
@@ -173,7 +171,7 @@ class TopicCatalog:
         was written by itself."""
         topic, there = self.topics.get(name), self.partitions
         own = () if topic is None else topic.partitions
-        kept = (read_options(there[tp].path_of(tp)) for tp in own if tp in there)
+        kept = (dict(read_manifest(there[tp].path_of(tp)).options) for tp in own if tp in there)
         return next(filter(None, kept), {})
 
     def config_of(self, name: str) -> LogConfig:
@@ -266,7 +264,8 @@ class TopicCatalog:
         damage: CorruptCheckpointError | OSError | None = None
         for directory in self.live():
             try:
-                tables.append(read_table(directory.path))
+                read = converted if self.is_writing else read_manifest
+                tables.append(read(directory.path).table)
             except (CorruptCheckpointError, OSError) as e:
                 tables.append(None)
                 damage = e
@@ -371,7 +370,7 @@ class TopicCatalog:
             self.unfinished = f"{what}: {type(e).__name__}: {e}"
             undone = False  # unless the table says that it is
             with contextlib.suppress(OSError, KstoreError):
-                undone = read_table(self.live()[0].path) == before
+                undone = read_manifest(self.live()[0].path).table == before
             if undone:
                 self._leaving = ""
                 self._list()
@@ -447,7 +446,7 @@ class TopicCatalog:
     def spread(self, directories: Iterable[StoreDirectory]) -> None:
         """Gives these directories the table. OSError."""
         for directory in directories:
-            write_table(directory.path, self.table)
+            write_manifest(directory.path, Manifest(table=self.table))
 
     def _check_free(self) -> None:
         """ReentrantCallError inside another change of a directory by this thread, as a signal handler may be:
@@ -458,7 +457,7 @@ class TopicCatalog:
     def _decide(self, table: TopicTable) -> None:
         """Writes a table to the first directory: from here on the change is made, whatever happens.
         OSError."""
-        write_table(self.live()[0].path, table)
+        write_manifest(self.live()[0].path, Manifest(table=table))
         self.table = table
         self._configs = {}
 
@@ -475,7 +474,7 @@ class TopicCatalog:
                     directory.make(TopicPartition(change.topic, number) for number in mine)
         finished = self.table.finished()
         for directory in self.live():
-            write_table(directory.path, finished)
+            write_manifest(directory.path, Manifest(table=finished))
         self.table = finished
         self._leaving = ""
         self._list()

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from kstore.arguments import integer
+from kstore.config import in_python
 from kstore.errors import LogClosedError, LogFailedError
 from kstore.log.files import layout
-from kstore.log.files.option_file import in_python
-from kstore.log.files.topic_file import MOST_PARTITIONS
+from kstore.log.files.topic_table import MOST_PARTITIONS
 from kstore.store.open_partitions import OpenPartitions
 from kstore.store.topic import checked_name
 from kstore.store.upkeep.upkeep import Upkeep

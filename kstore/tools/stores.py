@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from kstore.log.files.option_file import in_python
+from kstore.config import in_python
 from kstore.store import LogStore
 from kstore.tools.numbers import whole
 from kstore.tools.terminal import note

@@ -65,4 +65,4 @@ def check_same(ours: Path, theirs: Path, interval: int) -> None:
 
 def names(directory: Path) -> list[str]:
     """The files in a partition directory, except the log's own options, which Kafka passes over."""
-    return sorted(path.name for path in directory.iterdir() if path.name != "kstore-config.json")
+    return sorted(path.name for path in directory.iterdir() if path.name != "kstore.json")

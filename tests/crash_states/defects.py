@@ -139,7 +139,7 @@ DEFECTS: dict[str, Plant] = {
     "snapshots are not deleted": _without(lambda _, call: _deletes(call) and ".snapshot" in call.path),
 }
 STORE_DEFECTS: dict[str, Plant] = {
-    "the table of topics is renamed before it is synced": _unsynced(_while("", "kstore-topics.json.tmp")),
+    "the table of topics is renamed before it is synced": _unsynced(_while("", "kstore.json.tmp")),
     "new and deleted partitions are not synced": _unsynced(lambda _, call: call.name.endswith("directory")),
     "committed positions are not synced": _unsynced(_while("", ".positions", ".positions.tmp")),
 }

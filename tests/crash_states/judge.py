@@ -119,7 +119,7 @@ def _views(root: Path, setting: Setting) -> list[View]:
     except (kstore.KstoreError, OSError, ValueError, LookupError) as e:
         reading.wrong.append(f"{type(e).__name__}: {e}")
     adopts = any((root / setting.partition).glob("kstore-adopting-*"))  # what a writer goes on with
-    truncates = _truncates(root / setting.partition / "kstore-truncations.json")
+    truncates = _truncates(root / setting.partition / "kstore.json")
     writing = View("opened for writing", incomplete=reading.incomplete)
     views.append(writing)
     try:
@@ -164,7 +164,7 @@ def _views(root: Path, setting: Setting) -> list[View]:
 
 def _truncates(path: Path) -> bool:
     """Whether a truncation was not completed, which the next writer does."""
-    return path.exists() and bool(json.loads(path.read_text())["pending"])
+    return path.exists() and bool(json.loads(path.read_text()).get("pending"))
 
 
 def _take(view: View, log: kstore.PartitionLog) -> None:

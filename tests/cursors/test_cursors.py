@@ -324,7 +324,7 @@ def test_one_of_a_partition_that_is_another_now(path: Path, follow: bool) -> Non
     """Its position is none of the log that has the name now, though that one is longer."""
     with kstore.open(path).cursor("g", follow=follow, timeout=0) as jobs:
         jobs.commit(5)
-        (path / "kstore-cursors.id").touch()  # which changes its times only
+        (path / "kstore.json").touch()  # which changes its times only
         jobs.commit(6)
         path.rename(path.with_name("old"))
         with kstore.open(path, "a") as log:

@@ -16,9 +16,10 @@ import pytest
 
 import kstore
 from kstore.engine.io.faults import calls_made, fail_call, trace_calls
-from kstore.log.cursors import home, member_lock
+from kstore.log.cursors import member_lock
 from kstore.log.cursors.group_file import GroupFile
 from kstore.log.cursors.member_lock import LockFile
+from kstore.log.files import manifest
 from kstore.log.files.lock import User
 from tests.helpers.calls import some_calls, some_points
 from tests.helpers.effort import some
@@ -398,23 +399,23 @@ def test_a_torn_end_is_cut_off(ram: Path) -> None:
 
 def test_a_damaged_id(ram: Path) -> None:
     path = filled(ram, 3)
-    file = path / "kstore-cursors.id"
+    file = path / "kstore.json"
     good = file.read_bytes()
     for damaged in (b"", good[:-1], good * 2, b"x" * 32 + b"\n", b"\xff\n"):
         file.write_bytes(damaged)
         for call in (lambda: kstore.open(path).cursor("g"), kstore.open(path).cursors):
-            with pytest.raises(kstore.CorruptCheckpointError, match="id of the partition"):
+            with pytest.raises(kstore.CorruptCheckpointError, match="manifest"):
                 call()
 
 
-@pytest.mark.parametrize(("module", "name"), [(member_lock, "File"), (home, "write_whole")])
+@pytest.mark.parametrize(("module", "name"), [(member_lock, "File"), (manifest, "write_whole")])
 @pytest.mark.parametrize(("code", "told"), [(errno.EACCES, True), (errno.EROFS, True), (errno.EIO, False)])
 def test_the_error_says_what_needed_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, code: int, told: bool
 ) -> None:
     """Whoever only reads the log does not expect that something is written."""
 
-    def refuse(path: str, *args: object) -> None:
+    def refuse(path: str, *args: object, **options: object) -> None:
         raise OSError(code, "refused", path)
 
     kstore.open(tmp_path / "t-0", "a").close()

@@ -69,7 +69,7 @@ def test_what_was_promised_is_there(ram: Path, model: str, size: int) -> None:
         place.mkdir()
         state.image.write_to(place)
         for file in path.iterdir():
-            if file.name != "kstore-cursors.id":
+            if file.name != "kstore.json":
                 (place / "t-0" / file.name).write_bytes(file.read_bytes())
         found = committed(place / "t-0")
         assert found is not None, state.text

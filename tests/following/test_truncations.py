@@ -20,7 +20,7 @@ from tests.helpers.injector import Injector, raiser
 from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.reader_kinds import OfCursor, OfFollower, Reader
 
-NAME = "kstore-truncations.json"
+NAME = "kstore.json"
 KINDS = reader_kinds.KINDS
 
 
@@ -154,7 +154,8 @@ def test_what_recovery_cuts_off(ram: Path, kind: str) -> None:
     ],
 )
 def test_a_damaged_file(tmp_path: Path, content: bytes) -> None:
-    """It counts for nothing, and the next truncation replaces it; a reader of the old one learns of that."""
+    """Reading goes on without it, and an open writer writes it again. An opening for writing raises an error:
+    options and an unfinished truncation would be lost. A reader learns of truncations after it was removed."""
     path = tmp_path / "t-0"
     with kstore.open(path, "a") as log:
         append(log, 10)
@@ -164,6 +165,10 @@ def test_a_damaged_file(tmp_path: Path, content: bytes) -> None:
         (path / NAME).write_bytes(content)
         append(log, 10)
         assert len(list(reader)) == 10
+    assert len(list(kstore.open(path))) == 19
+    with pytest.raises(kstore.CorruptCheckpointError, match=NAME):
+        kstore.open(path, "a")
+    (path / NAME).unlink()
     with kstore.open(path, "a") as log:
         log.truncate_to(3)
         log.extend([b"new"] * 40)
@@ -181,15 +186,17 @@ def bind(path: Path) -> None:
 
 
 def test_no_file_of_that_name(tmp_path: Path) -> None:
-    """What is there tells nothing, and reading goes on."""
+    """What is there tells nothing, and reading goes on. A cursor needs the id that would be in the file."""
     path = tmp_path / "t-0"
     with kstore.open(path, "a") as log:
         append(log, 10)
         for make in (Path.mkdir, lambda p: p.symlink_to(p), os.mkfifo, bind):
             make(path / NAME)
-            for kind in KINDS:
+            for kind in reader_kinds.FOLLOWERS:
                 with KINDS[kind](path, uuid.uuid4().hex) as reader:
                     assert len(reader.take()) == 10
+            with pytest.raises(OSError, match=NAME):
+                kstore.open(path).cursor("g")
             (path / NAME).rmdir() if (path / NAME).is_dir() else (path / NAME).unlink()
 
 
@@ -273,6 +280,7 @@ def test_a_pending_note_of_an_older_version_removes_nothing(tmp_path: Path) -> N
     with kstore.open(tmp_path / "t-0", "a") as log:
         append(log, 10)
     content = {"version": 1, "truncations": [(1, 5, 5)], "end": 5, "pending": True}
-    (tmp_path / "t-0" / NAME).write_bytes(encode(content))
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        assert log.log_end_offset == 10
+    (tmp_path / "t-0" / "kstore-truncations.json").write_bytes(encode(content))
+    with pytest.raises(kstore.CorruptCheckpointError, match=r"kstore-truncations\.json"):
+        kstore.open(tmp_path / "t-0", "a")
+    assert kstore.open(tmp_path / "t-0").log_end_offset == 10

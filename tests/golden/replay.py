@@ -205,7 +205,7 @@ def files_of(directory: Path) -> dict[str, list[object]]:
     """{name: [size, crc32c]} of what lies in a partition directory."""
     found = {}
     for path in sorted(directory.iterdir()):
-        if path.name in ("kstore-config.json", "kstore-truncations.json"):  # which Kafka passes over
+        if path.name == "kstore.json":  # which Kafka passes over
             continue
         data = path.read_bytes()
         found[path.name] = [len(data), f"{crc32c(data):08x}"]

@@ -260,8 +260,8 @@ def _close(subject: Any) -> None:
 
 def _is_truncated(directory: Path) -> bool:
     """Whether a truncation of a log was not finished, which the next writer does."""
-    file = directory / "kstore-truncations.json"
-    return file.exists() and bool(json.loads(file.read_text())["pending"])
+    file = directory / "kstore.json"
+    return file.exists() and bool(json.loads(file.read_text()).get("pending"))
 
 
 def open_again(operation: Operation, subject: Any, allowed: Between) -> State:

@@ -111,8 +111,7 @@ class Account:
 OURS = (
     ".lock",
     ".kafka_cleanshutdown",
-    "kstore-config.json",
-    "kstore-truncations.json",
+    "kstore.json",
     "log-start-offset-checkpoint",
     "recovery-point-offset-checkpoint",
 )

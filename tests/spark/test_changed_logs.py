@@ -240,7 +240,7 @@ def test_a_stream_on_a_log_of_a_broker(tmp_path: Path, how: str) -> None:
         with kstore.open(path, "a", leader_epoch=4) as log:
             log.truncate_to(20)
             log.extend(NEW)
-        (path / "kstore-truncations.json").unlink()  # a broker notes none
+        (path / "kstore.json").unlink()  # a broker notes none
     with pytest.raises(SparkSourceError, match="KSTORE_DATA_LOST"):
         (own := stream(tmp_path)).latestOffset(saved(at))
     own = stream(tmp_path, failOnDataLoss="false")

@@ -346,7 +346,7 @@ def test_a_log_that_was_truncated_since(
         for _ in range(then):
             log.append(b"new....")
         if not is_noted:
-            (tmp_path / "t-0" / "kstore-truncations.json").unlink()
+            (tmp_path / "t-0" / "kstore.json").unlink()
         for way in (read, from_columns):
             with pytest.raises(SparkSourceError, match="KSTORE_DATA_LOST"):
                 way(splits)

@@ -66,7 +66,7 @@ def test_read_and_written(name: str, tmp_path: Path) -> None:
             assert tp not in written or log.get(end).value == b"v"
     assert {path.name for path in data.iterdir()} - before <= {
         ".kafka_cleanshutdown",
-        "kstore-topics.json",
+        "kstore.json",
         "mine-0",
         "mine-1",
         "log-start-offset-checkpoint",

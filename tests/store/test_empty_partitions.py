@@ -10,7 +10,7 @@ from kstore.__main__ import main
 
 LEFT: dict[str, tuple[str, ...]] = {  # behind a crash in the making
     "empty": (),
-    "options": ("kstore-config.json.tmp",),
+    "options": ("kstore.json.tmp",),
     "epochs": ("leader-epoch-checkpoint.tmp",),
     "id": ("partition.metadata",),
     "locked": (".lock",),

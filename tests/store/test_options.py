@@ -1,6 +1,7 @@
 """A partition of a store has the topic's options, whatever opens it."""
 
 import gc
+import json
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ def test_the_options_of_a_log_become_those_of_the_topic(tmp_path: Path) -> None:
             with pytest.raises(kstore.InvalidRecordError):
                 store.append("t", b"no key")
             store.add_partitions("t", count + 1)
-    (tmp_path / "t-0" / "kstore-config.json").unlink()
+    (tmp_path / "t-0" / "kstore.json").unlink()
     # the store keeps them since it has changed the topic
     assert LogStore(tmp_path).describe("t").options == options
 
@@ -132,4 +133,4 @@ def test_a_writer_that_was_not_closed(tmp_path: Path, ends: str) -> None:
         assert log.config.given_options() == {"cleanup_policy": ("compact",), "retention_ms": -1}
         with pytest.raises(kstore.InvalidRecordError):
             log.append(b"no key")
-    assert not (tmp_path / "t-0" / "kstore-config.json").exists()
+    assert "config" not in json.loads((tmp_path / "t-0" / "kstore.json").read_text())

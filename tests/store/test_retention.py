@@ -23,7 +23,7 @@ def copy_of(path: Path, topic: str) -> Path:
     data = path / "data"
     data.mkdir()
     (path / "alone" / name).rename(data / name)
-    (data / name / "kstore-config.json").unlink(missing_ok=True)
+    (data / name / "kstore.json").unlink(missing_ok=True)
     if topic == "state_store":
         (data / "cleaner-offset-checkpoint").write_text(f"0\n1\n{topic} 0 12\n")
     return data / name

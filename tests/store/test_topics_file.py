@@ -1,4 +1,4 @@
-"""kstore-topics.json: damaged, of several directories, and with a change that a process did not finish."""
+"""kstore.json: damaged, of several directories, and with a change that a process did not finish."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from tests.helpers.effort import SEED, some
 from tests.helpers.murmur2 import partition_of
 from tests.store.stores import opened, writer
 
-TABLE = "kstore-topics.json"
+TABLE = "kstore.json"
 
 
 def a_and_b(root: Path) -> LogStore:
@@ -59,7 +59,7 @@ def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
     sound = table.read_text()
     for text in DAMAGED:
         table.write_text(text)
-        with pytest.raises(kstore.CorruptCheckpointError, match=r"kstore-topics\.json") as caught:
+        with pytest.raises(kstore.CorruptCheckpointError, match=r"kstore\.json") as caught:
             opened(tmp_path)
         assert "move it away" in "".join(caught.value.__notes__), text
         with pytest.warns(kstore.DataLossWarning, match="partitions may be missing unnoticed"):

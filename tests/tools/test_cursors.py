@@ -133,7 +133,7 @@ def test_what_cannot_be_read_hides_no_other_partition(data: Path, run: Run) -> N
     with kstore.open(data / "orders-3", "a") as log, log.cursor("billing") as jobs:
         log.append(b"v")
         jobs.commit(0)
-    (data / "orders-3" / "kstore-cursors.id").write_bytes(b"damage")
+    (data / "orders-3" / "kstore.json").write_bytes(b"damage")
     (data / "loop-0").symlink_to("loop-0")
     (data / "nowhere-0").symlink_to("absent")
     code, out, err = run("cursors", data, "--group", "billing", "--json")
@@ -142,7 +142,7 @@ def test_what_cannot_be_read_hides_no_other_partition(data: Path, run: Run) -> N
         f"{data}/loop-0: a symbolic link to nowhere",
         f"{data}/nowhere-0: a symbolic link to nowhere",
         "Too many levels of symbolic links",
-        f"{data}/orders-3/kstore-cursors.id",
+        f"{data}/orders-3/kstore.json",
     ):
         assert err.count(text) == 1
 

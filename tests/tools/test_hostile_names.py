@@ -30,7 +30,7 @@ FIVE = f"{5:020d}"
 
 def topics(d: Path, **change: object) -> None:
     table = {"version": 1, "number": 1, "topics": {}, "change": None} | change
-    (d / "kstore-topics.json").write_text(json.dumps(table))
+    (d / "kstore.json").write_text(json.dumps(table))
 
 
 def put(path: Path, text: str = "x") -> None:
@@ -39,11 +39,11 @@ def put(path: Path, text: str = "x") -> None:
 
 HOSTILE: dict[str, Callable[[Path], object]] = {
     "nothing": lambda d: None,
-    "name of an option": lambda d: put(d / "t-0/kstore-config.json", json.dumps({"version": 1, "config": {E: "x"}})),
+    "name of an option": lambda d: put(d / "t-0/kstore.json", json.dumps({"version": 1, "config": {E: "x"}})),
     "value of an option": lambda d: put(
-        d / "t-0/kstore-config.json", json.dumps({"version": 1, "config": {"retention.ms": E}})
+        d / "t-0/kstore.json", json.dumps({"version": 1, "config": {"retention.ms": E}})
     ),
-    "no json": lambda d: put(d / "t-0/kstore-config.json", E),
+    "no json": lambda d: put(d / "t-0/kstore.json", E),
     "option of a topic": lambda d: topics(d, topics={"t": {"partitions": 1, "config": {E: "x"}}}),
     "name of a topic": lambda d: topics(d, topics={E: {"partitions": 1, "config": {}}}),
     "change of topics": lambda d: topics(d, change=E),
@@ -56,8 +56,8 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
     "meta.properties": lambda d: put(d / "meta.properties", f"version={E}\nnode.id={E}\ncluster.id={E}"),
     "name of positions": lambda d: shutil.copy(d / "kstore-cursors-g.positions", d / f"kstore-cursors-{E}.positions"),
     "positions": lambda d: put(d / f"kstore-cursors-{E}.positions", "x" * 100),
-    "id of cursors": lambda d: put(d / "t-0/kstore-cursors.id", E * 5 + "\n"),
-    "truncations": lambda d: put(d / "t-0/kstore-truncations.json", json.dumps({"version": E})),
+    "id of cursors": lambda d: put(d / "t-0/kstore.json", E * 5 + "\n"),
+    "truncations": lambda d: put(d / "t-0/kstore.json", json.dumps({"version": E})),
     "directory": lambda d: (d / f"{E}-0").mkdir(),
     "directory with a log": lambda d: shutil.copytree(d / "t-0", d / f"{E}-0"),
     "file": lambda d: put(d / E),

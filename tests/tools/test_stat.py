@@ -190,7 +190,7 @@ def test_offsets_between_segments_of_a_log_with_gaps_inside(
 
 
 def test_damaged_options_of_a_log(partition: Path, run: Run) -> None:
-    options = partition / "kstore-config.json"
+    options = partition / "kstore.json"
     options.write_bytes(b"damage")
     with pytest.raises(kstore.CorruptCheckpointError):
         kstore.open(partition, "a")

@@ -91,18 +91,18 @@ def test_damaged_positions_of_a_group(data: Path, run: Run, verify: tuple[str, .
         assert f"{data}: the positions of group 'worker' cannot be read: {positions}" in text
     errors = [each.get("error") for each in json.loads(run("stat", data, "--json", *verify)[1])]
     assert [error is None for error in errors] == [True, True, False]
-    (data / "orders-1" / "kstore-cursors.id").write_bytes(b"damage")
-    assert f"{data}/orders-1/kstore-cursors.id" in run("stat", data / "orders-1", *verify)[1]
+    (data / "orders-1" / "kstore.json").write_bytes(b"damage")
+    assert f"{data}/orders-1/kstore.json" in run("stat", data / "orders-1", *verify)[1]
 
 
 @pytest.mark.parametrize("content", ["", "{"])
 def test_topics_that_cannot_be_read(data: Path, run: Run, content: str) -> None:
-    (data / "kstore-topics.json").write_text(content)
+    (data / "kstore.json").write_text(content)
     code, out, err = run("stat", data)
     assert (code, out.count("(exclusive)")) == (1, 2)
     assert "nothing is known of the topics but their directories" in err
     for text in (out, err):
-        assert f"{data}: its topics cannot be read: {data}/kstore-topics.json" in text
+        assert f"{data}: its topics cannot be read: {data}/kstore.json" in text
     code, out, _ = run("stat", data, "--json")
     assert (code, [bool(each["wrong"]) for each in json.loads(out)]) == (1, [False, False, True])
 
@@ -112,7 +112,7 @@ def test_topics_that_one_of_two_directories_cannot_tell(tmp_path: Path, run: Run
     paths = tmp_path / "a", tmp_path / "b"
     with kstore.LogStore(*paths, mode="a") as store:
         store.create_topic("orders", partitions=2)
-    (paths[1] / "kstore-topics.json").write_text("")
+    (paths[1] / "kstore.json").write_text("")
     code, out, _ = run("stat", paths[0], "--also", paths[1])
     assert code == 1
     assert f"{paths[1]}: its topics cannot be read" in out

@@ -93,7 +93,7 @@ def test_what_is_in_the_way_of_a_change_is_named(tmp_path: Path, run: Run, kind:
         "topics": {"new": {"partitions": 1, "config": {}}},
         "change": {"topic": "new", "delete": False, "make": {"0": str(tmp_path)}},
     }
-    (tmp_path / "kstore-topics.json").write_text(json.dumps(table))
+    (tmp_path / "kstore.json").write_text(json.dumps(table))
     way.symlink_to("nowhere") if kind == "link" else way.write_bytes(b"")
     code, _, err = run("create", tmp_path, "other")
     assert code == 1

@@ -127,11 +127,11 @@ def test_errors_about_options(partition: Path, run: Run, feed: Feed) -> None:
 
 def test_a_damaged_configuration_that_is_kept_is_damage(partition: Path, run: Run) -> None:
     kstore.open(partition, "a", retention_ms=-1).close()
-    file = partition / "kstore-config.json"
+    file = partition / "kstore.json"
     file.write_text(file.read_text().replace("retention.ms", "retention.xx"))
     for words in (["retain"], ["compact", "--config", "cleanup.policy=compact"]):
         code, _, err = run(words[0], partition, *words[1:])
-        assert (code, "kstore-config.json" in err) == (1, True)
+        assert (code, "kstore.json" in err) == (1, True)
 
 
 def test_no_command_takes_a_log_directory_for_a_partition(odd: Path, tmp_path: Path, run: Run) -> None:

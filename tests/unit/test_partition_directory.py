@@ -127,8 +127,7 @@ OF_A_DIRECTORY = (
 OF_A_PARTITION = (
     "leader-epoch-checkpoint",
     "partition.metadata",
-    "kstore-truncations.json",
-    "kstore-config.json",
+    "kstore.json",
     f"{7:020d}.snapshot",
     f"{0:020d}.timeindex",
 )

@@ -14,7 +14,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno, PyErr_SetFromErrnoWithFilenameObject
 from cpython.mem cimport PyMem_RawRealloc
 from cython cimport final, no_gc
-from libc.errno cimport EINTR, ELOOP, EMFILE, ENFILE, ENOENT, ENOSYS, ENXIO, EOPNOTSUPP, errno
+from libc.errno cimport EINTR, ELOOP, EMFILE, ENFILE, ENOENT, ENOSYS, ENXIO, EOPNOTSUPP, EPERM, errno
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t, uint8_t
 from libc.stdio cimport rename as c_rename
 from libc.string cimport strlen
@@ -22,7 +22,7 @@ from posix.fcntl cimport O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC
 from posix.resource cimport RLIMIT_NOFILE, getrlimit, rlimit
 from posix.signal cimport kill
 from posix.stat cimport S_ISREG, fstat, struct_stat
-from posix.unistd cimport close as c_close, fdatasync, fsync, ftruncate, getpid, unlink as c_unlink
+from posix.unistd cimport close as c_close, fdatasync, fsync, ftruncate, getpid, link as c_link, unlink as c_unlink
 
 from kstore.engine.io.faults cimport (
     ALLOCATE,
@@ -433,12 +433,17 @@ cdef int pass_gate(str path) except -1:
     return 0
 
 
-def rename(str source not None, str target not None):
-    """Gives a file another name, in place of a file that has it. OSError."""
+def rename(str source not None, str target not None, *, bint replaces=True):
+    """Gives a file another name, in place of a file that has it. OSError; FileExistsError without `replaces`,
+    if a file has the name, whichever process made it."""
     cdef bytes a = encoded(source), b = encoded(target)
-    while gate(CHANGES) or c_rename(a, b) < 0:
-        if errno != EINTR:
+    while gate(CHANGES) or (c_rename(a, b) if replaces else c_link(a, b)) < 0:
+        if errno == EPERM and not replaces:  # a file system without hard links
+            replaces = True
+        elif errno != EINTR:
             PyErr_SetFromErrnoWithFilenameObjects(OSError, source, target)
+    if not replaces:
+        c_unlink(a)
     note_name("rename", source, target)
 
 
@@ -521,9 +526,11 @@ def read_whole(str path not None, int64_t most=1 << 28, *, bint or_deleted=False
     """The content of a small file; `or_deleted`: also by the name that it has once it is deleted. OSError;
     EFBIG for more than `most` bytes, which no such file has."""
     cdef File file = either_name(path) if or_deleted else File(path)
-    if file.length() > most:
+    cdef int64_t size = file.length()
+    if size > most:
         raise OSError(_errno.EFBIG, f"more than {most} bytes", path)
-    return file.read(0, most)
+    cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
+    return data[:file.read_into(<uint8_t *>PyBytes_AS_STRING(data), size, 0)]
 
 
 def take_mode(File file not None, str path not None):
@@ -561,18 +568,19 @@ def new_draft(str draft not None, str like not None):
     return file
 
 
-def write_whole(str path not None, bytes data not None, *, bint durable=True):
+def write_whole(str path not None, bytes data not None, *, bint durable=True, bint replaces=True):
     """Replaces a file's content at once: readers, and a crash, see the old or the new one. OSError.
 
-    Kafka's way too: NAME.tmp is written, brought to the disk and renamed."""
-    draft = path + ".tmp"
+    Kafka's way too: NAME.tmp is written, brought to the disk and renamed. Without `replaces`, several
+    processes may try at once: one succeeds, the others get a FileExistsError."""
+    draft = path + ".tmp" if replaces else f"{path}.{os.urandom(8).hex()}.tmp"
     directory = os.path.dirname(os.path.abspath(path))  # before anything is done: a signal may interrupt these
     try:
         file = new_draft(draft, path)
         file.write(0, data)
         if durable:
             file.sync()
-        rename(draft, path)
+        rename(draft, path, replaces=replaces)
     except OSError:
         if os.path.exists(draft):
             os.unlink(draft)

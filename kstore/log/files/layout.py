@@ -23,8 +23,7 @@ IRREPLACEABLE = (LOG_STARTS, CLEANER_OFFSETS)  # checkpoints that cannot be rebu
 CUT = ".cut"  # files of removed or damaged bytes; Kafka ignores them
 MOVED = ".moved"  # behind .log: a file on its way into the log; Kafka, and readers, ignore it
 REMOTE_INDEXES = "remote-log-index-cache"  # a directory, of a broker with remote storage
-OPTIONS = "kstore-config.json"
-TRUNCATIONS = "kstore-truncations.json"
+MANIFEST = "kstore.json"  # kstore's own file in a partition or a log directory
 DRAFT = ".tmp"  # the suffix of a small file that is being written, as in Kafka
 CLUSTER_METADATA = "__cluster_metadata"
 # topics that every broker compacts
@@ -145,7 +144,7 @@ def is_draft(name: str) -> bool:
     offset = parse_offset(name)
     if offset is not None and offset >= 0:
         return name in (segment_stem(offset) + kind for kind in (*INDEX_KINDS, ".snapshot"))
-    return name in (LEADER_EPOCHS, METADATA, OPTIONS, TRUNCATIONS, *CHECKPOINTS)
+    return name in (LEADER_EPOCHS, METADATA, MANIFEST, *CHECKPOINTS)
 
 
 def segment_stem(base_offset: int) -> str:

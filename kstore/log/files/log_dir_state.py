@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 from kstore.engine.io.file import read_whole, unlink, write_whole
 from kstore.errors import CorruptCheckpointError
-from kstore.log.files import checkpoints, layout, topic_file
+from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.listing import is_there
-from kstore.log.files.option_file import read_options
-from kstore.log.files.topic_file import read_table
+from kstore.log.files.manifest import OLDER_TABLE, read_manifest
 
 _SIGNS = (
     layout.META_PROPERTIES,
@@ -25,9 +24,9 @@ _SIGNS = (
     layout.CLEAN_SHUTDOWN,
     layout.RECOVERY_POINTS,
     layout.LOG_STARTS,
-    layout.HIGH_WATERMARKS,
+    OLDER_TABLE,
     layout.CLEANER_OFFSETS,
-    topic_file.NAME,
+    layout.MANIFEST,
 )
 
 
@@ -113,10 +112,10 @@ def kept_options(path: Path) -> KeptOptions:
     the partition. CorruptCheckpointError, OSError."""
     place = locate(path)
     if not place.is_alone:
-        known = read_table(Path(place.directory)).topics.get(place.name.topic)
+        known = read_manifest(place.directory).table.topics.get(place.name.topic)
         if known is not None:
             return KeptOptions(dict(known.options), True)
-    return KeptOptions(read_options(path), False)
+    return KeptOptions(dict(read_manifest(path).options), False)
 
 
 class Complaint(NamedTuple):
@@ -347,7 +346,7 @@ def is_kept_checkpoint(name: str) -> bool:
 def remove_drafts(directory: Path) -> None:
     """Remove unfinished checkpoint files that a crash has left. The caller has locked the directory.
     OSError."""
-    for name in (*layout.CHECKPOINTS, topic_file.NAME):
+    for name in (*layout.CHECKPOINTS, layout.MANIFEST):
         draft = directory / (name + layout.DRAFT)
         if draft.is_file():
             unlink(str(draft), missing_ok=True)

@@ -33,7 +33,7 @@ from kstore.log.files.log_dir_state import (
     read_state,
     remove_drafts,
 )
-from kstore.log.files.topic_file import topic_being_deleted
+from kstore.log.files.manifest import topic_being_deleted
 
 _KEPT_IN_MEMORY = (layout.RECOVERY_POINTS, layout.LOG_STARTS, layout.HIGH_WATERMARKS)
 

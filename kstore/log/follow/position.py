@@ -8,7 +8,8 @@ from kstore.arguments import MAX64, MAX_EPOCH, integer
 from kstore.errors import CorruptFileError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
-from kstore.log.files.truncations import Truncations, read_truncations
+from kstore.log.files.manifest import stamp_of, truncations_of
+from kstore.log.files.truncations import Truncations
 from kstore.log.recovery.loader import Loaded
 
 
@@ -44,7 +45,7 @@ def history_of(path: Path) -> History:
         epochs = LeaderEpochs(e for e in checkpoints.read_epochs(path / layout.LEADER_EPOCHS) if min(e) >= 0)
     except (FileNotFoundError, CorruptFileError):
         epochs = LeaderEpochs()
-    return History(read_truncations(path), epochs, MAX64)
+    return History(truncations_of(path, stamp_of(path)), epochs, MAX64)
 
 
 def checked_position(name: str, position: Position) -> Position:

@@ -14,7 +14,7 @@ from kstore.log.recovery.refresh import with_tail
 from kstore.log.view.log_view import LogView
 
 _CHECKPOINTS = (layout.LOG_STARTS, layout.RECOVERY_POINTS)
-_OWN_FILES = (layout.TRUNCATIONS, layout.LEADER_EPOCHS)
+_OWN_FILES = (layout.MANIFEST, layout.LEADER_EPOCHS)
 
 
 class WriterSource:

@@ -16,6 +16,7 @@ from kstore.log.files import layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import State, directory_of, is_led, is_tiered, read_state
+from kstore.log.files.manifest import Stamp
 from kstore.log.files.truncations import NO_TRUNCATIONS, Truncations
 from kstore.log.recovery.gaps import Gap, gaps_in
 from kstore.log.recovery.plan import Kept, Plan, counted_swaps, make_plan, tidied
@@ -54,6 +55,7 @@ class Loaded:
         recovered_producers: bool,  # whether a recovered segment has batches with producer ids
         origin: object,  # a new object if segments were replaced, or all was loaded again
         truncations: Truncations = NO_TRUNCATIONS,  # the number of the last one is the generation
+        manifest: Stamp = None,  # the manifest that has the truncations, for a reader of the directory
     ) -> None:
         self.segments = segments
         self.log_start_offset = log_start_offset
@@ -65,6 +67,7 @@ class Loaded:
         self.recovered_producers = recovered_producers
         self.origin = origin
         self.truncations = truncations
+        self.manifest = manifest
 
     def replace(self, **changes: Any) -> "Loaded":
         """A copy with these changes."""
@@ -88,8 +91,6 @@ def load(
     mode: "write" if the plan will be run, "dry" if the plan for writing is only shown, "read" otherwise. With
     "read", LogChangedError if segments are deleted or replaced meanwhile.
     """
-    if not path.is_dir():
-        raise not_found(path)
     stored = state or read_state(path)
     # These arguments distrust the last stop: every batch from the recovery point on is checked.
     is_given = clean is not None or recovery_point is not None
@@ -100,7 +101,12 @@ def load(
         by_itself=stored.by_itself and not is_given,
     )
     make = SegmentFactory(str(path), index_interval_bytes, max_decompressed_bytes)
-    names = read_names(str(path))
+    try:
+        names = read_names(str(path))
+    except OSError:
+        if path.is_dir():
+            raise
+        raise not_found(path) from None
     after, steps, losses = names, list[Step](), list[str]()
     if recover:
         after, steps, losses = tidied(names, read_swaps(counted_swaps(names), make))

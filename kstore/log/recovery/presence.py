@@ -4,8 +4,9 @@ import os
 from pathlib import Path
 
 from kstore.errors import KstoreError, LogNotFoundError
-from kstore.log.files import layout, topic_file
+from kstore.log.files import layout
 from kstore.log.files.listing import scan_directory
+from kstore.log.files.manifest import read_manifest
 
 _SIGNS = (layout.LEADER_EPOCHS, layout.METADATA)
 # files that a log directory has, too
@@ -70,10 +71,10 @@ def doubt_about(path: Path) -> str:
     """The reason why the store around a path would not use a new partition there, or ""."""
     home, name = path.absolute().parent, path.absolute().name
     try:
-        if not (home / topic_file.NAME).exists():
-            return ""
-        topics = topic_file.read_table(home).topics
+        table = read_manifest(home).table
     except (OSError, KstoreError):
+        return ""
+    if not table.number:
         return ""
     if not layout.is_partition_name(name):
         return (
@@ -81,7 +82,7 @@ def doubt_about(path: Path) -> str:
             "is a topic, a dash and a number without leading zeros, such as orders-0"
         )
     topic, _, number = name.rpartition("-")
-    known = topics.get(topic)
+    known = table.topics.get(topic)
     if known is None:
         if number == "0" or (home / f"{topic}-0").exists():
             return ""
@@ -113,7 +114,7 @@ def not_found(path: Path) -> LogNotFoundError:
 
 
 def _is_harmless(name: str) -> bool:
-    return name.startswith((".", "kstore-")) or name in _HARMLESS or layout.is_draft(name)
+    return name.startswith((".", "kstore-", layout.MANIFEST)) or name in _HARMLESS or layout.is_draft(name)
 
 
 def _is_sign(name: str) -> bool:

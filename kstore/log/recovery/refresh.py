@@ -12,7 +12,7 @@ from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.listing import read_directory, scan_directory
 from kstore.log.files.log_dir_state import read_log_start
-from kstore.log.files.truncations import read_truncations
+from kstore.log.files.manifest import stamp_of, truncations_of
 from kstore.log.later import later
 from kstore.log.recovery.loader import Loaded, load
 from kstore.log.recovery.segment_factory import SegmentFactory
@@ -58,18 +58,18 @@ def look(path: Path, options: LoadOptions) -> Loaded:
     """Load a log for reading, with its truncations. If another process deletes or truncates meanwhile, it is
     loaded again; LogChangedError if it keeps changing. LogNotFoundError, CorruptFileError, OSError.
     """
-    known = read_truncations(path)
+    now = stamp_of(path)
+    if now is None and path.is_file():
+        return load_file(path, options.index_interval_bytes, options.max_decompressed_bytes)
     for _ in range(_LOOKS):
-        before, loaded = known, _look_once(path, options)
-        known = read_truncations(path)
-        if known == before:
+        manifest, truncations, loaded = now, truncations_of(path, now), _look_once(path, options)
+        now = stamp_of(path)
+        if now == manifest:
             break
-    return loaded.replace(truncations=before)
+    return loaded.replace(truncations=truncations, manifest=manifest)
 
 
 def _look_once(path: Path, options: LoadOptions) -> Loaded:
-    if path.is_file():
-        return load_file(path, options.index_interval_bytes, options.max_decompressed_bytes)
     before = None  # the files when the log was found damaged
     for attempt in range(_LOOKS):
         try:
@@ -132,9 +132,9 @@ def refreshed(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     grown, and new segments are added.
     """
     try:
-        if read_truncations(path) == before.truncations:
+        if stamp_of(path) == before.manifest:
             loaded = _grown_from(path, before, options)
-            if loaded is not None and read_truncations(path) == before.truncations:
+            if loaded is not None and stamp_of(path) == before.manifest:
                 return loaded
     except LogNotFoundError:
         raise

@@ -23,7 +23,7 @@ from kstore.log.files import checkpoints, layout
 from kstore.log.files.listing import digest, read_directory
 from kstore.log.files.lock import Holder, holder_in, is_loaded
 from kstore.log.files.log_dir_state import State, directory_of
-from kstore.log.files.truncations import read_truncations
+from kstore.log.files.manifest import stamp_of, truncations_of
 from kstore.log.later import later
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.steps import SoundBatches
@@ -308,7 +308,7 @@ def survey(
             if not recover and end.sound is not None:
                 next_offset = max(next_offset, end.sound.last_offset + 1)
         if next_offset < state.log_start_offset:
-            continues = bool(read_truncations(path).pending)
+            continues = bool(truncations_of(path, stamp_of(path)).pending)
             log_starts = f"{directory_of(path)}/{layout.LOG_STARTS}"
     epochs, error = _read_epochs(path)  # after the walks, because a writer may begin an epoch meanwhile
     if error is not None:

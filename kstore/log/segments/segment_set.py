@@ -16,7 +16,7 @@ from kstore.log.files import layout
 from kstore.log.files.leader_epochs import LeaderEpochCheckpoint
 from kstore.log.files.listing import delete_file, list_directory
 from kstore.log.files.log_directory import PartitionLease
-from kstore.log.files.truncations import TruncationFile
+from kstore.log.files.manifest import ManifestFile
 from kstore.log.later import later
 from kstore.log.producers.manager import ProducerStateManager
 from kstore.log.producers.transactions import Transactions
@@ -59,7 +59,7 @@ class SegmentSet:
         clock_ms: Callable[[], int],
         producers: ProducerStateManager,
         epochs: LeaderEpochCheckpoint,
-        truncations: TruncationFile,
+        manifest: ManifestFile,
         reports: Reports,
     ) -> None:
         self.directory = str(lease.path)
@@ -70,7 +70,7 @@ class SegmentSet:
         self.clock_ms = clock_ms
         self.producers = producers
         self.epochs = epochs
-        self.truncations = truncations
+        self.manifest = manifest
         self.reports = reports
         self.recovery = loaded.recovery
         self.deleted = DeletedSegments()
@@ -107,7 +107,7 @@ class SegmentSet:
         """The log at this moment, or as it was when it was closed. Takes no lock."""
         held = self.log_end.segments
         view = held[1].view()
-        start, epochs, truncations = self.offsets.start, self.epochs.epochs, self.truncations.known
+        start, epochs, truncations = self.offsets.start, self.epochs.epochs, self.manifest.known.truncations
         shown, loaded = self._shown  # taken and stored as one: other threads do the same meanwhile
         if (
             shown

@@ -27,7 +27,7 @@ def truncate_to(log: SegmentSet, offset: int) -> bool:
         try:
             log.offsets.lower_recovery_point(offset)
             log.lease.lower_cleaner_offset(offset)
-            log.truncations.expect(offset)
+            log.manifest.expect(offset)
         except OSError:
             change.undone()
             raise
@@ -49,7 +49,7 @@ def start_at(log: SegmentSet, offset: int, log_start_offset: int | None = None) 
             point = min(end.recovery_point, offset, offsets.first_base)
             offsets.write(point, offsets.start)
             log.lease.lower_cleaner_offset(offset)
-            log.truncations.expect(offset, "all")
+            log.manifest.expect(offset, "all")
         except OSError:
             change.undone()
             raise
@@ -65,21 +65,21 @@ def start_at(log: SegmentSet, offset: int, log_start_offset: int | None = None) 
         log.epochs.clear()
         log.producers.snapshots.clear()
         log.producers.begin_anew(log.snapshot(), now_ms)
-        log.truncations.carry_out(log.last_stable_offset())
+        log.manifest.carry_out(log.last_stable_offset())
         sync_directory(log.directory)
         offsets.store_lowered_start()
-        log.truncations.store()
+        log.manifest.store()
     log.reports.info("%s: truncated: removed all records, and goes on at offset %d", log.directory, offset)
 
 
 def complete_truncation(log: SegmentSet) -> None:
     """Carries out a truncation that a process which died has left; ends one that recovery has begun."""
-    known = log.truncations.known
+    known = log.manifest.known.truncations
     if known.pending == "all":
         start_at(log, known.offset)
     elif known.pending and not truncate_to(log, known.offset):  # the log ends there, or before
-        log.truncations.carry_out(log.last_stable_offset())
-        log.truncations.store()
+        log.manifest.carry_out(log.last_stable_offset())
+        log.manifest.store()
 
 
 def _truncate(log: SegmentSet, offset: int, now_ms: int) -> None:
@@ -100,10 +100,10 @@ def _truncate(log: SegmentSet, offset: int, now_ms: int) -> None:
     offsets.start = min(offsets.start, offset)
     log.epochs.truncate_from_end(offset)
     log.producers.begin_anew(log.snapshot(), now_ms)
-    log.truncations.carry_out(log.last_stable_offset())
+    log.manifest.carry_out(log.last_stable_offset())
     if is_lowered:  # not before: what lies between was deleted, and is gone only now
         offsets.store_lowered_start()
-    log.truncations.store()
+    log.manifest.store()
 
 
 def _remove_newest(log: SegmentSet, count: int, now_ms: int) -> None:

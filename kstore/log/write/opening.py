@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kstore.arguments import integer, warn
-from kstore.config import LogConfig, changed, given_in_text
+from kstore.config import LogConfig, changed, given_in_text, in_python
 from kstore.engine.append.log_end import LogEnd
 from kstore.engine.io.directory import make_directory
 from kstore.engine.io.file import Traffic, sync_directory, write_whole
@@ -18,8 +18,7 @@ from kstore.log.files.leader_epochs import LeaderEpochCheckpoint
 from kstore.log.files.listing import list_directory
 from kstore.log.files.log_dir_state import is_led
 from kstore.log.files.log_directory import PartitionLease
-from kstore.log.files.option_file import in_python, write_options
-from kstore.log.files.truncations import TruncationFile
+from kstore.log.files.manifest import ManifestFile
 from kstore.log.later import later
 from kstore.log.producers.manager import ProducerStateManager
 from kstore.log.recovery.loader import Loaded, carried_out, load
@@ -103,8 +102,8 @@ def open_segments(
     directory, now_ms, reports = str(lease.path), clock_ms(), Reports()
     if not lease.state.clean and any(name.endswith(layout.MOVED) for name in list_directory(directory)):
         _finish_adoptions(directory, reports)
-    truncations = TruncationFile(directory)
-    loaded = _recovered(lease, truncations, config, options)
+    manifest = ManifestFile(directory)
+    loaded = _recovered(lease, manifest, config, options)
     epochs = LeaderEpochCheckpoint(directory, loaded.leader_epochs)
     _identify(directory, options["topic_id"])
     producers = ProducerStateManager(directory, options["producer_id_expiration_ms"])
@@ -121,7 +120,7 @@ def open_segments(
         clock_ms=clock_ms,
         producers=producers,
         epochs=epochs,
-        truncations=truncations,
+        manifest=manifest,
         reports=reports,
     )
     segments.open(loaded, now_ms, prepares_indexes=prepares_indexes)
@@ -133,18 +132,15 @@ def open_segments(
     return segments
 
 
-def keep_config(path: Path, config: LogConfig, before: Mapping[str, str]) -> None:
+def keep_config(segments: SegmentSet) -> None:
     """Keeps the options that were given for the next opening. OSError; but on a full disk it warns: something
     may have to be deleted there."""
-    given = given_in_text(config)
-    if given == before:
-        return
     try:
-        write_options(path, given)
+        segments.manifest.keep_options(given_in_text(segments.config))
     except OSError as e:
         if e.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        warn(f"{path}: the options that were given count, but are not kept for the next opening: {e}")
+        warn(f"{segments.directory}: the given options count, but are not kept for the next opening: {e}")
 
 
 def report_recovery(segments: SegmentSet) -> None:
@@ -163,7 +159,7 @@ def report_recovery(segments: SegmentSet) -> None:
 
 
 def _recovered(
-    lease: PartitionLease, truncations: TruncationFile, config: LogConfig, options: Mapping[str, Any]
+    lease: PartitionLease, manifest: ManifestFile, config: LogConfig, options: Mapping[str, Any]
 ) -> Loaded:
     directory = str(lease.path)
     repairs = Repairs(directory, keep_cut=options["keep_cut"])
@@ -177,11 +173,11 @@ def _recovered(
         state=lease.state,
         mode="write",
     )
-    end, known = loaded.log_end_offset, truncations.known
+    end, known = loaded.log_end_offset, manifest.known.truncations
     # A crash may have taken records that others had read, and their offsets are given to new ones: so a
     # generation begins where recovery ends the log.
     if loaded.segments and not loaded.recovery.clean and known.pending != "all":
-        truncations.expect(min(end, known.offset) if known.pending else end)
+        manifest.expect(min(end, known.offset) if known.pending else end)
     loaded = carried_out(loaded, repairs)
     recovery = loaded.recovery
     if recovery.truncated_bytes:

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar, get_args
 
 from kstore.arguments import choice
 from kstore.errors import CorruptFileError, LogChangedError, LogNotFoundError
 from kstore.log.files.checkpoints import topic_id_text
 from kstore.log.files.layout import TopicPartition
-from kstore.log.files.topic_file import TopicTable, read_table
+from kstore.log.files.manifest import read_manifest
+from kstore.log.files.topic_table import TopicTable
 from kstore.log.follow.position import Position, diverged_at, position_in
 from kstore.log.partition import PartitionLog
 from kstore.spark.errors import coded, failure
@@ -145,6 +145,6 @@ class Logs:
     def _id_in_table(self, tp: TopicPartition) -> str:
         root = self.root_of(tp)
         if root not in self._tables:
-            self._tables[root] = read_table(Path(root))
+            self._tables[root] = read_manifest(root).table
         known = self._tables[root].topics.get(tp.topic)
         return "" if known is None else known.id

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from kstore.config import LogConfig, changed
+from kstore.config import LogConfig, changed, in_python
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.log_dir_state import kept_options
-from kstore.log.files.option_file import in_python
 from kstore.spark.paths import mapped_root
 
 

@@ -18,10 +18,9 @@ from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogNotFoundError, visible
 from kstore.log.cursors.group_file import groups_in, read_positions
-from kstore.log.cursors.home import Home
 from kstore.log.files import layout
-from kstore.log.files.log_dir_state import directory_of, is_kept_checkpoint, kept_checkpoints, kept_options
-from kstore.log.files.topic_file import read_table
+from kstore.log.files.log_dir_state import directory_of, is_kept_checkpoint, kept_checkpoints
+from kstore.log.files.manifest import read_manifest
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import key_file_of
 from kstore.log.recovery.gaps import is_compacted, is_said_to_delete
@@ -280,17 +279,9 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
     if (path := Path(log.path)).is_dir():
         wrong += damaged_positions(path)  # a log directory has those of the partitions in it
         try:
-            Home.of(log.path).known_id()
+            read_manifest(log.path)
         except (KstoreError, OSError) as e:
-            wrong.append(f"its groups have no positions: {e}")
-        try:
-            kept_options(path)
-        except (CorruptFileError, OSError) as e:
-            # except the table of a store
-            if str(getattr(e, "filename" if isinstance(e, OSError) else "file")) == str(
-                path / layout.OPTIONS
-            ):
-                wrong.append(str(e))
+            wrong.append(str(e))
     return {
         "directory": log.path,
         "topic_id": None if topic_id is None else str(topic_id),
@@ -493,7 +484,7 @@ def _directory_stats(args: argparse.Namespace) -> tuple[list[dict[str, Any]], li
         stats += [_unread(directory.path, text) for text in checkpoints_kept(directory.path)]
         stats += [_unread(directory.path, text) for text in damaged_positions(directory.path)]
         try:
-            read_table(directory.path)
+            read_manifest(directory.path)
         except (KstoreError, OSError) as e:  # LogStore skips it with a warning
             text = "; ".join((str(e), *getattr(e, "__notes__", ())))
             stats.append(_unread(directory.path, f"its topics cannot be read: {text}"))

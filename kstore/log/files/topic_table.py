@@ -1,20 +1,15 @@
 """The table of topics of a store: their number of partitions, options and ids, and an unfinished change.
 
-Each log directory has a copy, which a broker ignores. The newest copy is used. A change of topics is first
-written to this file, atomically, and then carried out. After a crash, the next opening of the store completes
-it.
+Each log directory has a copy in its manifest. The newest copy is used. A change of topics is first written to
+the table, atomically, and then carried out. After a crash, the next opening of the store completes it.
 """
 
 import os
 from collections.abc import Container, Iterable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kstore.engine.io.file import File, read_whole, write_whole
-from kstore.errors import CorruptCheckpointError, InvalidConfigError
 from kstore.log.files import layout
-from kstore.log.files.checked_json import corrupt, decode, encode
 from kstore.log.files.layout import TopicPartition
 from kstore.log.later import later
 
@@ -23,11 +18,7 @@ if TYPE_CHECKING:
 else:
     later(globals(), {"kstore.config": "LogConfig"})
 
-NAME = "kstore-topics.json"
-_VERSION = 1
 MOST_PARTITIONS = 1 << 20  # of a topic; far more than a broker supports
-_WHAT = "table of topics"
-_NO_CHANGE = b'"change": null\n}\n'  # the end of a file without a change
 
 
 class KnownTopic(NamedTuple):
@@ -56,7 +47,7 @@ class Change(NamedTuple):
 
 
 class TopicTable(NamedTuple):
-    """The content of the file. `number` counts the changes."""
+    """The table. `number` counts the changes; it is 0 if there is no table."""
 
     number: int = 0
     topics: Mapping[str, KnownTopic] = MappingProxyType({})
@@ -87,70 +78,27 @@ class TopicTable(NamedTuple):
             topics[change.topic] = known._replace(count=min(change.make))
         return self._replace(topics=topics, change=None)
 
-    def encode(self) -> bytes:
-        """Encode the content of the file."""
-        change = None
-        if self.change is not None:
-            make = {str(number): path for number, path in self.change.make.items()}
-            change = {"topic": self.change.topic, "delete": self.change.delete, "make": make}
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> "TopicTable":
+        """From the content of a manifest. ValueError, KeyError, TypeError, AttributeError,
+        InvalidConfigError."""
+        if "topics" not in content:
+            return cls()
+        topics = {name: _topic_in(name, entry) for name, entry in content["topics"].items()}
+        change = content["change"]
+        return cls(_count(content["number"]), topics, None if change is None else _change_in(change))
+
+    def content(self) -> dict[str, object]:
+        """The table in the content of a manifest: nothing before the first change."""
+        if not self.number:
+            return {}
+        change = None if self.change is None else self.change._asdict() | {"make": dict(self.change.make)}
         topics = {
             name: {"partitions": topic.count, "config": dict(topic.options)}
             | ({"id": topic.id} if topic.id else {})
             for name, topic in sorted(self.topics.items())
         }
-        content = {"version": _VERSION, "number": self.number, "topics": topics, "change": change}
-        return encode(content)
-
-
-def read_table(directory: Path) -> TopicTable:
-    """The table in a log directory; an empty one if there is no such file. CorruptCheckpointError,
-    OSError."""
-    path = directory / NAME
-    try:
-        data = read_whole(str(path))
-    except FileNotFoundError:
-        if path.is_symlink():
-            raise corrupt(path, _WHAT, "a file", "a link that leads nowhere") from None
-        return TopicTable()
-    try:
-        return _table_in(path, data)
-    except CorruptCheckpointError as e:
-        e.add_note(
-            "copy it from another log directory of the store, or from a backup. Without it, the topics are "
-            "what the directories say, without options of their own: move it away"
-        )
-        raise
-
-
-def _table_in(path: Path, data: bytes) -> TopicTable:
-    try:
-        content = decode(path, data, _WHAT)
-        if content["version"] != _VERSION:
-            raise corrupt(path, _WHAT, f"version {_VERSION}", content["version"])
-        topics = {name: _topic_in(name, entry) for name, entry in content["topics"].items()}
-        change = content["change"]
-        return TopicTable(_count(content["number"]), topics, None if change is None else _change_in(change))
-    except (ValueError, KeyError, TypeError, AttributeError, InvalidConfigError) as e:
-        raise corrupt(path, _WHAT, "a table of topics", f"{type(e).__name__}: {e}") from None
-
-
-def topic_being_deleted(directory: Path) -> str | None:
-    """The topic of an unfinished deletion, or None. CorruptCheckpointError, OSError."""
-    try:
-        file = File(str(directory / NAME))
-    except FileNotFoundError:
-        return None
-    size = file.size()
-    end = min(size, len(_NO_CHANGE))
-    if file.read(size - end, end) == _NO_CHANGE:  # the common case: do not parse a long file
-        return None
-    change = read_table(directory).change
-    return change.topic if change is not None and change.delete else None
-
-
-def write_table(directory: Path, table: TopicTable) -> None:
-    """Replace the table in a log directory, durably and atomically. OSError."""
-    write_whole(str(directory / NAME), table.encode())
+        return {"number": self.number, "topics": topics, "change": change}
 
 
 def newest(tables: Iterable[TopicTable]) -> TopicTable:
@@ -173,6 +121,16 @@ def merged(tables: Sequence[TopicTable], topics: Container[str]) -> TopicTable:
     return table._replace(number=table.number + 1, topics={**table.topics, **more}) if more else table
 
 
+def options_in(content: Mapping[str, Any]) -> dict[str, str]:
+    """The options of a topic or a log in the content of a manifest. TypeError, InvalidConfigError."""
+    options = content.get("config", {})
+    if not isinstance(options, dict) or not all(isinstance(value, str) for value in options.values()):
+        raise TypeError(f"the configuration {options!r:.200}")
+    if options:
+        LogConfig.from_topic(options)
+    return options
+
+
 def new_topic_id() -> str:
     """An id for a new topic, as Kafka gives one to each topic."""
     return os.urandom(16).hex()
@@ -192,10 +150,7 @@ def _name(name: object) -> str:
 
 def _topic_in(name: object, entry: Mapping[str, object]) -> KnownTopic:
     _name(name)
-    options = entry["config"]
-    if not isinstance(options, dict) or not all(isinstance(value, str) for value in options.values()):
-        raise TypeError(f"the configuration {options!r}")
-    LogConfig.from_topic(options)
+    options = options_in(entry)
     count = _count(entry["partitions"])
     if count > MOST_PARTITIONS:
         raise ValueError(f"{count} partitions, more than {MOST_PARTITIONS}")

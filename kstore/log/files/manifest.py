@@ -1,0 +1,226 @@
+"""The manifest: kstore.json, kstore's own file in a partition or in a log directory. A broker ignores it.
+
+In a partition it has the saved options, the last truncations, and the id of the partition in committed
+positions. In a log directory it has the table of topics.
+
+Only a process that has the directory locked for writing replaces a manifest. A cursor of any process may
+create the first one of a partition, because it needs the id. So the manifest of a partition always has an id.
+"""
+
+import errno
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
+
+from kstore.engine.io.file import File, read_whole, sync_directory, unlink, write_whole
+from kstore.engine.record.batch import crc32c
+from kstore.errors import CorruptCheckpointError, InvalidConfigError, LogFailedError
+from kstore.log.files import layout
+from kstore.log.files.checked_json import corrupt, decode, encode
+from kstore.log.files.listing import is_there
+from kstore.log.files.topic_table import TopicTable, options_in
+from kstore.log.files.truncations import NO_TRUNCATIONS, Truncations
+
+NAME = layout.MANIFEST
+_VERSION = 1
+_NO_CHANGE = b'"change": null\n}\n'  # the end of the manifest of a log directory without an unfinished change
+_NO_FILE = {
+    getattr(errno, name)
+    for name in ["ENOENT", "ENOTDIR", "EISDIR", "ELOOP", "EINVAL", "EACCES", "ENXIO", "EFBIG"]
+}
+_OF_TRUNCATIONS = b'"truncations"'  # a manifest without these bytes has none
+_ID, _TRUNCATIONS, OLDER_TABLE = "kstore-cursors.id", "kstore-truncations.json", "kstore-topics.json"
+# the fields for which an earlier version had files of their own
+_OLDER = {"kstore-config.json": "options", _TRUNCATIONS: "truncations", _ID: "id", OLDER_TABLE: "table"}
+
+Stamp: TypeAlias = tuple[int, int, int] | None
+"""Inode, change time and size of a manifest, which differ after it was replaced; None if there is none."""
+
+
+class Manifest(NamedTuple):
+    """The content of a manifest. `options` are in Kafka's notation. `id` has 16 bytes."""
+
+    id: bytes = b""
+    options: Mapping[str, str] = MappingProxyType({})
+    truncations: Truncations = NO_TRUNCATIONS
+    table: TopicTable = TopicTable()
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> "Manifest":
+        """From the content of a file. KeyError, TypeError, ValueError, AttributeError, InvalidConfigError."""
+        own_id = bytes.fromhex(content.get("id", ""))
+        if content["version"] != _VERSION or len(own_id) not in (0, 16):
+            raise ValueError(f"version {content['version']!r:.80}, id {own_id!r:.80}")
+        return cls(own_id, options_in(content), Truncations.of(content), TopicTable.of(content))
+
+    def encode(self) -> bytes:
+        """Encode the content of the file."""
+        content: dict[str, object] = {"version": _VERSION}
+        if self.id:
+            content["id"] = self.id.hex()
+        if self.options:
+            content["config"] = dict(sorted(self.options.items()))
+        return encode(content | self.truncations.content() | self.table.content())
+
+
+class ManifestFile:
+    """The manifest of a partition that is open for writing. Readers in this process see `known` at once."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self.known = converted(directory)
+
+    def keep_options(self, options: Mapping[str, str]) -> None:
+        """Replace the saved options, durably. OSError."""
+        if options != self.known.options:
+            self._write(self.known._replace(options=options))
+
+    def expect(self, offset: int, pending: str = "records") -> None:
+        """Note a truncation before anything is removed: if this process dies, the next writer completes it.
+        OSError: nothing is noted. LogFailedError: it is not known whether it is noted."""
+        before = self.known
+        noted = before.truncations.without_pending().expecting(offset, pending)
+        try:
+            self._write(before._replace(truncations=noted))
+        except OSError as e:
+            try:
+                self._write(before)  # or the next writer would remove the records that are appended now
+            except OSError:
+                raise LogFailedError(
+                    f"{self._directory}: a truncation could not be noted, nor withdrawn"
+                ) from e
+            raise
+
+    def carry_out(self, last_stable_offset: int) -> None:
+        """Note that the truncation was carried out, for readers in this process. `store` writes it before
+        anything is appended: a reader in another process may have begun meanwhile."""
+        carried_out = self.known.truncations.carried_out(last_stable_offset)
+        self.known = self.known._replace(truncations=carried_out)
+
+    def store(self) -> None:
+        """Write the file, durably. OSError."""
+        self._write(self.known)
+
+    def _write(self, manifest: Manifest) -> None:
+        made = None
+        if not manifest.id:
+            made = create(self._directory, manifest)
+            manifest = manifest._replace(id=made.id or os.urandom(16))
+        if made != manifest:
+            write_manifest(self._directory, manifest)
+        self.known = manifest
+
+
+def read_manifest(directory: str | Path) -> Manifest:
+    """The manifest of a directory; if there is none, made of the files of an earlier version.
+    CorruptCheckpointError, OSError."""
+    try:
+        found = _read(directory, NAME)
+        if found is None:
+            parts = ((field, _read(directory, name)) for name, field in _OLDER.items())
+            older = {field: getattr(part, field) for field, part in parts if part is not None}
+            # without older files: a writer may have converted them meanwhile
+            found = Manifest(**older) if older else _read(directory, NAME)
+    except CorruptCheckpointError as e:
+        e.add_note(
+            "put it back from a backup; the table of topics also from another log directory of the store. Or "
+            "move it away: then the default options apply, which you can change and save again, and no group "
+            "has a position in the log"
+        )
+        raise
+    return found or Manifest()
+
+
+def write_manifest(directory: str | Path, manifest: Manifest, *, replaces: bool = True) -> None:
+    """Write the manifest of a directory, durably and atomically. OSError; FileExistsError without
+    `replaces`, if the directory has one."""
+    write_whole(f"{directory}/{NAME}", manifest.encode(), replaces=replaces)
+
+
+def create(directory: str | Path, manifest: Manifest) -> Manifest:
+    """Create the manifest of a directory, durably, and give it an id. Returns the one that is there then,
+    which another process may have created. CorruptCheckpointError, OSError."""
+    made = manifest._replace(id=manifest.id or os.urandom(16))
+    try:
+        write_manifest(directory, made, replaces=False)
+    except FileExistsError:
+        return read_manifest(directory)
+    return made
+
+
+def converted(directory: str | Path) -> Manifest:
+    """The manifest of a directory that this process has locked for writing. The files of an earlier version
+    become part of it. CorruptCheckpointError, OSError."""
+    older = [name for name in _OLDER if is_there(f"{directory}/{name}")]
+    manifest = read_manifest(directory)
+    if older:
+        manifest = create(directory, manifest)
+        for name in older:
+            unlink(f"{directory}/{name}")
+        sync_directory(str(directory))
+    return manifest
+
+
+def topic_being_deleted(directory: Path) -> str | None:
+    """The topic of an unfinished deletion, or None. CorruptCheckpointError, OSError."""
+    for name in (NAME, OLDER_TABLE):
+        with suppress(FileNotFoundError):
+            file = File(f"{directory}/{name}")
+            end = file.read(max(file.size() - len(_NO_CHANGE), 0), len(_NO_CHANGE))
+            if end == _NO_CHANGE:  # the common case: do not parse a long file
+                return None
+            change = read_manifest(directory).table.change
+            return change.topic if change is not None and change.delete else None
+    return None
+
+
+def stamp_of(directory: str | Path) -> Stamp:
+    """Which manifest a directory has now."""
+    try:
+        found = os.stat(f"{directory}/{NAME}")  # noqa: PTH116 - each commit calls it
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns, found.st_size
+
+
+def truncations_of(path: Path, stamp: Stamp) -> Truncations:
+    """The truncations of a log that has this manifest; none if it is damaged. OSError."""
+    # a writer writes the manifest before it removes an older file
+    for name in (_TRUNCATIONS, NAME) if stamp is None else (NAME,):
+        try:
+            data = read_whole(f"{path}/{name}")
+            return _decoded(path, name, data).truncations if _OF_TRUNCATIONS in data else NO_TRUNCATIONS
+        except (OSError, CorruptCheckpointError) as e:
+            if isinstance(e, OSError) and e.errno not in _NO_FILE:
+                raise
+    return NO_TRUNCATIONS
+
+
+def _read(directory: str | Path, name: str) -> Manifest | None:
+    try:
+        data = read_whole(f"{directory}/{name}")
+    except (FileNotFoundError, NotADirectoryError):
+        path = Path(directory, name)
+        if name == NAME and path.is_symlink():
+            raise corrupt(path, "manifest", "a file", "a link that leads nowhere") from None
+        return None
+    return _decoded(directory, name, data)
+
+
+def _decoded(directory: str | Path, name: str, data: bytes) -> Manifest:
+    path = Path(directory, name)
+    try:
+        content = _older_id(data) if name == _ID else decode(path, data, "manifest")
+        return Manifest.of(content)
+    except (ValueError, KeyError, TypeError, AttributeError, InvalidConfigError) as e:
+        raise corrupt(path, "manifest", "a manifest", f"{type(e).__name__}: {e}") from None
+
+
+def _older_id(data: bytes) -> dict[str, object]:
+    found = bytes.fromhex(data.decode())[:16]
+    if data != b"%s%08x\n" % (found.hex().encode(), crc32c(found)):
+        raise ValueError(f"{data[:80]!r} is no id with a checksum")
+    return {"version": _VERSION, "id": found.hex()}
