@@ -38,7 +38,7 @@ with kstore.open("orders-1", "a", config=config) as log:
     log.extend([b"a", b"b"])
 ```
 
-**Saved options.** The options that you pass are saved in the directory of the log, in `kstore-config.json`, which a broker
+**Saved options.** The options that you pass are saved in the directory of the log, in `kstore.json`, which a broker
 ignores. They apply at every opening, and to the command line, until you change them. A passed option has precedence over a saved
 one. None restores the default of an option: `kstore.open("orders-0", "a", retention_ms=None)`.
 
