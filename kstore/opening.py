@@ -128,8 +128,8 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
         InvalidConfigError: an option of the configuration is unknown, or its value is not allowed.
         CorruptFileError: a single file has bytes and no sound batch. The message names the kind of the file:
             compressed, text, zeros and so on.
-        CorruptCheckpointError: the file with the saved options is damaged. Put it back, or move it away and pass the
-            options again.
+        CorruptCheckpointError: the file with the saved options is damaged. Put it back, or move it away and
+            pass the options again.
         TypeError, ValueError: another argument is wrong. Arguments are checked before anything is created.
         OSError: a file cannot be read or written.
 

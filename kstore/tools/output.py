@@ -20,7 +20,6 @@ _OF_A_LOG_DIRECTORY = (
     layout.LOG_STARTS,
     layout.HIGH_WATERMARKS,
     layout.CLEANER_OFFSETS,
-    layout.MANIFEST,
 )
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,7 +11,7 @@ from kstore.log.files import layout
 from kstore.log.files.checked_json import corrupt
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.log_dir_state import located, name_of
-from kstore.log.files.manifest import NAME, create, read_manifest
+from kstore.log.files.manifest import NAME, Stamp, create, read_manifest, stamp_of
 from kstore.log.later import later
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class Home(NamedTuple):
     def known_id(self) -> bytes:
         """The id of the partition in commits; empty if it has none. A later directory of this name has
         another id, so it does not get these positions. CorruptCheckpointError, OSError."""
-        return read_manifest(self.partition).id
+        manifest = stamp_of(self.partition)
+        return read_manifest(self.partition).id if manifest is None else _id_in(self.partition, manifest)
 
     def make_id(self) -> bytes:
         """The id of the partition in commits, created durably if it is missing. CorruptCheckpointError,
@@ -91,3 +93,8 @@ class Home(NamedTuple):
         """The committed position of each group. CorruptRecordError, OSError."""
         found = {group: self.committed(group) for group in groups_in(self.directory)}
         return {group: position for group, position in found.items() if position is not None}
+
+
+@lru_cache(maxsize=4096)  # each commit, and each position of a group, needs it
+def _id_in(partition: str, manifest: Stamp) -> bytes:
+    return read_manifest(partition).id

@@ -10,7 +10,6 @@ from kstore.log.cursors.home import Home
 from kstore.log.cursors.member_lock import MemberLock, byte_of
 from kstore.log.cursors.offset_commits import Commit, OffsetAndMetadata
 from kstore.log.files.lock import once_free
-from kstore.log.files.manifest import stamp_of
 from kstore.log.follow.position import Position
 
 
@@ -34,7 +33,6 @@ class OffsetCommitter:
         try:
             self.file = GroupFile.of(self.home.directory, group, self._lock.file)
             self._id = self.home.make_id()
-            self._manifest = stamp_of(self.home.partition)
             found = self.file.read().get(self.home.tp)
             self._seen = found  # the entry at the opening
             is_own = found is not None and found.commit.partition_id == self._id
@@ -67,14 +65,11 @@ class OffsetCommitter:
         the partition; LogNotFoundError if the partition was deleted, or created again."""
         self.check_open()
         self._lock.check()
-        manifest = stamp_of(self.home.partition)
-        if manifest != self._manifest:
-            if self.home.known_id() != self._id:
-                raise LogNotFoundError(
-                    f"{self.home.partition} was deleted, or made anew, since this cursor of group "
-                    f"{self.group!r} was opened"
-                )
-            self._manifest = manifest
+        if self.home.known_id() != self._id:
+            raise LogNotFoundError(
+                f"{self.home.partition} was deleted, or made anew, since this cursor of group "
+                f"{self.group!r} was opened"
+            )
         now = entries.get(self.home.tp)
         if now is not None and now.member != self.file.member and now != self._seen:
             raise CursorLockedError(f"{self.home.partition} of group {self.group!r}", None)

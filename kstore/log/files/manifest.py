@@ -31,7 +31,6 @@ _NO_FILE = {
     getattr(errno, name)
     for name in ["ENOENT", "ENOTDIR", "EISDIR", "ELOOP", "EINVAL", "EACCES", "ENXIO", "EFBIG"]
 }
-_OF_TRUNCATIONS = b'"truncations"'  # a manifest without these bytes has none
 _ID, _TRUNCATIONS, OLDER_TABLE = "kstore-cursors.id", "kstore-truncations.json", "kstore-topics.json"
 # the fields for which an earlier version had files of their own
 _OLDER = {"kstore-config.json": "options", _TRUNCATIONS: "truncations", _ID: "id", OLDER_TABLE: "table"}
@@ -56,13 +55,14 @@ class Manifest(NamedTuple):
             raise ValueError(f"version {content['version']!r:.80}, id {own_id!r:.80}")
         return cls(own_id, options_in(content), Truncations.of(content), TopicTable.of(content))
 
+    def with_truncations(self, truncations: Truncations) -> "Manifest":
+        """The manifest with other truncations."""
+        return self._replace(truncations=truncations)
+
     def encode(self) -> bytes:
         """Encode the content of the file."""
-        content: dict[str, object] = {"version": _VERSION}
-        if self.id:
-            content["id"] = self.id.hex()
-        if self.options:
-            content["config"] = dict(sorted(self.options.items()))
+        own = {"version": _VERSION, "id": self.id.hex(), "config": dict(sorted(self.options.items()))}
+        content = {name: value for name, value in own.items() if value}
         return encode(content | self.truncations.content() | self.table.content())
 
 
@@ -84,21 +84,18 @@ class ManifestFile:
         before = self.known
         noted = before.truncations.without_pending().expecting(offset, pending)
         try:
-            self._write(before._replace(truncations=noted))
+            self._write(before.with_truncations(noted))
         except OSError as e:
             try:
                 self._write(before)  # or the next writer would remove the records that are appended now
             except OSError:
-                raise LogFailedError(
-                    f"{self._directory}: a truncation could not be noted, nor withdrawn"
-                ) from e
+                raise LogFailedError(f"{self._directory}: a truncation is neither noted nor withdrawn") from e
             raise
 
     def carry_out(self, last_stable_offset: int) -> None:
         """Note that the truncation was carried out, for readers in this process. `store` writes it before
         anything is appended: a reader in another process may have begun meanwhile."""
-        carried_out = self.known.truncations.carried_out(last_stable_offset)
-        self.known = self.known._replace(truncations=carried_out)
+        self.known = self.known.with_truncations(self.known.truncations.carried_out(last_stable_offset))
 
     def store(self) -> None:
         """Write the file, durably. OSError."""
@@ -157,10 +154,11 @@ def converted(directory: str | Path) -> Manifest:
     older = [name for name in _OLDER if is_there(f"{directory}/{name}")]
     manifest = read_manifest(directory)
     if older:
-        manifest = create(directory, manifest)
-        for name in older:
-            unlink(f"{directory}/{name}")
-        sync_directory(str(directory))
+        with suppress(OSError):  # the disk may be full: then the next opening converts them
+            manifest = create(directory, manifest)
+            for name in older:
+                unlink(f"{directory}/{name}")
+            sync_directory(str(directory))
     return manifest
 
 
@@ -192,7 +190,7 @@ def truncations_of(path: Path, stamp: Stamp) -> Truncations:
     for name in (_TRUNCATIONS, NAME) if stamp is None else (NAME,):
         try:
             data = read_whole(f"{path}/{name}")
-            return _decoded(path, name, data).truncations if _OF_TRUNCATIONS in data else NO_TRUNCATIONS
+            return _decoded(path, name, data).truncations if b'"truncations"' in data else NO_TRUNCATIONS
         except (OSError, CorruptCheckpointError) as e:
             if isinstance(e, OSError) and e.errno not in _NO_FILE:
                 raise

@@ -92,7 +92,8 @@ class TopicTable(NamedTuple):
         """The table in the content of a manifest: nothing before the first change."""
         if not self.number:
             return {}
-        change = None if self.change is None else self.change._asdict() | {"make": dict(self.change.make)}
+        made = self.change
+        change = made and {"topic": made.topic, "delete": made.delete, "make": dict(made.make)}
         topics = {
             name: {"partitions": topic.count, "config": dict(topic.options)}
             | ({"id": topic.id} if topic.id else {})
