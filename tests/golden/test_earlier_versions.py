@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.engine.record.batch import crc32c
+from kstore.log.files import manifest
 from kstore.testing import Recorder, crash_states, failing
 
 EARLIER = Path(__file__).with_name("earlier")
@@ -95,8 +95,8 @@ def test_a_store(ram: Path) -> None:
         for log in (store.log("events"), store.log("orders", 0), store.log("orders", 1)):
             assert log.config.retention_ms == -1
     assert older_in(ram / "store") == []
-    manifest = json.loads((ram / "store" / "kstore.json").read_text())
-    assert {name: manifest[name] for name in ("number", "topics", "change")} == {
+    converted = json.loads((ram / "store" / "kstore.json").read_text())
+    assert {name: converted[name] for name in ("number", "topics", "change")} == {
         name: table[name] for name in ("number", "topics", "change")
     }
     found = kstore.LogStore(ram / "store")
@@ -223,7 +223,6 @@ def test_a_cursor_and_a_writer_make_the_manifest_at_the_same_time(
     ram: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of them creates it; the other one uses its id."""
-    from kstore.log.files import manifest
 
     def beside(other: Callable[[], None]) -> None:
         """Run `other` once, after the next manifest is made and before it gets its name."""
@@ -253,8 +252,3 @@ def test_a_cursor_and_a_writer_make_the_manifest_at_the_same_time(
             assert {group: at.offset for group, at in log.cursors().items()} == {"g": 2}
         assert kstore.open(path).snapshot.truncations.offset == 5
         assert not list(path.glob("*.tmp"))
-
-
-def test_an_id_of_before_has_a_checksum() -> None:
-    text = (EARLIER / "lone" / "kstore-cursors.id").read_text()
-    assert int(text[32:], 16) == crc32c(bytes.fromhex(text[:32]))
