@@ -95,7 +95,7 @@ def bench_cursor_of_store(race: Race, data: Data, records: str) -> None:
 
 
 def bench_cursor_commit(race: Race, data: Data, limit: Peer) -> None:
-    """300 commits of a position, none synced. kstore: commit(offset, durable=False). sqlite3: an upsert of
+    """300 commits of a position, none synced. kstore: commit(offset + 1, durable=False). sqlite3: an upsert of
     group, topic, partition and offset, a transaction each, WAL, synchronous=off. C: kstore's five system
     calls and nothing else."""
     path, kept = _written(data, 1) / "t-0", data.work / "commits"
@@ -103,11 +103,13 @@ def bench_cursor_commit(race: Race, data: Data, limit: Peer) -> None:
     def begin(*args: int) -> kstore.Cursor:
         for file in path.parent.glob("kstore-cursors-*"):
             file.unlink()
-        return kstore.open(path).cursor("g")
+        cursor = kstore.open(path).cursor("g")
+        deque(cursor, maxlen=0)
+        return cursor
 
     def commit(cursor: kstore.Cursor) -> tuple[int, int]:
         for offset in range(COMMITS):
-            cursor.commit(offset, durable=False)
+            cursor.commit(offset + 1, durable=False)
         committed = cursor.committed
         return COMMITS, committed.offset if committed is not None else -1
 

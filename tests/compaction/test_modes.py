@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import kstore
+from tests.helpers.reading import cursor_at_end
 
 OWNER = 1234, 1235
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -25,8 +26,8 @@ def path(tmp_path: Path) -> Iterator[Path]:
         log.append(b"v", key=b"1")
         log.make_key_files()
         log.truncate_to(log.log_end_offset)
-    with kstore.open(path).cursor("g") as cursor:
-        cursor.commit(3)
+    with cursor_at_end(path) as cursor:
+        cursor.commit(4)
     yield path
     os.umask(before)
 

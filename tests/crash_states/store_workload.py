@@ -191,7 +191,7 @@ class StoreWorkload:
         self.mark(doing=doing, committed=committed | {partition: (before, offset)})
         with log.cursor(GROUP) as cursor:
             cursor.seek(offset)  # a commit alone does not move a position backwards
-            cursor.commit(offset - 1)  # the last record that is done
+            cursor.commit(offset)
         self.mark(doing=f"after {doing}", committed=committed | {partition: (offset,)})
 
     def retain(self) -> None:

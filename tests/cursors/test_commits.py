@@ -15,6 +15,7 @@ from kstore.engine.io.faults import fail_call, trace_calls
 from kstore.log.cursors import member_lock
 from tests.cursors.test_cursors import HOLDER, in_a_child
 from tests.helpers.processes import Program
+from tests.helpers.reading import cursor_at_end
 
 FILE = "kstore-cursors-g.positions"
 
@@ -35,8 +36,8 @@ def position(path: Path) -> int | None:
 
 
 def committed(path: Path) -> kstore.Cursor:
-    jobs = kstore.open(path).cursor("g")
-    jobs.commit(3)
+    jobs = cursor_at_end(path)
+    jobs.commit(4)
     return jobs
 
 
@@ -45,14 +46,12 @@ def test_a_commit_has_the_leader_epoch_of_its_record(ram: Path) -> None:
     for epoch, count in ((3, 10), (7, 50)):
         with kstore.open(path, "a", leader_epoch=epoch) as log:
             log.extend([b"v"] * count)
-    with kstore.open(path).cursor("g") as jobs:
+    with cursor_at_end(path) as jobs:
         for offset in (0, 9, 10, 59):
-            jobs.commit(offset, durable=False)
+            jobs.commit(offset + 1, durable=False)
             found = kstore.open(path).cursors()["g"]
             assert found == jobs.committed
             assert found[:2] == (offset + 1, 3 if offset < 10 else 7)
-        with pytest.raises(kstore.OffsetOutOfRangeError):
-            jobs.commit(60, durable=False)
 
 
 def test_one_whose_lock_was_lost_refuses(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,20 +64,20 @@ def test_one_whose_lock_was_lost_refuses(ram: Path, monkeypatch: pytest.MonkeyPa
     code = HOLDER.replace("if record.offset == 4:\n        jobs.commit(record)", "if True:")
     with Program(code, path) as child:
         with pytest.raises(kstore.CursorLockedError):
-            jobs.commit(8, durable=False)
+            jobs.commit(9, durable=False)
         assert position(path) == 4
         child.kill()
-    jobs.commit(8, durable=False)  # it had committed nothing
+    jobs.commit(9, durable=False)  # it had committed nothing
     assert position(path) == 9
     (ram / "kstore-cursors.lock").read_bytes()
 
     def takes_it() -> None:
-        with kstore.open(path).cursor("g") as other:
-            other.commit(20, durable=False)
+        with cursor_at_end(path) as other:
+            other.commit(21, durable=False)
 
     assert in_a_child(takes_it) == 0
     with pytest.raises(kstore.CursorLockedError):
-        jobs.commit(30, durable=False)
+        jobs.commit(31, durable=False)
     assert position(path) == 21
     jobs.close()
 
@@ -98,13 +97,13 @@ def test_a_forked_child_keeps_nobody_out(ram: Path) -> None:
     if parent == 0:
         jobs = committed(path)
         trace_calls(fork)
-        jobs.commit(4)
+        jobs.commit(5)
     child = int(os.read(reads, 20))
     try:
         os.kill(parent, signal.SIGKILL)
         os.waitpid(parent, 0)
-        with kstore.open(path).cursor("g") as jobs:
-            jobs.commit(7)
+        with cursor_at_end(path) as jobs:
+            jobs.commit(8)
         assert position(path) == 8
     finally:
         os.kill(child, signal.SIGKILL)
@@ -114,13 +113,13 @@ def test_a_forked_child_keeps_nobody_out(ram: Path) -> None:
 
 def test_a_partition_that_was_deleted(ram: Path) -> None:
     path = filled(ram)
-    with kstore.open(path).cursor("g") as jobs:
-        jobs.commit(3, durable=False)
+    with cursor_at_end(path) as jobs:
+        jobs.commit(4, durable=False)
         path.rename(path.with_name("old"))
         with pytest.raises(kstore.LogNotFoundError):
-            jobs.commit(4)
+            jobs.commit(5)
         with pytest.raises(kstore.LogNotFoundError):
-            jobs.commit(5, durable=False)
+            jobs.commit(6, durable=False)
 
 
 def test_members_in_processes_commit_at_once(ram: Path) -> None:
@@ -128,9 +127,9 @@ def test_members_in_processes_commit_at_once(ram: Path) -> None:
     filled(ram, 4)
 
     def work(number: int) -> None:
-        with kstore.open(ram / f"t-{number}").cursor("g") as jobs:
+        with cursor_at_end(ram / f"t-{number}") as jobs:
             for offset in range(1000 + number):
-                jobs.commit(offset, durable=False)
+                jobs.commit(offset + 1, durable=False)
 
     children = []
     for number in range(4):
@@ -149,9 +148,9 @@ def test_members_in_processes_commit_at_once(ram: Path) -> None:
 def test_one_sync_serves_all_that_commit_together(ram: Path) -> None:
     """While the first one syncs, the others write; the next sync is for all of them."""
     filled(ram, 4)
-    cursors = [kstore.open(ram / f"t-{number}").cursor("g") for number in range(4)]
+    cursors = [cursor_at_end(ram / f"t-{number}") for number in range(4)]
     for cursor in cursors:
-        cursor.commit(1)
+        cursor.commit(2)
     size = (ram / FILE).stat().st_size
     batch = size // 4
     begun, syncs = threading.Event(), []
@@ -167,7 +166,7 @@ def test_one_sync_serves_all_that_commit_together(ram: Path) -> None:
                     time.sleep(0.01)
 
     trace_calls(told)
-    threads = [threading.Thread(target=cursor.commit, args=(10,)) for cursor in cursors]
+    threads = [threading.Thread(target=cursor.commit, args=(11,)) for cursor in cursors]
     threads[0].start()
     assert begun.wait(60)
     for thread in threads[1:]:
@@ -186,7 +185,7 @@ def test_a_long_file_is_written_anew(ram: Path) -> None:
     with committed(path) as jobs:
         inode = (ram / FILE).stat().st_ino
         for number in range(2000):
-            jobs.commit(10, durable=False, metadata=f"{number:04096}")
+            jobs.commit(11, durable=False, metadata=f"{number:04096}")
         assert (ram / FILE).stat().st_ino != inode
         assert (ram / FILE).stat().st_size < 3 << 20
     assert kstore.open(path).cursors()["g"].metadata == f"{1999:04096}"
@@ -197,7 +196,8 @@ import sys, kstore
 with kstore.open(sys.argv[1]).cursor("g") as jobs:
     print("here", flush=True)
     input()
-    jobs.commit(7)
+    jobs.seek(8)
+    jobs.commit()
     print("done", flush=True)
     sys.stdin.read()
 """
@@ -208,11 +208,11 @@ def test_a_file_in_whose_place_another_member_puts_another(ram: Path) -> None:
     path = filled(ram, 2)
     with Program(OTHER, ram / "t-1") as child, committed(path) as jobs:
         for offset in range(4, 700):  # enough for a durable commit to write the file anew
-            jobs.commit(offset, durable=False)
+            jobs.commit(offset + 1, durable=False)
         inode = (ram / FILE).stat().st_ino
         assert child.tell() == "done"
         assert (ram / FILE).stat().st_ino != inode
-        jobs.commit(701, durable=False)
+        jobs.commit(702, durable=False)
         assert (position(path), position(ram / "t-1")) == (702, 8)
 
 

@@ -25,6 +25,7 @@ from tests.helpers.calls import some_calls, some_points
 from tests.helpers.effort import some
 from tests.helpers.injector import Injector
 from tests.helpers.processes import run_python
+from tests.helpers.reading import cursor_at_end, read_to_end
 from tests.helpers.waiting import descriptors, until_closed
 
 FILE = "kstore-cursors-g.positions"
@@ -39,17 +40,20 @@ def filled(directory: Path, commits: int) -> Path:
         log.extend([b"v"] * 2000)
         if commits:
             with log.cursor("g") as jobs:
+                read_to_end(jobs)
                 for i in range(commits):
-                    jobs.commit(i, durable=False)
+                    jobs.commit(i + 1, durable=False)
     return path
 
 
 def _commit(jobs: kstore.Cursor) -> None:
-    jobs.commit(1500)
+    jobs.seek(1501)
+    jobs.commit()
 
 
 def _undurable(jobs: kstore.Cursor) -> None:
-    jobs.commit(1500, durable=False)
+    jobs.seek(1501)
+    jobs.commit(durable=False)
 
 
 def _forget(jobs: kstore.Cursor) -> None:
@@ -85,8 +89,8 @@ def outcomes(directory: Path, story: str) -> tuple[int | None, int | None, int]:
 
 
 def goes_on(path: Path) -> None:
-    with kstore.open(path).cursor("g") as jobs:
-        jobs.commit(1900)
+    with cursor_at_end(path) as jobs:
+        jobs.commit(1901)
     assert position(path) == 1901
     with kstore.open(path, "a") as log:
         assert log.recovery.findings == []
@@ -138,35 +142,35 @@ def test_any_call_fails(ram: Path, story: str, error: int, how: str) -> None:
 def test_after_a_failed_sync_the_file_is_another(ram: Path) -> None:
     """A second sync of the same file could say that all is well, and it is not."""
     path = filled(ram, 3)
-    with kstore.open(path).cursor("g") as jobs:
+    with cursor_at_end(path) as jobs:
         inode = (ram / FILE).stat().st_ino
         names: list[str] = []
         trace_calls(lambda call, *_: names.append(call))
         fail_call(0, own=True)
-        jobs.commit(10)
+        jobs.commit(11)
         trace_calls(None)
         for nth in range(1, calls_made() + 1):
             fail_call(nth, errno.EIO, own=True)
             with contextlib.suppress(OSError):
-                jobs.commit(10 + nth)
+                jobs.commit(11 + nth)
             fail_call(0)
         assert "sync" in names
-        jobs.commit(100)
+        jobs.commit(101)
         assert (ram / FILE).stat().st_ino != inode
     assert position(path) == 101
 
 
 def test_on_a_full_disk_it_goes_on_when_there_is_room(ram: Path) -> None:
     path = filled(ram, 3)
-    with kstore.open(path).cursor("g") as jobs:
+    with cursor_at_end(path) as jobs:
         for _ in range(3):
             for nth in range(1, 20):
                 fail_call(nth, errno.ENOSPC, "half", own=True)
                 with contextlib.suppress(OSError):
-                    jobs.commit(5)
+                    jobs.commit(6)
                 fail_call(0)
                 assert position(path) in (3, 6)
-        jobs.commit(7)
+        jobs.commit(8)
     assert position(path) == 8
 
 
@@ -191,7 +195,8 @@ def test_a_signal_that_raises(ram: Path, kind: str, error: type[BaseException]) 
     for nth in some_points(12, kind):
         jobs.seek(0)
         jobs.commit()
-        stopped = _interrupted(kind, nth, error, lambda: jobs.commit(10))
+        read_to_end(jobs)
+        stopped = _interrupted(kind, nth, error, lambda: jobs.commit(11))
         found = position(path)
         assert found in (0, 11)
         seen.add(found)
@@ -199,13 +204,13 @@ def test_a_signal_that_raises(ram: Path, kind: str, error: type[BaseException]) 
         if child == 0:
             signal.alarm(20)  # ends it, if it waits for a lock that was left locked
             with contextlib.suppress(BaseException):
-                with kstore.open(path).cursor("h") as other:
-                    other.commit(1)
+                with cursor_at_end(path, "h") as other:
+                    other.commit(2)
                 GroupFile(str(ram), "g", LockFile.of(str(ram), User())).read()
                 os._exit(0)
             os._exit(1)
         assert os.waitpid(child, 0)[1] == 0
-        jobs.commit(10)
+        jobs.commit(11)
         assert position(path) == 11
         if not stopped:
             break
@@ -267,7 +272,7 @@ def test_a_signal_in_the_reading_of_a_batch(ram: Path) -> None:
             jobs.seek(1000)
             stopped = _interrupted("line", nth, KeyboardInterrupt, lambda: jobs.batch(2).__enter__())
             assert next(iter(jobs)).offset == 1000
-            jobs.commit(1000, durable=False)
+            jobs.commit(1001, durable=False)
             if not stopped:
                 break
     assert nth > 60
@@ -392,8 +397,8 @@ def test_a_torn_end_is_cut_off(ram: Path) -> None:
         for torn in (whole[:cut], whole[: 2 * size] + bytes(cut - 2 * size)):
             file.write_bytes(torn)
             assert position(path) == 2
-            with kstore.open(path).cursor("g") as jobs:
-                jobs.commit(5)
+            with cursor_at_end(path) as jobs:
+                jobs.commit(6)
             assert position(path) == 6
 
 

@@ -104,7 +104,7 @@ def test_a_follower_bears_the_epoch_of_what_it_gives(tmp_path: Path, durable: bo
     with kstore.open(path).cursor("g", **options) as jobs:
         assert len(list(jobs)) == 5
         jobs.commit(durable=durable)
-        jobs.commit(4, durable=durable)
+        jobs.commit(5, durable=durable)
         assert jobs.committed is not None
         assert jobs.committed.leader_epoch == 1
         with kstore.open(path, "a") as log:

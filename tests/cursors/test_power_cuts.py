@@ -10,6 +10,7 @@ import pytest
 import kstore
 from kstore.testing import Recorder, crash_states
 from tests.helpers.effort import times
+from tests.helpers.reading import cursor_at_end, read_to_end
 
 FILE = "kstore-cursors-g.positions"
 RETENTION: dict[str, Any] = {
@@ -29,10 +30,10 @@ def filled(directory: Path) -> Path:
 
 def commits(path: Path, upto: int, *, durable: bool, metadata: str = "") -> list[int]:
     """Of one cursor, which is not closed: how long the file was after each."""
-    jobs = kstore.open(path).cursor("g")
+    jobs = cursor_at_end(path)
     sizes = []
     for offset in range(upto):
-        jobs.commit(offset, durable=durable, metadata=metadata)
+        jobs.commit(offset + 1, durable=durable, metadata=metadata)
         sizes.append((path.parent / FILE).stat().st_size)
     return sizes
 
@@ -49,15 +50,15 @@ def test_what_was_promised_is_there(ram: Path, model: str, size: int) -> None:
     path = filled(ram / "data")
     metadata = "m" * size
     with Recorder(path.parent) as recorder:
-        jobs = kstore.open(path).cursor("g")
-        jobs.commit(4, metadata=metadata)
+        jobs = cursor_at_end(path)
+        jobs.commit(5, metadata=metadata)
         recorder.mark(5)
         for offset in range(5, 9):
-            jobs.commit(offset, durable=False, metadata=metadata)
-        jobs.commit(9, metadata=metadata)
+            jobs.commit(offset + 1, durable=False, metadata=metadata)
+        jobs.commit(10, metadata=metadata)
         recorder.mark(10)
         for offset in range(10, 13):
-            jobs.commit(offset, durable=False, metadata=metadata)
+            jobs.commit(offset + 1, durable=False, metadata=metadata)
         jobs.close()
         recorder.mark(13)
     count = 0
@@ -76,7 +77,7 @@ def test_what_was_promised_is_there(ram: Path, model: str, size: int) -> None:
         assert found >= state.value, state.text
         with kstore.open(place / "t-0").cursor("g") as jobs:
             assert jobs.position == found, state.text
-            jobs.commit(20)
+            read_to_end(jobs).commit(21)
         with warnings.catch_warnings(action="error"):
             assert committed(place / "t-0") == 21
     assert count
@@ -99,7 +100,7 @@ def test_what_follows_a_hole_is_kept_aside(ram: Path) -> None:
     assert jobs.position == 1
     assert kept.read_bytes() == holed[ends[0] :]
     assert file.read_bytes() == whole[: ends[0]]
-    jobs.commit(1)
+    read_to_end(jobs).commit(2)
     jobs.close()
     assert committed(path) == 2
     assert list(kstore.open(path).cursors()) == ["g"]
@@ -118,7 +119,7 @@ def test_a_warning_that_is_an_error_changes_nothing_more(ram: Path, warned: str)
                 kstore.open(path).cursor("g")
         with kstore.open(path).cursor("g") as jobs:
             assert jobs.position == 1
-            jobs.commit(2)
+            read_to_end(jobs).commit(3)
         assert committed(path) == 3
 
 
@@ -177,10 +178,10 @@ def test_no_older_position_comes_back(ram: Path, of: str) -> None:
     assert isinstance(log, kstore.LogWriter)
     for _ in range(20):
         log.append(b"v" * 20, timestamp=1_000_000_000_000)
-    jobs = kstore.open(data / "t-0").cursor("g")
+    jobs = cursor_at_end(data / "t-0")
     with Recorder(data) as recorder:
-        jobs.commit(5)
-        jobs.commit(15, durable=False)
+        jobs.commit(6)
+        jobs.commit(16, durable=False)
         if of == "a log":
             log.retain(keep_for=["g"])
         else:

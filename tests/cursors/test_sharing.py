@@ -14,6 +14,7 @@ from kstore.log.follow.feed import Feed
 from kstore.log.follow.position import Position
 from tests.cursors.test_cursors import HOLDER, in_a_child, offsets
 from tests.helpers.processes import Program, run_python
+from tests.helpers.reading import cursor_at_end, read_to_end
 from tests.helpers.waiting import threads_doing
 
 
@@ -31,20 +32,20 @@ def position(path: Path) -> int:
 
 def test_a_commit_that_was_overtaken_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread commits more between the moment in which a commit looks and that in which it writes."""
-    with kstore.open(path).cursor("g") as jobs:
+    with cursor_at_end(path) as jobs:
         position_of = Feed.position_of
 
         def overtaken(feed: Feed, offset: int) -> Position:
             found = position_of(feed, offset)
             if offset == 3:
-                other = threading.Thread(target=jobs.commit, args=(7,))
+                other = threading.Thread(target=jobs.commit, args=(8,))
                 other.start()
                 other.join()
             return found
 
         monkeypatch.setattr(Feed, "position_of", overtaken)
         with pytest.raises(ValueError, match="backwards from 8"):
-            jobs.commit(2)
+            jobs.commit(3)
         assert position(path) == 8
 
 
@@ -79,14 +80,14 @@ def test_many_threads_commit_what_they_did(path: Path) -> None:
 
 
 def test_the_same_position_made_durable_by_the_next_member(path: Path) -> None:
-    assert in_a_child(lambda: kstore.open(path).cursor("g").commit(4, durable=False)) == 0
+    assert in_a_child(lambda: cursor_at_end(path).commit(5, durable=False)) == 0
     synced: list[str] = []
     with kstore.open(path).cursor("g") as jobs:
         trace_calls(
             lambda call, name, *_: synced.append(name) if call.startswith("sync_") or call == "sync" else None
         )
         try:
-            jobs.commit(4)
+            jobs.commit(5)
         finally:
             trace_calls(None)
     assert [Path(name).name for name in synced] == ["kstore-cursors-g.positions", path.parent.name]
@@ -97,14 +98,14 @@ def test_after_a_failed_sync_other_members_have_another_file(ram: Path) -> None:
     path = ram / "t-0"
     with kstore.open(path, "a") as log:
         log.extend([b"v"] * 10)
-    with kstore.open(path).cursor("g") as jobs:
-        jobs.commit(1)
+    with cursor_at_end(path) as jobs:
+        jobs.commit(2)
         file = ram / "kstore-cursors-g.positions"
         before = file.stat().st_ino
         for nth in range(1, 9):  # one of these calls is the sync
             fail_call(nth, own=True)
             try:
-                jobs.commit(1 + nth)
+                jobs.commit(2 + nth)
             except OSError:
                 if file.stat().st_ino != before:
                     break
@@ -112,7 +113,7 @@ def test_after_a_failed_sync_other_members_have_another_file(ram: Path) -> None:
                 fail_call(0)
         assert file.stat().st_ino != before
         assert position(path) == 2 + nth
-        jobs.commit(9)
+        jobs.commit(10)
     assert position(path) == 10
 
 
@@ -151,20 +152,20 @@ def test_who_waited_begins_at_the_end_as_it_is_then(path: Path) -> None:
 
 def test_a_childs_lock_outlives_what_it_inherited(path: Path) -> None:
     """The system drops a process's locks on a file when it closes any descriptor of it."""
-    inherited = [kstore.open(path).cursor("g")]
+    inherited = [cursor_at_end(path)]
 
     def work() -> None:
-        with kstore.open(path).cursor("h") as mine:
+        with cursor_at_end(path, "h") as mine:
             inherited[0].close()
             inherited.clear()
             code = "import kstore, sys; kstore.open(sys.argv[1]).cursor('h')"
             assert "CursorLockedError" in run_python(code, path).stderr
-            mine.commit(1)
+            mine.commit(2)
 
     assert in_a_child(work) == 0
     with pytest.raises(kstore.CursorLockedError):
         kstore.open(path).cursor("g")
-    inherited[0].commit(3)
+    inherited[0].commit(4)
     inherited[0].close()
 
 
@@ -186,7 +187,7 @@ def test_descriptors_are_given_back(tmp_path: Path) -> None:
         with kstore.open(path, "a") as log:
             log.append(b"v")
             with log.cursor("g") as jobs, log.cursor("h"):
-                jobs.commit(0)
+                read_to_end(jobs).commit(1)
             with log.cursor("g") as jobs:
                 assert jobs.position == 1
     del jobs

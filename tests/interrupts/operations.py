@@ -10,6 +10,7 @@ from typing import Any
 
 import kstore
 from tests.helpers.markers import marker
+from tests.helpers.reading import read_to_end
 from tests.interrupts.state import require
 from tests.interrupts.subject import Operation, Subject
 
@@ -164,6 +165,12 @@ def with_cursor(subject: Subject) -> None:
         next(iter(cursor))
     cursor.commit()
     subject.held.append(cursor)
+
+
+def with_cursor_at_end(subject: Subject) -> None:
+    """A group that has committed offset 3, and whose cursor has yielded all records."""
+    with_cursor(subject)
+    read_to_end(subject.held[0])
 
 
 def of_reader(**options: Any) -> Prepare:
@@ -413,7 +420,7 @@ def checked(prepare: Prepare, check: Callable[[Subject], None]) -> Prepare:
 
 
 add("cursor", eleven, open_cursor)
-add("cursor.commit", with_cursor, lambda s: s.held[0].commit(7))
+add("cursor.commit", with_cursor_at_end, lambda s: s.held[0].commit(8))
 add("cursor, iterated and committed", with_cursor, iterate_and_commit)
 add("cursor.batch", checked(with_cursor, skips_none), take_batch)
 add("cursor.batch, of a reader", checked(of_reader(), skips_none), take_batch)

@@ -8,6 +8,7 @@ import pytest
 
 import kstore
 from tests.helpers.files import flip
+from tests.helpers.reading import cursor_at_end, read_to_end
 from tests.tools.conftest import Feed, Run
 
 
@@ -19,9 +20,9 @@ def data(tmp_path: Path) -> Path:
             for i in range(10):
                 log.append(b"v", timestamp=1_700_000_000_000 + i)
             with log.cursor("billing") as jobs:
-                jobs.commit(4 + number)
-    with kstore.open(tmp_path / "orders-0").cursor("mailer") as jobs:
-        jobs.commit(2, metadata="two\nlines")
+                read_to_end(jobs).commit(5 + number)
+    with cursor_at_end(tmp_path / "orders-0", "mailer") as jobs:
+        jobs.commit(3, metadata="two\nlines")
     return tmp_path
 
 
@@ -132,7 +133,7 @@ def test_what_cannot_be_read_hides_no_other_partition(data: Path, run: Run) -> N
     (data / "orders-2" / f"{0:020d}.log").symlink_to(f"{0:020d}.log")  # an OSError
     with kstore.open(data / "orders-3", "a") as log, log.cursor("billing") as jobs:
         log.append(b"v")
-        jobs.commit(0)
+        read_to_end(jobs).commit(1)
     (data / "orders-3" / "kstore.json").write_bytes(b"damage")
     (data / "loop-0").symlink_to("loop-0")
     (data / "nowhere-0").symlink_to("absent")

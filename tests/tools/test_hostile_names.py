@@ -20,6 +20,7 @@ from kstore.__main__ import COMMANDS
 from kstore.errors import KstoreError, visible
 from kstore.tools.commands import keep
 from tests.helpers.effort import some
+from tests.helpers.reading import cursor_at_end
 from tests.tools.conftest import Feed, Run
 
 E = "\x1b[31m\nFORGED \u202e\x85\u2028\udcff"  # the last as os.fsdecode gives bytes that are not UTF-8
@@ -118,8 +119,8 @@ def test_no_command_passes_control_characters_on(
     d = tmp_path / name
     with kstore.open(d / "t-0", "a", retention_ms=5) as log:
         log.append(b"x", key=b"x")
-        with kstore.open(d / "t-0").cursor("g") as cursor:
-            cursor.commit(0, metadata="\x1b[31m\nFORGED")
+        with cursor_at_end(d / "t-0") as cursor:
+            cursor.commit(1, metadata="\x1b[31m\nFORGED")
     HOSTILE[what](d)
     hostile = name != "data"
     for words in some(WORDS, 10, (name, what)):

@@ -8,6 +8,7 @@ import pytest
 
 import kstore
 from tests.helpers.files import flip
+from tests.helpers.reading import cursor_at_end
 from tests.tools.conftest import Run
 
 ID = "d0cd1b8a5f4e4a12b6e5a6f2c9b31c7e"
@@ -80,8 +81,8 @@ def test_partitions_of_another_log_directory(tmp_path: Path, run: Run) -> None:
 def test_damaged_positions_of_a_group(data: Path, run: Run, verify: tuple[str, ...]) -> None:
     for number in range(2):
         for group in ("other", "worker"):
-            with kstore.open(data / f"orders-{number}").cursor(group) as jobs:
-                jobs.commit(0)
+            with cursor_at_end(data / f"orders-{number}", group) as jobs:
+                jobs.commit(1)
     assert run("stat", data, *verify)[0] == 0
     positions = data / "kstore-cursors-worker.positions"
     flip(positions, 40)

@@ -74,6 +74,15 @@ def check_commit(durable: object, metadata: object) -> None:
         raise ValueError(f"metadata has more than {MAX_METADATA_BYTES} bytes")
 
 
+def check_delivered(name: str, offset: int, position: int) -> None:
+    """Raise ValueError for the offset of a commit beyond the position of the cursor."""
+    if offset > position:
+        raise ValueError(
+            f"{name}: offset {offset} is beyond what was delivered, the records before offset {position}. The "
+            "offset of a commit is that of the next record to read; to skip records, seek() first"
+        )
+
+
 def offset_of(view: LogView, place: str | int | datetime, isolation: str) -> int:
     """The offset of a start, in a view. OffsetOutOfRangeError."""
     first, end = view.log_start_offset, view.log_end_offset

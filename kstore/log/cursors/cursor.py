@@ -10,8 +10,10 @@ from typing import NoReturn
 from kstore.arguments import ISOLATION, ON_ERROR, boolean, choice, integer, number
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader, Skipped
+from kstore.errors import OffsetOutOfRangeError
 from kstore.log.cursors.arguments import (
     check_commit,
+    check_delivered,
     checked_group,
     checked_place,
     checked_timeout,
@@ -195,34 +197,63 @@ class Cursor(Closing):
             self._timeout,
         )
 
-    def batch(self, count: int, timeout: float = 0.0) -> CursorBatch:
-        """Read up to `count` records as a list, and commit them when the `with` block ends without an
-        exception: `with jobs.batch(100, timeout=1) as records:`. `async with` works too.
+    def batch(self, count: int, timeout: float = 0.0) -> CursorBatch[Record]:
+        """Read up to `count` records as a list, and commit them when the `with` block ends:
+        `with jobs.batch(100, timeout=1) as records:`. `async with` works too.
 
         The list has the records that are in the log. If there are none, the call waits up to `timeout`
-        seconds for the first one, and may return an empty list. After an exception the cursor returns to its
-        position before the batch, or to the last position committed in the block. A cursor has one open batch
-        at a time: another one raises RuntimeError.
+        seconds for the first one, and may return an empty list. If `break`, `return` or an exception leaves a
+        loop over the list, only the records before the present one are committed: a record is done when the
+        loop asks for the next one, or ends. An exception outside of such a loop commits nothing. The cursor
+        then continues with the first record that is not committed. A cursor has one open batch at a time:
+        another one raises RuntimeError.
         """
         count = integer("count", count, 1)
         timeout = number("timeout", timeout, 0)
         self._committer.check_open()
-        return CursorBatch(self._slot, self._following, self.commit, self.commit_async, count, timeout)
+        return CursorBatch(
+            self._slot,
+            partial(self._records, count, timeout),
+            partial(self._records_async, count, timeout),
+            self.commit,
+            self.commit_async,
+        )
+
+    def _records(self, count: int, timeout: float, first: Record | None = None) -> list[Record]:
+        """Up to `count` records, those after `first` if that is given. Without it, wait for one."""
+        records = [] if first is None else [first]
+        try:
+            while len(records) < count:
+                record = next(self._following(0 if records else timeout), None)
+                if record is None:
+                    break
+                records.append(record)
+        except OffsetOutOfRangeError:
+            if not records:  # with records, the next batch raises the error
+                raise
+        return records
+
+    async def _records_async(self, count: int, timeout: float) -> list[Record]:
+        first = await anext(self._following(timeout), None)
+        return [] if first is None else self._records(count, 0, first)
 
     # ---- committing ----------------------------------------------------------------------------------------
 
     def commit(self, record: Record | int | None = None, *, durable: bool = True, metadata: str = "") -> None:
-        """Save that the records up to this one are done: the next cursor of the group begins behind it.
+        """Save a position, at which the next cursor of the group begins.
 
-        record: a Record, or the offset of one. Default: the last record that was yielded. durable: True
-        returns when the position survives a power cut. False is faster: the position survives the end of the
-        process, and a power cut after the next durable commit or close(). metadata: a text to save with the
-        position, of at most 4096 bytes.
+        record: a Record, if it and all records before it are done, or an int: the offset of the next record
+        to read, as in Kafka. `commit(record)` and `commit(record.offset + 1)` do the same. Default: behind
+        the last record that was yielded, `commit(cursor.position)`. durable: True returns when the position
+        survives a power cut. False is faster: the position survives the end of the process, and a power cut
+        after the next durable commit or close(). metadata: a text to save with the position, of at most 4096
+        bytes.
 
-        ValueError if it would move the position backwards without a seek(); OffsetOutOfRangeError for a
-        record behind the end of the log. CursorLockedError if the lock was lost, LogClosedError if the cursor
-        is closed or belongs to the parent of this process, LogNotFoundError if the partition was deleted.
-        OSError: the saved position is the old one or the new one.
+        ValueError for an offset beyond `position`, or if the saved position would move backwards without a
+        seek(); OffsetOutOfRangeError if the log ends before it, because it was truncated. CursorLockedError
+        if the lock was lost, LogClosedError if the cursor is closed or belongs to the parent of this process,
+        LogNotFoundError if the partition was deleted. OSError: the saved position is the old one or the new
+        one.
         """
         check_commit(durable, metadata)
         if isinstance(record, Record):
@@ -230,8 +261,9 @@ class Cursor(Closing):
         elif record is None:
             offset = self.position
         else:
-            offset = integer("record", record) + 1
+            offset = integer("record", record)
         self._committer.check_open()
+        check_delivered("record", offset, self.position)
         commit = self._committer.commit_of(self._feed.position_of(offset), metadata)
         commit_all([(self._committer, commit)], durable)
 
@@ -240,7 +272,7 @@ class Cursor(Closing):
         when the commit is done or has not begun.
         """
         if record is None:  # the position at the call
-            record = self.position - 1 if self.position else None
+            record = self.position
         await in_thread(partial(self.commit, record, metadata=metadata))
 
     def forget(self) -> None:

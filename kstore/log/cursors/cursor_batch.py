@@ -1,33 +1,85 @@
 """Batches of records of a cursor that are committed together."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from weakref import ref
 
 from kstore.engine.record.batch import Record
-from kstore.errors import OffsetOutOfRangeError
 from kstore.log.cursors.offset_committer import OffsetCommitter
 from kstore.log.follow.feed import Feed
-from kstore.log.follow.follower import Follower
 from kstore.log.follow.position import Position
 
+Item = TypeVar("Item")
+Given_contra = TypeVar("Given_contra", contravariant=True)
 
-class _Block(NamedTuple):
-    """The `with` block of a batch, and the position of the cursor before it. If the reference to the batch is
-    dead, an interrupt prevented `__exit__`."""
 
-    batch: "ref[CursorBatch]"
-    start: Position
+class _Loop(Generic[Item]):
+    """A loop over a batch: the records whose body reached its end, and whether it has asked for all."""
+
+    def __init__(self) -> None:
+        self.completed: list[Item] = []
+        self.has_ended = False
+
+
+class _Records(list[Item]):
+    """The records of a batch. `last_loop` is the loop that began last, if there was one."""
+
+    last_loop: _Loop[Item] | None = None
+
+    def __iter__(self) -> Iterator[Item]:
+        loop: _Loop[Item] = _Loop()
+        self.last_loop = loop
+        for record in super().__iter__():
+            yield record
+            loop.completed.append(record)  # the next one was asked for
+        loop.has_ended = True
+
+
+class Slot(Protocol[Given_contra]):
+    """The open batch of a cursor; a cursor has one at most."""
+
+    def begin(self, batch: "CursorBatch[Any]") -> None:
+        """Open a batch. RuntimeError if another one is open."""
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the cursor has moved since the batch was opened."""
+
+    def behind(self, completed: Sequence[Given_contra]) -> Any:
+        """What to commit for these first records of the batch; None if that is committed already."""
+
+    def end(self) -> None:
+        """End the batch, and leave the cursor at its position."""
+
+    def give_up(self) -> None:
+        """End the batch, and return the cursor to its position before the batch; but not below the last
+        commit, because a commit that failed may be on the disk."""
+
+
+class Block(NamedTuple):
+    """The `with` block of a batch, and the start of the batch. If the reference to the batch is dead, an
+    interrupt prevented `__exit__`."""
+
+    batch: "ref[CursorBatch[Any]]"
+    start: Any
+
+
+def start_again(feed: Feed, committer: OffsetCommitter, start: Position) -> None:
+    """Return to a position, but not below the last commit."""
+    last = committer.last
+    if last is not None and committer.floor > start.offset:
+        start = last.reading_position()
+    feed.go_to(start)
 
 
 class BatchSlot:
-    """The open batch of a cursor; a cursor has one at most."""
+    """The open batch of a cursor of one partition."""
 
     def __init__(self, feed: Feed, committer: OffsetCommitter) -> None:
         self._feed = feed
         self._committer = committer
-        self._block: _Block | None = None
+        self._block: Block | None = None
 
     @property
     def offset(self) -> int:
@@ -43,15 +95,20 @@ class BatchSlot:
         if self._block is not None:
             raise RuntimeError("a batch of this cursor is open: leave its `with` block first")
 
-    def begin(self, batch: "CursorBatch") -> None:
+    def begin(self, batch: "CursorBatch[Any]") -> None:
         """Open a batch. RuntimeError if another one is open."""
         self.check_free()
-        self._block = _Block(ref(batch), self._feed.position)
+        self._block = Block(ref(batch), self._feed.position)
 
     @property
     def has_moved(self) -> bool:
         """Whether the cursor has moved since the batch was opened."""
         return self._block is not None and self._feed.offset != self._block.start.offset
+
+    def behind(self, completed: Sequence[Record]) -> Record | None:
+        """The last of these records; None if it is committed already."""
+        last = completed[-1]
+        return last if last.offset >= self._committer.floor else None
 
     def end(self) -> None:
         """End the batch, and leave the cursor at its position."""
@@ -60,79 +117,79 @@ class BatchSlot:
     def give_up(self) -> None:
         """End the batch, and return the cursor to its position before the batch; but not below the last
         commit, because a commit that failed may be on the disk."""
-        block, last = self._block, self._committer.last
+        block = self._block
         if block is not None:
-            start = block.start
-            if last is not None and self._committer.floor > start.offset:
-                start = last.reading_position()
-            self._feed.go_to(start)
+            start_again(self._feed, self._committer, block.start)
             self._block = None
 
 
-class CursorBatch:
-    """Records of a cursor that are committed together when the `with` block ends without an exception.
+def _leading(given: list[Item], completed: list[Item]) -> list[Item]:
+    """The records before the first one that is not completed. The block may have sorted them."""
+    done = set(map(id, completed))
+    for count, record in enumerate(given):
+        if id(record) not in done:
+            return given[:count]
+    return given
+
+
+class CursorBatch(Generic[Item]):
+    """Records of a cursor that are committed when the `with` block ends: those that the block completed.
 
     cursor.batch() creates one.
     """
 
     def __init__(
         self,
-        slot: BatchSlot,
-        following: Callable[[float], Follower[Record]],
-        commit: Callable[[], None],
-        commit_async: Callable[[], Awaitable[None]],
-        count: int,
-        timeout: float,
+        slot: Slot[Item],
+        read: Callable[[], list[Item]],
+        read_async: Callable[[], Awaitable[list[Item]]],
+        commit: Callable[..., None],
+        commit_async: Callable[..., Awaitable[None]],
     ) -> None:
         self._slot = slot
-        self._following = following
+        self._read = read
+        self._read_async = read_async
         self._commit = commit
         self._commit_async = commit_async
-        self._count = count
-        self._timeout = timeout
+        self._given: list[Item] = []
+        self._records: _Records[Item] = _Records()
         self._is_open = False
 
-    def __enter__(self) -> list[Record]:
-        self._begin()
-        return self._gather([], self._timeout)
-
-    async def __aenter__(self) -> list[Record]:
+    def __enter__(self) -> list[Item]:
         self._begin()
         try:
-            first = await anext(self._following(self._timeout), None)
+            return self._give(self._read())
         except BaseException:
             self._end()
             raise
-        return [] if first is None else self._gather([first], 0)
+
+    async def __aenter__(self) -> list[Item]:
+        self._begin()
+        try:
+            return self._give(await self._read_async())
+        except BaseException:
+            self._end()
+            raise
 
     def _begin(self) -> None:
         self._slot.begin(self)
         self._is_open = True
 
-    def _gather(self, records: list[Record], timeout: float) -> list[Record]:
-        try:
-            while len(records) < self._count:
-                record = next(self._following(0 if records else timeout), None)
-                if record is None:
-                    break
-                records.append(record)
-        except OffsetOutOfRangeError:
-            if not records:  # with records, the next batch raises the error
-                self._end()
-                raise
-        except BaseException:
-            self._end()
-            raise
-        return records
+    def _give(self, records: list[Item]) -> list[Item]:
+        self._given = records
+        self._records = _Records(records)
+        return self._records
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if error is None and self._is_open:
+            if self._is_complete(error):
                 if self._slot.has_moved:
                     self._commit()
                 self._leave()
+            elif (behind := self._behind_completed()) is not None:
+                self._commit(behind)
         finally:
             self._end()
 
@@ -140,12 +197,31 @@ class CursorBatch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if error is None and self._is_open:
+            if self._is_complete(error):
                 if self._slot.has_moved:
                     await self._commit_async()
                 self._leave()
+            elif (behind := self._behind_completed()) is not None:
+                await self._commit_async(behind)
         finally:
             self._end()
+
+    def _is_complete(self, error: BaseException | None) -> bool:
+        """Whether the block is done with all records: it raised nothing, and left no loop over them early."""
+        loop = self._records.last_loop
+        return self._is_open and error is None and (loop is None or loop.has_ended)
+
+    def _behind_completed(self) -> Any:
+        """What to commit for the records before the first one that a loop, which was left early, has not
+        completed; None if there are none.
+
+        After a loop that has ended, an exception may come from work on all records: none is completed then.
+        """
+        loop = self._records.last_loop
+        if not self._is_open or loop is None or loop.has_ended:
+            return None
+        completed = _leading(self._given, loop.completed)
+        return self._slot.behind(completed) if completed else None
 
     def _leave(self) -> None:
         self._slot.end()

@@ -65,8 +65,11 @@ class Feed:
 
     @property
     def offset(self) -> int:
-        """The offset of the next record."""
-        return self._behind_run(self._position.offset)
+        """The offset of the next record. Any thread may ask while another one reads."""
+        run = self._run  # first: stop() sets the position before it drops the run
+        if run is not None and run.next_offset >= 0:
+            return run.next_offset
+        return self._position.offset
 
     @property
     def position(self) -> Position:
@@ -79,12 +82,8 @@ class Feed:
     @property
     def given(self) -> int:
         """The offset behind the last record that was given; markers of transactions may follow."""
-        return self._behind_run(self._given)
-
-    def _behind_run(self, before: int) -> int:
-        """The offset behind what the run has given; `before` if it has given nothing, or there is none."""
         run = self._run
-        return run.next_offset if run is not None and run.next_offset >= 0 else before
+        return run.next_offset if run is not None and run.next_offset >= 0 else self._given
 
     @property
     def skipped(self) -> list[Skipped]:
@@ -94,13 +93,12 @@ class Feed:
         return self._left_out.listed()
 
     def position_of(self, offset: int) -> Position:
-        """The position at an offset that was read. OffsetOutOfRangeError behind the end of the log: it names
-        the record before."""
+        """The position at an offset that was read. OffsetOutOfRangeError behind the end of the log."""
         view = self.view
         if offset > view.log_end_offset:
             view = self.source.view()
             if offset > view.log_end_offset:
-                raise OffsetOutOfRangeError(offset - 1, view.log_start_offset, view.log_end_offset)
+                raise OffsetOutOfRangeError(offset, view.log_start_offset, view.log_end_offset)
         return self.position if offset == self.offset else position_in(view.snapshot, offset)
 
     def go_to(self, position: Position) -> None:

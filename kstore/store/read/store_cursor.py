@@ -1,6 +1,6 @@
 """A cursor over the partitions of topics, which the members of a group share."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
@@ -8,25 +8,35 @@ from itertools import chain
 from os import getpid
 from time import monotonic
 from types import TracebackType
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
+from weakref import ref
 
-from kstore.arguments import integer
+from kstore.arguments import integer, number
 from kstore.engine.columns.array import ColumnBatch
 from kstore.engine.scan.column_builder import ColumnBuilder
 from kstore.engine.scan.column_scanner import CursorBatches
 from kstore.errors import CursorLockedError, KstoreError, LogClosedError, LogNotFoundError
-from kstore.log.cursors.arguments import check_commit, checked_group, checked_place, offset_of
+from kstore.log.cursors.arguments import (
+    check_commit,
+    check_delivered,
+    checked_group,
+    checked_place,
+    offset_of,
+)
 from kstore.log.cursors.cursor import begin
+from kstore.log.cursors.cursor_batch import Block, CursorBatch, start_again
 from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, ColumnOptions
 from kstore.log.cursors.group_file import GroupFile
 from kstore.log.cursors.offset_commits import Commit
 from kstore.log.cursors.offset_committer import OffsetCommitter, commit_all
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.feed import Feed
+from kstore.log.follow.position import Position
 from kstore.log.partition import PartitionLog
 from kstore.log.threads.async_call import in_thread
 from kstore.store.open_partitions import OpenPartitions
 from kstore.store.read.membership import Membership
+from kstore.store.read.read_queue import ReadQueue
 from kstore.store.read.topic_reader import QUANTUM, PartitionReader, TopicReader, TopicRecord
 from kstore.typed import Column
 
@@ -45,11 +55,70 @@ class _CommittedReader(PartitionReader):
     def __init__(self, feed: Feed, committer: OffsetCommitter) -> None:
         super().__init__(feed)
         self.committer = committer
+        self.first = feed.position
         self.settled = feed.offset  # up to where all is committed; -1 after a seek
 
     def close(self) -> None:
         super().close()
         self.committer.close()
+
+
+class _StoreBatchSlot:
+    """The open batch of a cursor of many partitions."""
+
+    def __init__(self, readers: Mapping[TopicPartition, _CommittedReader], queue: ReadQueue) -> None:
+        self._readers = readers
+        self._queue = queue
+        self._block: Block | None = None
+
+    def check_free(self) -> None:
+        """Raise RuntimeError if a batch is open."""
+        self.drop_dead()
+        if self._block is not None:
+            raise RuntimeError("a batch of this cursor is open: leave its `with` block first")
+
+    def drop_dead(self) -> None:
+        """Give up a batch whose `__exit__` did not run."""
+        if self._block is not None and self._block.batch() is None:
+            self.give_up()
+
+    def begin(self, batch: CursorBatch[Any]) -> None:
+        """Open a batch. RuntimeError if another one is open."""
+        self.check_free()
+        self._block = Block(ref(batch), {each: each.feed.position for each in self._readers.values()})
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the cursor has moved in a partition since the batch was opened."""
+        return any(each.position != self._start_of(each).offset for each in self._readers.values())
+
+    def behind(self, completed: Sequence[TopicRecord]) -> dict[TopicPartition, int] | None:
+        """The offset behind the last of these records in each partition where it is not committed."""
+        readers = self._readers
+        offsets = {TopicPartition(each.topic, each.partition): each.offset + 1 for each in completed}
+        found = {
+            tp: offset
+            for tp, offset in offsets.items()
+            if tp in readers and offset > readers[tp].committer.floor
+        }
+        return found or None
+
+    def end(self) -> None:
+        """End the batch, and leave the cursor at its position."""
+        self._block = None
+
+    def give_up(self) -> None:
+        """End the batch, and return to the positions before it, but not below the last commits."""
+        if self._block is not None:
+            for tp, reader in self._readers.items():
+                start_again(reader.feed, reader.committer, self._start_of(reader))
+                self._queue.ask(tp)
+            self._block = None
+
+    def _start_of(self, reader: _CommittedReader) -> Position:
+        """The position before the batch, in a partition that may have been taken since."""
+        start: Position = reader.first if self._block is None else self._block.start.get(reader, reader.first)
+        return start
 
 
 class StoreCursor(TopicReader):
@@ -87,6 +156,7 @@ class StoreCursor(TopicReader):
         super().__init__(logs, topics, follow=follow, timeout=timeout, isolation=isolation, on_error=on_error)
         self._pid = getpid()
         self._undurable: set[TopicPartition] = set()  # those committed since the last durable commit
+        self._slot = _StoreBatchSlot(self._readers, self._queue)
         if not follow:
             missing = sorted(set(self.topics) - {tp.topic for tp in self._wanted.paths})
             if missing:
@@ -118,8 +188,9 @@ class StoreCursor(TopicReader):
                 break
             self._leave(tp)
         self._take(share)
-        if self._follow:
+        if self._watch.source is not None:
             self._watch_all()
+        if self._follow:
             self._sweep()
         if self._closed:  # meanwhile
             self.close()
@@ -222,6 +293,36 @@ class StoreCursor(TopicReader):
         except Exception as e:  # noqa: BLE001 - what is not dealt with is raised again
             failed(e)
 
+    def batch(self, count: int, timeout: float = 0.0) -> CursorBatch[TopicRecord]:
+        """Read up to `count` records as a list, and commit them when the `with` block ends:
+        `with cursor.batch(100, timeout=1) as records:`. `async with` works too.
+
+        The list has the records that are in the partitions of this member. If there are none, the call waits
+        up to `timeout` seconds for the first one, and may return an empty list. If `break`, `return` or an
+        exception leaves a loop over the list, only the records before the present one are committed: a record
+        is done when the loop asks for the next one, or ends. An exception outside of such a loop commits
+        nothing. The cursor then continues with the first record of each partition that is not committed. A
+        cursor has one open batch at a time: another one raises RuntimeError.
+        """
+        count = integer("count", count, 1)
+        timeout = number("timeout", timeout, 0)
+        self._check_open()
+        return CursorBatch(
+            self._slot,
+            partial(self._take_batch, count, timeout),
+            partial(self._take_batch_async, count, timeout),
+            self.commit,
+            self.commit_async,
+        )
+
+    def _take_batch(self, count: int, timeout: float) -> list[TopicRecord]:
+        self._check_open()
+        return self._gather(count, timeout)
+
+    async def _take_batch_async(self, count: int, timeout: float) -> list[TopicRecord]:
+        self._check_open()
+        return await self._gather_async(count, timeout)
+
     # ---- positions -----------------------------------------------------------------------------------------
 
     def positions(self) -> dict[TopicPartition, int]:
@@ -246,12 +347,14 @@ class StoreCursor(TopicReader):
         of a topic, or in one partition. Nothing is written before the next commit(). Errors as those of
         Cursor.seek, and no partition has another position then: an offset has to be in all of them.
         ValueError for a topic that the cursor does not read, LogNotFoundError for a partition that there is
-        not, CursorLockedError if one that is named is not this member's.
+        not, CursorLockedError if one that is named is not this member's, RuntimeError in the block of a
+        batch().
         """
         place = checked_place("place", place)
         if partition is not None:
             partition = integer("partition", partition, 0, 2**31 - 1)
         self._check_open()
+        self._slot.check_free()
         found = {}
         for tp in self._named(topic, partition):
             try:
@@ -268,11 +371,19 @@ class StoreCursor(TopicReader):
             self._queue.ask(tp)
             self._queue.moved[tp] = None
 
-    def commit(self, record: TopicRecord | None = None, *, durable: bool = True, metadata: str = "") -> None:
+    def commit(
+        self,
+        record: TopicRecord | Mapping[TopicPartition, int] | None = None,
+        *,
+        durable: bool = True,
+        metadata: str = "",
+    ) -> None:
         """Writes down that all records that were given out are done: all partitions in one step for each log
         directory, with one sync.
 
-        record: only this record, and those before it in its partition.
+        record: only this record, and those before it in its partition; or the offset of the next record to
+        read in each of some partitions, as in Kafka: {("orders", 0): record.offset + 1}, or what positions()
+        returns.
 
         The other arguments, and errors, are those of Cursor.commit. ValueError for a record of a topic that
         the cursor does not read, LogNotFoundError for one of a partition that there is not. CursorLockedError
@@ -290,13 +401,13 @@ class StoreCursor(TopicReader):
             ]
         elif isinstance(record, TopicRecord):
             tp = TopicPartition(record.topic, record.partition)
-            if tp not in self._readers:
-                self._named(*tp)  # which says why
-            moved = [(tp, record.offset + 1)]
+            moved = [(tp, self._delivered("record", tp, record.offset + 1))]
+        elif isinstance(record, Mapping):
+            moved = [self._next_offset(tp, offset) for tp, offset in record.items()]
         else:
             raise TypeError(
-                f"record must be a TopicRecord, as this cursor yields it, not {record!r:.80}: for each in "
-                "cursor: …; cursor.commit(each)"
+                "record must be a TopicRecord, as this cursor yields it, or the next offsets by (topic, "
+                f"partition), not {record!r:.80}: for each in cursor: …; cursor.commit(each)"
             )
         try:
             commit_all([self._commit_of(tp, offset, metadata) for tp, offset in moved], durable)
@@ -335,7 +446,29 @@ class StoreCursor(TopicReader):
         reader = self._readers[tp]
         return reader.committer, reader.committer.commit_of(reader.feed.position_of(offset), metadata)
 
-    async def commit_async(self, record: TopicRecord | None = None, *, metadata: str = "") -> None:
+    def _next_offset(self, tp: object, offset: object) -> tuple[TopicPartition, int]:
+        """An item of a mapping that is committed. What Cursor.commit raises."""
+        if not (isinstance(tp, tuple) and len(tp) == 2):
+            raise TypeError(
+                f"record has offsets by (topic, partition): {{('orders', 0): 17}}, not by {tp!r:.80}"
+            )
+        topic, partition = tp[0], integer("partition", tp[1], 0, 2**31 - 1)
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be a str, not {topic!r:.80}")
+        known = TopicPartition(topic, partition)
+        name = f"record[{topic!r}, {partition}]"
+        return known, self._delivered(name, known, integer(name, offset))
+
+    def _delivered(self, name: str, tp: TopicPartition, offset: int) -> int:
+        """The offset of a commit, checked."""
+        if tp not in self._readers:
+            self._named(*tp)  # which says why
+        check_delivered(name, offset, self._readers[tp].position)
+        return offset
+
+    async def commit_async(
+        self, record: TopicRecord | Mapping[TopicPartition, int] | None = None, *, metadata: str = ""
+    ) -> None:
         """Commits durably, as commit() does, in another thread: the event loop goes on meanwhile. A task that
         is cancelled ends when the commit is done, or has not begun.
         """
@@ -365,6 +498,7 @@ class StoreCursor(TopicReader):
 
     def _check_open(self) -> None:
         super()._check_open()
+        self._slot.drop_dead()
         if self._pid != getpid():
             raise LogClosedError(f"the cursor of group {self.group!r} belongs to process {self._pid}")
 

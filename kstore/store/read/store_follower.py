@@ -53,7 +53,7 @@ class StoreFollower(TopicReader):
         self._closed = False
         self._update()
 
-    def _is_over(self) -> bool:
+    def _has_ended(self) -> bool:
         return self._logs.is_closed
 
     def _choose(self) -> None:

@@ -12,7 +12,7 @@ from kstore.arguments import ISOLATION, ON_ERROR, boolean, choice
 from kstore.engine.io.notification import EventFd, Inotify
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader, Skipped, TopicRecords
-from kstore.errors import KstoreError, LogClosedError, LogNotFoundError
+from kstore.errors import KstoreError, LogClosedError, LogNotFoundError, OffsetOutOfRangeError
 from kstore.log.cursors.arguments import checked_timeout
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
@@ -149,9 +149,9 @@ class TopicReader(Closing):
         self._wanted.list()
         self._choose()
 
-    def _is_over(self) -> bool:
+    def _has_ended(self) -> bool:
         """Whether nothing more will come."""
-        return not self._follow
+        return False
 
     def _leave(self, tp: TopicPartition) -> None:
         """A partition is read no more."""
@@ -219,10 +219,48 @@ class TopicReader(Closing):
                     continue
                 await wait_readable_async(self._sources(), step)
 
+    def _gather(self, count: int, timeout: float) -> list[TopicRecord]:
+        """Up to `count` records that are there, waiting for the first one."""
+        records: list[TopicRecord] = []
+        for step in OneThread(self._iterated, partial(self._steps, self._records_of, timeout)):
+            if isinstance(step, float):
+                if records:
+                    break
+                wait_readable(self._sources(), step)
+            elif self._add(records, step, count):
+                break
+        return records
+
+    async def _gather_async(self, count: int, timeout: float) -> list[TopicRecord]:
+        records: list[TopicRecord] = []
+        with closing(self._steps(self._records_of, timeout)) as steps:
+            for step in steps:
+                if isinstance(step, float):
+                    if records:
+                        break
+                    await wait_readable_async(self._sources(), step)
+                elif self._add(records, step, count):
+                    break
+        return records
+
+    def _add(self, records: list[TopicRecord], step: Iterator[TopicRecord], count: int) -> bool:
+        """Adds what a partition gives to a list. Whether that is full, or the next call has to raise."""
+        try:
+            for record in step:
+                records.append(record)
+                if len(records) == count:
+                    return True
+        except OffsetOutOfRangeError:
+            if not records:
+                raise
+            return True
+        return False
+
     def _steps(
-        self, of: Callable[[TopicPartition, Any], Iterator[_T]]
+        self, of: Callable[[TopicPartition, Any], Iterator[_T]], limit: float | None = None
     ) -> Generator[Iterator[_T] | float, None, None]:
-        """What one partition gives, or how long to wait before the next step."""
+        """What one partition gives, or how long to wait before the next step. `limit`: how long to wait for a
+        record, in seconds; None for what the reader was made with."""
         self._last_record_at = monotonic()
         self._queue.begin(self._readers)
         is_begun = False
@@ -231,7 +269,7 @@ class TopicReader(Closing):
                 self._take_changes()
                 # Before the next update, which may add others to be asked: if these take long, it would never
                 # end.
-                if not self._queue and (self._is_over() or self._remaining() <= 0):
+                if not self._queue and self._remaining(limit) <= 0:
                     return
             is_begun = True
             if monotonic() >= self._next_update:
@@ -248,20 +286,26 @@ class TopicReader(Closing):
                 if reader is not None:
                     yield from self._step(tp, reader, of)
                 continue
-            if self._is_over():
-                return
-            left = self._remaining()
+            left = self._remaining(limit)
             if left <= 0:
                 return
+            if self._watch.source is None:
+                self._watch_all()
+                if self._queue:
+                    continue
             yield max(
                 min(left, self._next_update - monotonic(), _UPDATE if self._watch.source else _POLL), 0.0
             )
             if self._watch.source is None:
                 self._queue.ask_all(self._readers)
 
-    def _remaining(self) -> float:
+    def _remaining(self, limit: float | None) -> float:
         """For how long it waits for a record, in seconds."""
-        return math.inf if self._timeout is None else self._last_record_at + self._timeout - monotonic()
+        if self._has_ended() or (limit is None and not self._follow):
+            return 0
+        if limit is None:
+            limit = self._timeout
+        return math.inf if limit is None else self._last_record_at + limit - monotonic()
 
     def _step(
         self, tp: TopicPartition, reader: PartitionReader, of: Callable[[TopicPartition, Any], Iterator[_T]]
