@@ -48,6 +48,7 @@ _SOURCES = {
     "kstore.log.files.layout": "TopicPartition",
     "kstore.log.follow.follower": "Follower",
     "kstore.log.follow.position": "Position",
+    "kstore.log.follow.waiting": "wait",
     "kstore.log.partition": "PartitionLog",
     "kstore.log.read.offset_lookup": """
         EARLIEST EARLIEST_LOCAL EARLIEST_PENDING_UPLOAD LATEST LATEST_TIERED MAX_TIMESTAMP

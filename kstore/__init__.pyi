@@ -51,6 +51,7 @@ from kstore.log.cursors.offset_commits import OffsetAndMetadata as OffsetAndMeta
 from kstore.log.files.layout import TopicPartition as TopicPartition
 from kstore.log.follow.follower import Follower as Follower
 from kstore.log.follow.position import Position as Position
+from kstore.log.follow.waiting import wait as wait
 from kstore.log.partition import PartitionLog as PartitionLog
 from kstore.log.read.offset_lookup import EARLIEST as EARLIEST
 from kstore.log.read.offset_lookup import EARLIEST_LOCAL as EARLIEST_LOCAL
@@ -170,4 +171,5 @@ __all__ = [
     "open",
     "open_async",
     "open_files",
+    "wait",
 ]

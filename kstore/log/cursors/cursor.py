@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import partial
 from itertools import chain
 from types import TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from kstore.arguments import ISOLATION, ON_ERROR, boolean, choice, integer, number
 from kstore.engine.record.batch import Record
@@ -27,6 +27,7 @@ from kstore.log.follow.feed import Feed, read_by
 from kstore.log.follow.follower import Follower
 from kstore.log.follow.position import position_in
 from kstore.log.follow.sources import Source
+from kstore.log.follow.waiting import Waitable
 from kstore.log.read.left_out import LeftOut
 from kstore.log.threads.async_call import in_thread
 from kstore.log.threads.closing import Closing
@@ -61,7 +62,7 @@ def begin(
     return Feed(source, position, isolation, left_out, hint)
 
 
-class Cursor(Closing):
+class Cursor(Closing, Waitable):
     """A reader of a log whose position is saved on disk for a group. log.cursor() creates one.
 
     Iterating yields the records from the committed position on; iterating again continues. `commit()` saves
@@ -169,6 +170,16 @@ class Cursor(Closing):
             self._follower = Follower(self._feed, self._read, timeout)
         self._follower.timeout = timeout
         return self._follower
+
+    def looks(self) -> Iterator[float]:
+        """Look for a record again and again, for `kstore.wait`."""
+        if not self._committer.is_closed:
+            self._check_open()
+            yield from self._following(self._timeout).looks()
+
+    def signals(self) -> tuple[Any, ...]:
+        """What becomes readable when the next look is worth it, for `kstore.wait`."""
+        return self._following(self._timeout).signals()
 
     def scan(
         self,

@@ -175,6 +175,22 @@ class Feed:
         self._told = now.truncations.number
         raise error
 
+    def has_more(self, read: Read) -> bool:
+        """Whether there is a record at the position or behind it. The position moves behind markers, which
+        are none. What runs() raises."""
+        self.refresh()
+        while self.offset < (stop := self._end()):
+            run = read(self.view, self.offset, stop)
+            if next(iter(run), None) is not None:
+                return True
+            if run.change is None:
+                self.stop()
+                self._left_out.note(run.skipped)
+                self._position = position_in(self.view.snapshot, stop)
+            elif not self.refresh():
+                raise run.change
+        return False
+
     def runs(self, read: Read) -> Iterator[Run]:
         """Runs up to the end of the log as it is now."""
         self.refresh()

@@ -11,9 +11,11 @@ from kstore.engine.columns.array import ColumnBatch
 from kstore.engine.io.notification import EventFd
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import Skipped
+from kstore.errors import KstoreError
 from kstore.log.follow.feed import Feed, Read
 from kstore.log.follow.position import Position
 from kstore.log.follow.readable import wait_readable, wait_readable_async
+from kstore.log.follow.waiting import Waitable
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import BUSY, Iterated, OneThread
 from kstore.log.threads.resumed import TASK_TURN
@@ -25,7 +27,7 @@ _HEARTBEAT = 1.0
 _POLLS = (0.001, 0.05)  # s: how often to ask at first and at last, where the system does not report changes
 
 
-class Follower(Closing, Generic[Item]):
+class Follower(Closing, Waitable, Generic[Item]):
     """An iterator of the records (or batches) from an offset on, which waits for more at the end.
     log.follow() makes one.
 
@@ -88,7 +90,7 @@ class Follower(Closing, Generic[Item]):
             while (item := self._look(wait)) is None:
                 if wait.pause is None:
                     raise StopIteration
-                self._heard(wait_readable(self._sources(), wait.pause), wait)
+                self._heard(wait_readable(self.signals(), wait.pause), wait)
             return item
         finally:
             self._busy = 0
@@ -108,7 +110,7 @@ class Follower(Closing, Generic[Item]):
             while (item := self._look(wait)) is None:
                 if wait.pause is None:
                     raise StopAsyncIteration
-                self._heard(await wait_readable_async(self._sources(), wait.pause), wait)
+                self._heard(await wait_readable_async(self.signals(), wait.pause), wait)
             return item
         finally:
             self._busy = 0
@@ -136,7 +138,35 @@ class Follower(Closing, Generic[Item]):
         wait.pause = None if ended or feed.is_closed else wait.seconds(feed.source.is_told)
         return item
 
-    def _sources(self) -> tuple[Any, ...]:
+    def looks(self) -> Iterator[float]:
+        """Look for a record again and again, for `kstore.wait`."""
+        wait = _Wait(None)
+        while not self._is_ready():
+            source = self._feed.source
+            pause = wait.seconds(source.is_told)
+            assert pause is not None
+            began = monotonic()
+            yield pause
+            if not source.is_told or monotonic() - began >= pause:
+                source.doubt()
+
+    def _is_ready(self) -> bool:
+        """Whether iterating would not wait. Else the signals report the next change."""
+        self._enter()
+        try:
+            feed = self._feed
+            self._event.clear()
+            if feed.is_closed or feed.source.ended:
+                return True
+            feed.source.arm(self._event)
+            return feed.has_more(self._read)
+        except (KstoreError, OSError):  # iterating raises it
+            return True
+        finally:
+            self._busy = 0
+
+    def signals(self) -> tuple[Any, ...]:
+        """What becomes readable when the next look is worth it, for `kstore.wait`."""
         return self._event, self._feed.source.watch
 
     def _heard(self, told: bool, wait: "_Wait") -> None:

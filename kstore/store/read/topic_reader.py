@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from itertools import chain
 from time import monotonic
@@ -18,6 +18,7 @@ from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.feed import Feed, Read, Run, read_by
 from kstore.log.follow.readable import wait_readable, wait_readable_async
+from kstore.log.follow.waiting import Waitable
 from kstore.log.read.left_out import LeftOut
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import Iterated, OneThread
@@ -106,7 +107,7 @@ def _checked_topics(topics: object) -> list[str]:
     return list(known)
 
 
-class TopicReader(Closing):
+class TopicReader(Closing, Waitable):
     """The loop that reads many partitions: those that may have more, one after the other."""
 
     _closed = True
@@ -199,7 +200,7 @@ class TopicReader(Closing):
             if not isinstance(step, float):
                 yield step
                 continue
-            wait_readable(self._sources(), step)
+            wait_readable(self.signals(), step)
 
     def _asked_by_tasks(self, of: Callable[[TopicPartition, Any], Iterator[_T]]) -> AsyncIterator[_T]:
         return Resumed(partial(self._given_async, of))
@@ -217,7 +218,7 @@ class TopicReader(Closing):
                         if count % TASK_TURN == 0:
                             await asyncio.sleep(0)
                     continue
-                await wait_readable_async(self._sources(), step)
+                await wait_readable_async(self.signals(), step)
 
     def _gather(self, count: int, timeout: float) -> list[TopicRecord]:
         """Up to `count` records that are there, waiting for the first one."""
@@ -226,7 +227,7 @@ class TopicReader(Closing):
             if isinstance(step, float):
                 if records:
                     break
-                wait_readable(self._sources(), step)
+                wait_readable(self.signals(), step)
             elif self._add(records, step, count):
                 break
         return records
@@ -238,7 +239,7 @@ class TopicReader(Closing):
                 if isinstance(step, float):
                     if records:
                         break
-                    await wait_readable_async(self._sources(), step)
+                    await wait_readable_async(self.signals(), step)
                 elif self._add(records, step, count):
                     break
         return records
@@ -256,9 +257,27 @@ class TopicReader(Closing):
             return True
         return False
 
+    def looks(self) -> Iterator[float]:
+        """Look for a record again and again, for `kstore.wait`."""
+        steps = OneThread(self._iterated, partial(self._steps, self._has_records, math.inf))
+        with suppress(KstoreError, OSError):  # iterating raises it
+            for step in steps:
+                if isinstance(step, float):
+                    yield step
+                elif step:
+                    return
+
+    def _has_records(self, tp: TopicPartition, reader: PartitionReader) -> bool:
+        """Whether a partition has a record, or reading it raises an error."""
+        try:
+            return reader.feed.has_more(self._read)
+        except LogNotFoundError:
+            self._deleted(tp)
+            return False
+
     def _steps(
-        self, of: Callable[[TopicPartition, Any], Iterator[_T]], limit: float | None = None
-    ) -> Generator[Iterator[_T] | float, None, None]:
+        self, of: Callable[[TopicPartition, Any], _T], limit: float | None = None
+    ) -> Generator[_T | float, None, None]:
         """What one partition gives, or how long to wait before the next step. `limit`: how long to wait for a
         record, in seconds; None for what the reader was made with."""
         self._last_record_at = monotonic()
@@ -308,8 +327,8 @@ class TopicReader(Closing):
         return math.inf if limit is None else self._last_record_at + limit - monotonic()
 
     def _step(
-        self, tp: TopicPartition, reader: PartitionReader, of: Callable[[TopicPartition, Any], Iterator[_T]]
-    ) -> Iterator[Iterator[_T]]:
+        self, tp: TopicPartition, reader: PartitionReader, of: Callable[[TopicPartition, Any], _T]
+    ) -> Iterator[_T]:
         before = reader.position
         reader.resumes = self._queue.move(tp)
         try:
@@ -363,8 +382,8 @@ class TopicReader(Closing):
             if not is_whole:  # an interrupt: the rest is not reported once more
                 self._queue.ask_all(self._readers)
 
-    def _sources(self) -> tuple[EventFd, Inotify | None]:
-        """What can be read when there is something to look at."""
+    def signals(self) -> tuple[EventFd, Inotify | None]:
+        """What becomes readable when the next look is worth it, for `kstore.wait`."""
         if self._closed:
             self._event.set()
         return self._event, self._watch.source
