@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
+_SEGMENTS_OF_RETENTION = 4
+_LEAST_SEGMENT_MS = 60_000
 
 
 class _Synonym(NamedTuple):
@@ -105,7 +107,9 @@ class LogConfig:
         168 * _HOUR_MS,
         "log.roll.ms",
         _Synonym("log.roll.hours", int32(1), _HOUR_MS),
-        text="Age of a segment at which the next append begins a new one, by the timestamps of its records.",
+        text="Age of a segment at which the next append begins a new one, by the timestamps of its records. If "
+        "this is not set and retention_ms is, the age is at most a quarter of retention_ms, but at least a "
+        "minute.",
     )
     segment_jitter_ms: int = _key(
         int64(0),
@@ -156,7 +160,7 @@ class LogConfig:
         _Synonym("log.retention.hours", int32(), _HOUR_MS),
         text="retain() deletes the oldest segments whose newest record is older than this, also the active "
         "one. -1: no limit of age. Segments are deleted as a whole, so a record stays for up to retention_ms "
-        'plus segment_ms; longer with cleanup_policy="compact,delete", because a compaction merges segments.',
+        'plus the age of a segment; longer with cleanup_policy="compact,delete", because a compaction merges segments.',
     )
     max_message_bytes: int = _key(
         int32(0),
@@ -472,6 +476,24 @@ class LogConfig:
     def effective_segment_bytes(self) -> int:
         """Size at which a new segment begins: internal_segment_bytes if it is set, else segment_bytes."""
         return self.segment_bytes if self.internal_segment_bytes is None else self.internal_segment_bytes
+
+    @property
+    def effective_segment_ms(self) -> int:
+        """Age at which a new segment begins: segment_ms; or less, so that retention and compaction can work.
+
+        Retention deletes a segment once its newest record is too old, so a busy log would keep records for
+        retention_ms and a whole segment, by default 7 days, longer. Unless segment_ms was set, a segment is
+        no longer than a quarter of a retention_ms that was set, but at least a minute, so that a short
+        retention_ms makes no crowd of segments. Compaction has to reach each record within
+        max_compaction_lag_ms.
+        """
+        given = self.given_options()
+        limits = [self.segment_ms]
+        if self.deletes and given.get("retention_ms", -1) >= 0 and "segment_ms" not in given:
+            limits.append(max(self.retention_ms // _SEGMENTS_OF_RETENTION, _LEAST_SEGMENT_MS))
+        if self.compacts and self.max_compaction_lag_ms > 0:
+            limits.append(self.max_compaction_lag_ms)
+        return min(limits)
 
     @property
     def deletes(self) -> bool:

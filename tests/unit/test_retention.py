@@ -179,3 +179,42 @@ def test_segments_that_stay_cost_no_system_calls(ram: Path, limit: int) -> None:
         assert first <= 20 if limit < 0 else first > 150
         assert min(count_calls(writer.retain) for _ in range(5)) <= 2
         assert not any(decision.delete for decision in writer.retain())
+
+
+@pytest.mark.parametrize(
+    ("options", "span"),
+    [
+        ({}, 604_800_000),
+        ({"retention_ms": -1}, 604_800_000),
+        ({"retention_ms": 604_800_000}, 151_200_000),
+        ({"retention_ms": 10 * 604_800_000}, 604_800_000),
+        ({"retention_ms": 3_600_000}, 900_000),
+        ({"retention_ms": 5_000}, 60_000),
+        ({"retention_ms": 3_600_000, "segment_ms": 3_000_000}, 3_000_000),
+        ({"retention_ms": 3_600_000, "cleanup_policy": "compact"}, 604_800_000),
+        ({"retention_ms": 3_600_000, "cleanup_policy": "compact,delete"}, 900_000),
+        ({"retention_ms": 3_600_000, "cleanup_policy": "compact,delete", "max_compaction_lag_ms": 9}, 9),
+    ],
+)
+def test_a_short_retention_makes_short_segments(tmp_path: Path, options: dict[str, Any], span: int) -> None:
+    """An append begins a segment once the records span more."""
+    now = NOW
+    with kstore.open(tmp_path / "t-0", "a", clock=lambda: now, **options) as log:
+        log.append(b"v", b"k")
+        now = NOW + span
+        log.append(b"v", b"k")
+        assert len(log.segments) == 1
+        now += 1
+        log.append(b"v", b"k")
+        assert [segment.base_offset for segment in log.segments] == [0, 2]
+
+
+def test_a_busy_log_keeps_records_a_quarter_longer_at_most(tmp_path: Path) -> None:
+    now, hour = NOW, 3_600_000
+    with kstore.open(tmp_path / "t-0", "a", clock=lambda: now, retention_ms=4 * hour) as log:
+        for _ in range(100):
+            now += hour // 10
+            log.append(b"v")
+            log.retain()
+            assert now - log.get(log.log_start_offset).timestamp <= 5 * hour + hour // 10
+        assert len(log.segments) <= 6

@@ -194,7 +194,7 @@ class SegmentSet:
     ) -> ActiveSegment:
         """A segment that is appended to from `next_offset` on: a new one, or one that is there. OSError."""
         config = self.config
-        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        jitter = min(config.segment_jitter_ms, config.effective_segment_ms)
         return ActiveSegment(
             self.directory,
             stem,

@@ -9,12 +9,7 @@ from kstore.engine.record.codec import NAMES as CODECS
 def limits_of(
     config: LogConfig, durability: str, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> AppendLimits:
-    """The limits for this configuration; compaction wants keys, and rolls in time for
-    max.compaction.lag.ms."""
-    compacts = "compact" in config.cleanup_policy
-    segment_ms = config.segment_ms
-    if compacts and config.max_compaction_lag_ms > 0:
-        segment_ms = min(segment_ms, config.max_compaction_lag_ms)
+    """The limits for this configuration."""
     name = config.compression_type
     target = -1 if name == "producer" else 0 if name == "uncompressed" else CODECS.index(name)
     levels = {
@@ -24,13 +19,13 @@ def limits_of(
     }
     return AppendLimits(
         segment_bytes=config.effective_segment_bytes,
-        segment_ms=segment_ms,
+        segment_ms=config.effective_segment_ms,
         max_message_bytes=config.max_message_bytes,
         before_max_ms=config.message_timestamp_before_max_ms,
         after_max_ms=config.message_timestamp_after_max_ms,
         flush_messages=config.flush_messages,
         log_append_time=config.message_timestamp_type == "LogAppendTime",
-        keys_required=compacts,
+        keys_required="compact" in config.cleanup_policy,
         durability=DURABILITY.index(durability),
         target_codec=target,
         codec=max(target, 0),

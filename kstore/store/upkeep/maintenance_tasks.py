@@ -19,7 +19,6 @@ from kstore.log.cursors.home import Home
 from kstore.log.cursors.offset_commits import Commit
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
-from kstore.log.write.append_limits import limits_of
 from kstore.log.writer import LogWriter
 from kstore.store.open_partitions import OpenPartitions
 from kstore.store.topic_catalog import TopicCatalog
@@ -223,8 +222,8 @@ def _roll_due(catalog: TopicCatalog, tp: TopicPartition, path: Path, now: int) -
 
 
 def _end_of(segment: Segment, config: LogConfig) -> int:
-    """When an active segment is older than segment_ms; never, if it has no records."""
+    """When an active segment is old enough to be rolled; never, if it has no records."""
     if not segment.size:
         return MAX64
     first = segment.batch_at(0).max_timestamp
-    return (first if first >= 0 else segment.mtime_ms()) + limits_of(config, "none").segment_ms + 1
+    return (first if first >= 0 else segment.mtime_ms()) + config.effective_segment_ms + 1
