@@ -70,7 +70,7 @@ def checked_arguments(
     if mode == "r":
         given = {"config": config, "max_open_partitions": max_open_partitions, **options}
         given |= {"idle_roll_ms": idle_roll_ms, "background": None if background is True else background}
-        given |= {"wait": None if wait == 0 else wait, "keep_for": keep_for or None}
+        given |= {"keep_for": keep_for or None}
         for name in [name for name, value in given.items() if value is not None]:
             raise TypeError(f"{visible(name)} is no option for reading: give mode='a' to write")
     if not (config is None or isinstance(config, LogConfig)):

@@ -17,6 +17,7 @@ from kstore.errors import (
     KstoreError,
     LogClosedError,
     LogFailedError,
+    LogLockedError,
     LogNotFoundError,
     visible,
 )
@@ -62,6 +63,7 @@ from kstore.typed import (
     Cells,
     Column,
     ConfigOptions,
+    HeaderLists,
     Headers,
     StoreColumn,
     StoreOptions,
@@ -82,6 +84,9 @@ class LogStore:
     `with` statement. If they were not closed cleanly, all partitions are recovered first, as a broker does.
     Threads may share the store.
 
+    wait: how many seconds to wait; in mode "r" for a directory that does not exist yet, in mode "a" while
+    another process, or another store, writes in one of the directories. Default 0.
+
     Options for writing, all by name: config: a LogConfig, for topics that do not say otherwise. Each of its
     options may also be given by name. durability, keep_cut, leader_epoch, clock, max_decompressed_bytes,
     producer_id_expiration_ms: for all logs, as in kstore.open. background: whether old segments are deleted,
@@ -89,8 +94,7 @@ class LogStore:
     False. Default: True. keep_for: groups of cursors for which nothing is deleted that they have not
     committed yet, in the background neither; see `retain`. Default: none. idle_roll_ms: how often the
     background looks for segments without appends that are older than segment_ms, and ends them, in ms.
-    Default: never, as in Kafka. wait: how many seconds to wait while another process, or another store,
-    writes in one of the directories. Default 0. max_open_partitions: how many logs stay open, an int.
+    Default: never, as in Kafka. max_open_partitions: how many logs stay open, an int.
     Default: an eighth of the descriptors that the process may have, but at least 8. Any number of partitions
     can be used: others are opened when they are needed.
 
@@ -99,7 +103,8 @@ class LogStore:
     accept.
 
     Raises:
-        LogNotFoundError: mode is "r" and there is no such directory, or it is itself a partition.
+        LogNotFoundError: mode is "r" and there is no such directory, also after `wait`, or it is itself a
+            partition.
         LogLockedError: another process, or another store, writes there, and still does after `wait`.
         KstoreError: two directories hold one partition.
         OSError: no directory can be used. If only some fail, `health` tells, and the others are in use.
@@ -153,7 +158,8 @@ class LogStore:
         self._appender = TopicAppender(self._logs)
         is_untouched = True  # but for what recovery does, if it was not closed cleanly
         try:
-            once_free(lambda: self._catalog.take(given.paths), given.wait)
+            awaited = LogLockedError if given.is_writing else LogNotFoundError
+            once_free(lambda: self._catalog.take(given.paths), given.wait, awaited)
             self._left = False
             if self._catalog.is_writing:
                 _stores.add(self)
@@ -329,6 +335,7 @@ class LogStore:
         values: Cells,
         keys: Cells | None = None,
         timestamps: Times | None = None,
+        headers: HeaderLists | None = None,
     ) -> dict[int, range]:
         """Appends many records to a topic, and returns the offsets by partition: {0: range(0, 512), …}.
 
@@ -338,7 +345,7 @@ class LogStore:
         appended before that stays, as the log_end_offset of the partitions tells.
         """
         self._check_writing()
-        return self._appender.extend(topic, values, keys, timestamps)
+        return self._appender.extend(topic, values, keys, timestamps, headers)
 
     async def append_async(
         self,
@@ -365,13 +372,14 @@ class LogStore:
         values: Cells,
         keys: Cells | None = None,
         timestamps: Times | None = None,
+        headers: HeaderLists | None = None,
     ) -> dict[int, range]:
         """Appends many records to a topic, as `extend` does, while the event loop goes on; otherwise as
         append_async. Do not change the columns meanwhile. `appended` of a CancelledError is what extend()
         returned, or None.
         """
         self._check_writing()
-        return await self._appender.extend_async(topic, values, keys, timestamps)
+        return await self._appender.extend_async(topic, values, keys, timestamps, headers)
 
     def scan(
         self,
@@ -650,14 +658,22 @@ class LogStore:
     # ---- topics --------------------------------------------------------------------------------------------
 
     def create_topic(
-        self, name: str, partitions: int = 1, **config: Unpack[ConfigOptions]
+        self,
+        name: str,
+        partitions: int | None = None,
+        *,
+        exist_ok: bool = False,
+        **config: Unpack[ConfigOptions],
     ) -> TopicDescription:
         """Makes a topic, durably, and describes it.
 
-        `config` are options of LogConfig for this topic; what is not named is the store's. They are kept in
-        the directory, and hold at the next opening too. With several directories a partition goes where the
-        fewest are. If the process dies meanwhile, the topic is there with all its partitions at the next
-        opening, or not at all.
+        partitions: their number. Default: 1. `config` are options of LogConfig for this topic; what is not
+        named is the store's. They are kept in the directory, and hold at the next opening too. With several
+        directories a partition goes where the fewest are. If the process dies meanwhile, the topic is there
+        with all its partitions at the next opening, or not at all.
+
+        exist_ok: True describes a topic that exists. It must have the partitions and the options that the
+        call names: ValueError names the first difference. What the call does not name is not compared.
 
         Raises: ValueError: Kafka does not allow the name, or there is such a topic, or one that Kafka cannot
         tell from it: `.` and `_` are equal in the names of its metrics. InvalidConfigError: an option is
@@ -665,7 +681,7 @@ class LogStore:
         not finished.
         """
         self._check_writing()
-        self._changes.create(name, partitions, config)
+        self._changes.create(name, partitions, config, exist_ok=exist_ok)
         return self.describe(name)
 
     def add_partitions(self, topic: str, total: int) -> TopicDescription:

@@ -7,7 +7,7 @@ from kstore.engine.record.partitions import split_by_partition
 from kstore.log.files.topic_table import MOST_PARTITIONS
 from kstore.log.writer import LogWriter
 from kstore.store.open_partitions import OpenPartitions
-from kstore.typed import BytesLike, Cells, Headers, Times
+from kstore.typed import BytesLike, Cells, HeaderLists, Headers, Times
 
 if TYPE_CHECKING:
     from kstore.log.write.async_appender import AsyncAppender, Touch, Work
@@ -28,6 +28,7 @@ class TopicAppender:
         values: Cells,
         keys: Cells | None,
         timestamps: Times | None,
+        headers: HeaderLists | None,
         touch: "Touch | None" = None,
     ) -> dict[int, range]:
         """Appends many records; `touch` gets the end of each log before it is appended to."""
@@ -43,10 +44,10 @@ class TopicAppender:
         sticky = found.sticky()
         logs = self._logs
         if keys is None:
-            return {sticky: to(sticky).extend(values, None, timestamps)}
+            return {sticky: to(sticky).extend(values, None, timestamps, headers)}
         if found.count > MOST_PARTITIONS:
             raise ValueError(f"topic {topic} has {found.count} partitions, more than columns can be split by")
-        whole, parts = split_by_partition(values, keys, timestamps, found.count, sticky)
+        whole, parts = split_by_partition(values, keys, timestamps, headers, found.count, sticky)
         if len(parts) > 1:
             try:
                 for number, *columns in parts:
@@ -77,14 +78,21 @@ class TopicAppender:
         return cast(tuple[int, int], await self._later(topic, append))
 
     async def extend_async(
-        self, topic: str, values: Cells, keys: Cells | None, timestamps: Times | None
+        self,
+        topic: str,
+        values: Cells,
+        keys: Cells | None,
+        timestamps: Times | None,
+        headers: HeaderLists | None,
     ) -> dict[int, range]:
         """Appends many records while the event loop goes on."""
         self._catalog.topic(topic)
         self._logs.of_topic(topic)  # the other thread would wait for this one, if it is inside one of them
         return cast(
             dict[int, range],
-            await self._later(topic, lambda touch: self.extend(topic, values, keys, timestamps, touch)),
+            await self._later(
+                topic, lambda touch: self.extend(topic, values, keys, timestamps, headers, touch)
+            ),
         )
 
     async def _later(self, topic: str, work: "Work") -> Any:

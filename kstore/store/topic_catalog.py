@@ -201,7 +201,7 @@ class TopicCatalog:
         try:
             for path in paths:
                 self.directories.append(StoreDirectory(path, writing=self.is_writing))
-        except LogLockedError:
+        except (LogLockedError, LogNotFoundError):
             while self.directories:
                 self.directories[-1].give_back()
                 self.directories.pop()

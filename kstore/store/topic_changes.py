@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from kstore.arguments import integer
+from kstore.arguments import boolean, integer
 from kstore.config import in_python
 from kstore.errors import LogClosedError, LogFailedError
 from kstore.log.files import layout
@@ -28,21 +28,41 @@ class TopicChanges:
         self._catalog.check_changeable()
         self._catalog.remove_due(self._catalog.now())
 
-    def create(self, name: str, partitions: int, config: Mapping[str, Any]) -> None:
+    def create(self, name: str, partitions: int | None, config: Mapping[str, Any], *, exist_ok: bool) -> None:
         """Makes a topic."""
         checked_name(name)
-        partitions = integer("partitions", partitions, 1, MOST_PARTITIONS)
+        if partitions is not None:
+            partitions = integer("partitions", partitions, 1, MOST_PARTITIONS)
+        boolean("exist_ok", exist_ok)
         options = self._catalog.checked_options(config)
         with self._catalog.changing:
             self._check()
             if name == layout.CLUSTER_METADATA:
                 raise ValueError(f"{name} is the name of a broker's own log")
+            if exist_ok and name in self._catalog.topics:
+                self._refuse_difference(name, partitions, config)
+                return
             for known in {*self._catalog.topics, *self._catalog.table.topics}:
                 if known == name or known.replace(".", "_") == name.replace(".", "_"):
                     raise ValueError(f"topic {name} cannot be made: there is a topic {known}")
-            self._catalog.make(name, range(partitions), options)
+            self._catalog.make(name, range(partitions or 1), options)
             self._logs.forget_failures(name)
             self._upkeep.start()
+
+    def _refuse_difference(self, name: str, partitions: int | None, config: Mapping[str, Any]) -> None:
+        """ValueError if a topic has not the partitions and options that are asked for."""
+        topic = self._catalog.topic(name)
+        if partitions not in (None, topic.count):
+            raise ValueError(
+                f"topic {name} exists with {topic.count} partitions, not {partitions}: add_partitions() adds some"
+            )
+        has, asked = self._catalog.config_of(name), self._catalog.config.replace(**config)
+        for option in config:
+            if getattr(has, option) != getattr(asked, option):
+                raise ValueError(
+                    f"topic {name} exists with {option}={getattr(has, option)!r}, not "
+                    f"{getattr(asked, option)!r}: alter_topic() changes it"
+                )
 
     def add_partitions(self, name: str, total: int) -> None:
         """Gives a topic so many partitions in all."""

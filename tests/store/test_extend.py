@@ -1,5 +1,6 @@
 """A store splits columns by partition: each log gets what its own extend() would have made."""
 
+import asyncio
 import errno
 import random
 from contextlib import suppress
@@ -50,8 +51,10 @@ def test_logs_get_what_they_would_make_themselves(tmp_path: Path, count: int, co
                 for _ in range(900)
             ]
             given = [None if r.random() < 0.1 else r.randbytes(r.choice(sizes)) for _ in range(900)]
+            each = [[("n", r.randbytes(r.randrange(9)))] * r.randrange(3) for _ in range(900)]
+            headers: Any = r.choice([None, {"a": b"for all"}, each])
             before = [log.log_end_offset for log in alone]
-            offsets = store.extend("t", given, keys, stamps)
+            offsets = store.extend("t", given, keys, stamps, headers)
             keyless = next(
                 n
                 for n in offsets
@@ -64,7 +67,10 @@ def test_logs_get_what_they_would_make_themselves(tmp_path: Path, count: int, co
             for n, numbers in enumerate(dealt):
                 if numbers:
                     own = [stamps[i] for i in numbers] if isinstance(stamps, list) else stamps
-                    placed = alone[n].extend([given[i] for i in numbers], [keys[i] for i in numbers], own)
+                    of_each = [each[i] for i in numbers] if headers is each else headers
+                    placed = alone[n].extend(
+                        [given[i] for i in numbers], [keys[i] for i in numbers], own, of_each
+                    )
                     assert offsets[n] == placed
             for n, log in enumerate(alone):
                 assert log.log_end_offset == before[n] + len(offsets.get(n, ()))
@@ -171,3 +177,26 @@ def test_a_log_writes_nothing_of_refused_columns(tmp_path: Path, codec: str) -> 
         log.extend([*given, b"." * 29_000], headers=headers)
         if codec != "uncompressed":
             log.extend([b"." * 60_000], headers=headers)
+
+
+def test_headers(tmp_path: Path) -> None:
+    """Of all records, or of each, with keys and without; what is wrong is found before anything is written."""
+    keys = [b"%d" % i for i in range(50)]
+    with opened(tmp_path) as store:
+        store.create_topic("t", 3)
+        store.extend("t", keys, keys, headers=[{"n": key} for key in keys])
+        for partition in range(3):
+            for record in store.log("t", partition):
+                assert record.headers == (("n", record.value),)
+        store.create_topic("u", 3)
+        store.extend("u", [b"v"] * 2, headers={"a": b"b"})
+        asyncio.run(store.extend_async("u", keys, keys, headers=[("a", b"b")]))
+        for partition in range(3):
+            assert {record.headers for record in store.log("u", partition)} <= {(("a", b"b"),)}
+        before = values(store)
+        for wrong in ([{"n": b""}] * 49, [{"n": b""}] * 49 + [{"n": "text"}]):
+            with pytest.raises(
+                (ValueError, TypeError), match=r"headers: 49 for 50|headers\[49\]|headers of record 49"
+            ):
+                store.extend("t", keys, keys, headers=wrong)  # type: ignore[arg-type]
+        assert values(store) == before

@@ -5,6 +5,7 @@ import os
 import pickle
 import re
 import shutil
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -420,3 +421,51 @@ def test_never_closed(tmp_path: Path) -> None:
     del caught  # it holds the store
     with opened(tmp_path, wait=60) as store:
         assert values(store) == [b"v"]
+
+
+def test_a_topic_that_may_exist(tmp_path: Path) -> None:
+    """It has what the call names, or the error names the difference; nothing else is compared."""
+    with opened(tmp_path, retention_ms=5) as store:
+        made = store.create_topic("t", 3, exist_ok=True, flush_ms=7)
+        assert made == store.describe("t")
+        for partitions, options in ((None, {}), (3, {}), (3, {"flush_ms": 7}), (None, {"retention_ms": 5})):
+            assert store.create_topic("t", partitions, exist_ok=True, **options) == made  # type: ignore[arg-type]
+        wrong: list[tuple[int | None, dict[str, Any], str]] = [
+            (1, {}, r"exists with 3 partitions, not 1: add_partitions\(\)"),
+            (None, {"flush_ms": 8}, r"exists with flush_ms=7, not 8: alter_topic\(\)"),
+            (3, {"flush_ms": 7, "retention_ms": 6}, "exists with retention_ms=5, not 6"),
+            (None, {"cleanup_policy": "compact"}, r"cleanup_policy=\('delete',\), not \('compact',\)"),
+        ]
+        for count, given, text in wrong:
+            with pytest.raises(ValueError, match=text):
+                store.create_topic("t", count, exist_ok=True, **given)
+        assert store.describe("t") == made
+        store.alter_topic("t", flush_ms=8)
+        assert store.create_topic("t", 3, exist_ok=True).config.flush_ms == 8
+        with pytest.raises(ValueError, match="there is a topic t"):
+            store.create_topic("t")
+        store.create_topic("a.b")
+        with pytest.raises(ValueError, match=r"there is a topic a\.b"):
+            store.create_topic("a_b", exist_ok=True)
+        with pytest.raises(kstore.InvalidConfigError):
+            store.create_topic("t", exist_ok=True, flush_m=1)  # type: ignore[call-arg]
+        with pytest.raises(ValueError, match="partitions"):
+            store.create_topic("t", 0, exist_ok=True)
+
+
+def test_a_reader_may_start_before_the_writer(tmp_path: Path) -> None:
+    def write() -> None:
+        with opened(tmp_path / "data") as store:
+            store.create_topic("t")
+            store.append("t", b"v")
+
+    with pytest.raises(kstore.LogNotFoundError, match="no log directory"):
+        LogStore(tmp_path / "data", wait=0.01)
+    late = threading.Timer(0.05, write)
+    late.start()
+    reading = LogStore(tmp_path / "data", wait=60)
+    late.join()
+    with reading.follow(["t"], "earliest", timeout=60) as follower:
+        assert next(iter(follower)).value == b"v"
+    with pytest.raises(ValueError, match="wait"):
+        LogStore(tmp_path / "data", wait=-1)

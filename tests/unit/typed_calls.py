@@ -24,7 +24,11 @@ def taken(log: kstore.LogWriter, store: kstore.LogStore, text: str) -> None:
         [b"a", None], keys=numpy.array([b"a", b"b"]), timestamps=[1, now], headers=[[("a", None)], None]
     )
     log.extend((b"%d" % i for i in range(3)), timestamps=numpy.array([1, 2, 3]), headers={"a": b"b"})
-    store.extend("t", [b"a"], [b"k"], now)
+    store.extend("t", [b"a"], [b"k"], now, [{"a": b"b"}])
+    store.create_topic("t", exist_ok=True, retention_ms=1)
+    kstore.LogStore("x", wait=5)
+    for follower in kstore.wait([log.follow(), log.follow(5)], timeout=1):
+        follower.take()
     log.extend(next(iter(log.scan(["value"]))).column("value"))
     log.scan(["offset", "value", "crc"])
     log.scan(("key",), since=now)

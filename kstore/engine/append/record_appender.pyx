@@ -283,13 +283,13 @@ cdef class RecordAppender(LogAppender):
         self.keep_promise(first + count, began)
         return range(first, first + count)
 
-    def _check_extend(self, values, keys, timestamps):
+    def _check_extend(self, values, keys, timestamps, headers):
         """Whether `extend` would take these columns; the errors are its own. For who extends several logs at
         once."""
         cdef BinaryInput value_cells = BinaryInput.of(values, "values", -1)
         cdef int64_t count = value_cells.cells.count
         cdef BinaryInput key_cells = BinaryInput.of(keys, "keys", count)
-        cdef HeaderInput no_headers = HeaderInput.of(None, count)
+        cdef HeaderInput header_lists = HeaderInput.of(headers, count)
         cdef TimestampInput times = TimestampInput.of(timestamps, count, 0)
         cdef ks_columns columns
         cdef int64_t now
@@ -299,7 +299,7 @@ cdef class RecordAppender(LogAppender):
             self.refuse_offsets(count)
             now = self.now()
             self.set_columns(&columns, value_cells, key_cells, times, timestamps is None, now)
-            self.check_columns(&columns, no_headers, self.most_of(BATCH_BYTES), now)
+            self.check_columns(&columns, header_lists, self.most_of(BATCH_BYTES), now)
         finally:
             self._log_end.release()
 

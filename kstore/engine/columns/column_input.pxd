@@ -99,6 +99,8 @@ cdef class HeaderInput:
     @staticmethod
     cdef HeaderInput of(object headers, int64_t count)
 
+    cdef HeaderInput chosen(self, const int64_t *rows, int64_t count)
+
     cdef inline const uint8_t *headers_at(self, int64_t i, int64_t *size) noexcept nogil:
         """The encoded headers of record i, their count in front."""
         cdef int64_t start

@@ -515,10 +515,12 @@ cdef class HeaderInput:
 
         None: no record has any. A mapping of str to bytes or None, or a sequence of such pairs, as its
         first element shows: all records have these. Otherwise a sequence with one of these a record. An
-        empty sequence is none for all. TypeError for what is no header; ValueError for a name that UTF-8
-        cannot say, or another count."""
+        empty sequence is none for all. A HeaderInput is taken as it is. TypeError for what is no header;
+        ValueError for a name that UTF-8 cannot say, or another count."""
         cdef HeaderInput self = HeaderInput()
         cdef int64_t i
+        if type(headers) is HeaderInput:
+            return <HeaderInput>headers
         self.count = count
         if headers is None or hasattr(headers, "items"):
             self.put(headers, -1)
@@ -536,6 +538,31 @@ cdef class HeaderInput:
             self.put(items[i], i)
             self.ends[i] = self.size
         return self
+
+    cdef HeaderInput chosen(self, const int64_t *rows, int64_t count):
+        """The headers of some records, copied: the rows of these records, each below the count."""
+        cdef HeaderInput part
+        cdef int64_t i, size = 0, total = 0
+        cdef const uint8_t *encoded
+        if self.ends is NULL:  # all records have the same
+            return self
+        part = HeaderInput()
+        part.count = count
+        with nogil:
+            for i in range(count):
+                self.headers_at(rows[i], &size)
+                total += size
+        part.reserve(total)
+        part.ends = <int64_t *>PyMem_RawMalloc(<size_t>(count * 8))
+        if part.ends is NULL:
+            raise MemoryError()
+        with nogil:
+            for i in range(count):
+                encoded = self.headers_at(rows[i], &size)
+                memcpy(part.data + part.size, encoded, <size_t>size)
+                part.size += size
+                part.ends[i] = part.size
+        return part
 
     cdef int put(self, object headers, int64_t i) except -1:
         """Adds the headers of one record."""

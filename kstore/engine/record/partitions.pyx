@@ -2,7 +2,8 @@
 """Which partition a record goes to, as Kafka's default partitioner has it: murmur2 of its key. And columns of
 records, split by it: what `LogStore.extend` gives to the log of each partition.
 
-Nothing is copied: the parts point at the cells of the columns that were given, and keep those alive.
+Keys and values are not copied: the parts point at the cells of the columns that were given, and keep those alive.
+Headers of single records are copied.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -11,7 +12,7 @@ from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from kstore.engine.columns.binary_input cimport BinaryInput, ks_cell, ks_cells
-from kstore.engine.columns.column_input cimport TimestampInput
+from kstore.engine.columns.column_input cimport HeaderInput, TimestampInput
 
 
 cdef inline uint32_t hash_of(const uint8_t *p, Py_ssize_t size) noexcept nogil:
@@ -119,14 +120,15 @@ cdef void gather(const int64_t *times, const int64_t *rows, int64_t count, int64
         chosen[i] = times[rows[i]]
 
 
-def split_by_partition(values, keys, timestamps, int32_t count, int32_t keyless):
+def split_by_partition(values, keys, timestamps, headers, int32_t count, int32_t keyless):
     """The columns as RecordAppender.extend takes them, more than once; and [(partition, values, keys,
-    timestamps), …] of the partitions, of `count`, that get records. A record's partition is that of its key
+    timestamps, headers), …] of the partitions, of `count`, that get records. A record's partition is that of its key
     as Kafka's default partitioner has it; one without a key goes to `keyless`."""
     cdef BinaryInput value_cells = BinaryInput.of(values, "values", -1)
     cdef int64_t total = value_cells.cells.count
     cdef BinaryInput key_cells = BinaryInput.of(keys, "keys", total)
     cdef TimestampInput times = TimestampInput.of(timestamps, total, 0)
+    cdef HeaderInput header_lists = HeaderInput.of(headers, total)
     cdef TimestampInput part_times
     cdef bytes order = PyBytes_FromStringAndSize(NULL, total * 8)
     cdef int64_t *rows = <int64_t *>PyBytes_AS_STRING(order)
@@ -162,9 +164,9 @@ def split_by_partition(values, keys, timestamps, int32_t count, int32_t keyless)
                     with nogil:
                         gather(times.data, rows + first, part_times.count, part_times.own)
             part = (value_cells.chosen(order, first, counts[number]), key_cells.chosen(order, first, counts[number]))
-            found.append((number, *part, part_times))
+            found.append((number, *part, part_times, header_lists.chosen(rows + first, counts[number])))
             first += counts[number]
     finally:
         PyMem_RawFree(counts)
         PyMem_RawFree(numbers)
-    return (value_cells, key_cells, None if timestamps is None else times), found
+    return (value_cells, key_cells, None if timestamps is None else times, header_lists), found
