@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from kstore.config import LogConfig
+from kstore.config import LogConfig, in_python
 from kstore.log.files.layout import TopicPartition
+from kstore.store.open_partitions import OpenPartitions
+from kstore.store.topic_catalog import TopicCatalog
+from kstore.store.upkeep.upkeep import Upkeep
 
 
 class TopicDescription(NamedTuple):
@@ -41,3 +44,27 @@ class StoreHealth(NamedTuple):
     def ok(self) -> bool:
         """Whether everything is in use."""
         return not any(self)
+
+
+def describe_topic(catalog: TopicCatalog, name: str) -> TopicDescription:
+    """The description of a topic as it is now. LogNotFoundError."""
+    topic = catalog.topic(name)
+    if not catalog.is_writing:
+        catalog.read_again()
+    options = in_python(catalog.own_options(name))
+    paths = {tp.partition: catalog.partitions[tp].path_of(tp) for tp in topic.partitions}
+    return TopicDescription(name, paths, catalog.config_of(name), options)
+
+
+def health_of(logs: OpenPartitions, upkeep: Upkeep) -> StoreHealth:
+    """The health of a store as it is now."""
+    catalog = logs.catalog
+    directories, gone = catalog.failed_directories()
+    return StoreHealth(
+        directories,
+        gone | logs.refusals(),
+        catalog.missing(),
+        "" if catalog.is_changing else catalog.unfinished,
+        dict(catalog.not_removed),
+        upkeep.failures(),
+    )

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Literal, NoReturn, Self, Unpack, cast
 
 from kstore.arguments import boolean, elements, integer, warn
-from kstore.config import LogConfig, in_python
+from kstore.config import LogConfig
 from kstore.errors import (
     KstoreError,
     LogClosedError,
@@ -44,7 +44,7 @@ from kstore.store.consumer_offsets import (
     lag_of,
     take_over,
 )
-from kstore.store.descriptions import StoreHealth, TopicDescription
+from kstore.store.descriptions import StoreHealth, TopicDescription, describe_topic, health_of
 from kstore.store.metrics import StoreMetrics, measure
 from kstore.store.open_partitions import OpenPartitions
 from kstore.store.read.store_cursor import StoreCursor
@@ -82,10 +82,8 @@ class LogStore:
     names of the partitions are taken when the object is made, and by `refresh`. mode "a": writes too.
     Directories that are missing are made, and locked until the store is closed: close it, or use it in a
     `with` statement. If they were not closed cleanly, all partitions are recovered first, as a broker does.
-    Threads may share the store.
-
-    wait: how many seconds to wait; in mode "r" for a directory that does not exist yet, in mode "a" while
-    another process, or another store, writes in one of the directories. Default 0.
+    Threads may share the store. wait: how many seconds to wait, in mode "r" for a directory that does not
+    exist yet, in mode "a" while another process or store writes in one of the directories. Default 0.
 
     Options for writing, all by name: config: a LogConfig, for topics that do not say otherwise. Each of its
     options may also be given by name. durability, keep_cut, leader_epoch, clock, max_decompressed_bytes,
@@ -93,10 +91,10 @@ class LogStore:
     compacted topics compacted, .keys files made if key_files says so, and so on, in the background: True or
     False. Default: True. keep_for: groups of cursors for which nothing is deleted that they have not
     committed yet, in the background neither; see `retain`. Default: none. idle_roll_ms: how often the
-    background looks for segments without appends that are older than segment_ms, and ends them, in ms.
-    Default: never, as in Kafka. max_open_partitions: how many logs stay open, an int.
-    Default: an eighth of the descriptors that the process may have, but at least 8. Any number of partitions
-    can be used: others are opened when they are needed.
+    background looks for segments without appends that are old enough to end, and ends them, in ms. Default:
+    never, as in Kafka. max_open_partitions: how many logs stay open, an int. Default: an eighth of the
+    descriptors that the process may have, but at least 8. Any number of partitions can be used: others are
+    opened when they are needed.
 
     Iterating gives a TopicPartition for each partition. `others` holds the names of directories that are not
     partitions in use: those marked -delete, -future or -stray, and those with names that Kafka does not
@@ -234,26 +232,13 @@ class LogStore:
 
     def describe(self, topic: str) -> TopicDescription:
         """A topic's partitions and its configuration, as a TopicDescription. LogNotFoundError."""
-        found = self._catalog.topic(topic)
-        if not self._catalog.is_writing:
-            self._catalog.read_again()
-        options = self._catalog.own_options(topic)
-        paths = {tp.partition: self._catalog.partitions[tp].path_of(tp) for tp in found.partitions}
-        return TopicDescription(topic, paths, self._catalog.config_of(topic), in_python(options))
+        return describe_topic(self._catalog, topic)
 
     def health(self) -> StoreHealth:
         """What is out of use, or failed in the background, and why, as a StoreHealth; its `ok` is True if
         nothing is."""
         self._upkeep.start()
-        directories, gone = self._catalog.failed_directories()
-        return StoreHealth(
-            directories,
-            gone | self._logs.refusals(),
-            self._catalog.missing(),
-            "" if self._catalog.is_changing else self._catalog.unfinished,
-            dict(self._catalog.not_removed),
-            self._upkeep.failures(),
-        )
+        return health_of(self._logs, self._upkeep)
 
     def metrics(self) -> StoreMetrics:
         """What the store has counted since it was opened, as StoreMetrics: records, bytes and times of what
@@ -670,10 +655,9 @@ class LogStore:
         partitions: their number. Default: 1. `config` are options of LogConfig for this topic; what is not
         named is the store's. They are kept in the directory, and hold at the next opening too. With several
         directories a partition goes where the fewest are. If the process dies meanwhile, the topic is there
-        with all its partitions at the next opening, or not at all.
-
-        exist_ok: True describes a topic that exists. It must have the partitions and the options that the
-        call names: ValueError names the first difference. What the call does not name is not compared.
+        with all its partitions at the next opening, or not at all. exist_ok: True describes a topic that
+        exists. It must have the partitions and the options that the call names: ValueError names the first
+        difference. What the call does not name is not compared.
 
         Raises: ValueError: Kafka does not allow the name, or there is such a topic, or one that Kafka cannot
         tell from it: `.` and `_` are equal in the names of its metrics. InvalidConfigError: an option is
