@@ -11,6 +11,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 from time import monotonic, sleep
+from typing import Any
 
 _IDLE = 1.0  # s: a thread that has worked waits so long for more before it ends
 _BEGINS = 1.0  # s: a thread that has not begun by then found no memory for it
@@ -19,23 +20,39 @@ _workers: "weakref.WeakSet[Worker]" = weakref.WeakSet()
 _at_work: "dict[int, Worker]" = {}  # by thread
 
 
+def _system(name: str) -> Any:
+    """A function of the module _thread as the system has it, though gevent may have replaced it."""
+    patching = sys.modules.get("gevent.monkey")
+    return getattr(_thread, name) if patching is None else patching.get_original("_thread", name)
+
+
+def allocate_lock() -> "_thread.LockType":
+    """A lock for threads of begin_thread()."""
+    lock: _thread.LockType = _system("allocate_lock")()
+    return lock
+
+
 def begin_thread(name: str, run: Callable[[], None]) -> None:
     """Begins a daemon thread. RuntimeError, MemoryError: there is none.
 
     Thread.start() takes locks, which an exception of a signal handler would leave locked. So it is called by
-    another thread, in which no handler runs.
+    another thread, in which no handler runs. Where gevent has replaced threads by greenlets, it is a thread
+    without a Thread object: `run` waits in C, which would stop all greenlets of its thread.
     """
     if sys.is_finalizing():
         raise RuntimeError("can't start new thread at interpreter shutdown")
-    begun = _thread.allocate_lock()
+    begun = allocate_lock()
     begun.acquire()
 
     def target() -> None:
         begun.release()
         run()
 
-    thread = threading.Thread(target=target, name=name, daemon=True)
-    _thread.start_new_thread(thread.start, ())
+    start_new_thread = _system("start_new_thread")
+    if start_new_thread is _thread.start_new_thread:
+        start_new_thread(threading.Thread(target=target, name=name, daemon=True).start, ())
+    else:
+        start_new_thread(target, ())
     if not begun.acquire(timeout=_BEGINS):
         raise MemoryError(f"the thread {name} could not begin")
 

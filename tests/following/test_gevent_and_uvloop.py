@@ -1,4 +1,4 @@
-"""Reading that waits, and sending, under gevent's monkey patching and in uvloop's event loop."""
+"""Reading that waits, work in the background, and sending, under gevent's monkey patching and in uvloop's event loop."""
 
 import asyncio
 from pathlib import Path
@@ -34,6 +34,19 @@ with kstore.open(path / "t-0", "a") as log:
         print(len(records))
     print(len(list(kstore.LogStore(path).follow(["t"], "earliest", timeout=0.1))))
     print(max(greenlet.value for greenlet in gevent.joinall([gevent.spawn(log.append, b"g") for _ in range(20)])))
+    with log.follow() as follower:
+        gevent.spawn_later(0.05, log.append, b"g")
+        print(kstore.wait([follower]) == [follower])
+    with log.appender() as appender:
+        ticket = appender.append(b"g")
+    print(ticket.offset)
+    print(sum(len(batch) for batch in log.scan(["value"], threads=2)))
+with kstore.LogStore(path / "store", mode="a", log_flush_offset_checkpoint_interval_ms=10) as store:
+    store.create_topic("t", flush_ms=1)
+    store.append("t", b"g")
+    while store.log("t").durable_offset == 0:  # a thread of the background flushes
+        gevent.sleep(0.01)
+print("closed")
 """
 
 
@@ -43,7 +56,7 @@ def test_gevent(tmp_path: Path, patched: str) -> None:
     pytest.importorskip("gevent")
     done = run_python(PROGRAM, tmp_path, patched)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n")[:-1] == ["10 5", "10", "10", "3", "10", "29"]
+    assert done.stdout.split("\n")[:-1] == ["10 5", "10", "10", "3", "10", "29", "True", "31", "32", "closed"]
 
 
 def test_uvloop(tmp_path: Path) -> None:

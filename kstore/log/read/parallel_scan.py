@@ -1,19 +1,18 @@
 """Threads that decode the splits of a log side by side."""
 
 import os
+from _queue import Empty, SimpleQueue  # not from queue, where gevent replaces it
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Lock
 
 from kstore.engine.columns.array import ColumnBatch
 from kstore.engine.scan.column_scanner import ColumnScanner
 from kstore.log.read.scan_splits import ScanSplit
-from kstore.log.worker import begin_thread
+from kstore.log.worker import allocate_lock, begin_thread
 
 MOST_BATCHES = 64  # of a split, before they are asked for
 IDLE = 0.1  # s: a helper without work for so long ends; those of an abandoned scan would stay otherwise
@@ -27,8 +26,8 @@ class Share:
         self.begun: tuple[ColumnScanner, deque[ColumnBatch]] | None = (
             None  # the rest of it, and what comes before
         )
-        self._free = Lock()
-        self._pending = Lock()
+        self._free = allocate_lock()
+        self._pending = allocate_lock()
         self._pending.acquire()
 
     def claim(self) -> bool:
