@@ -14,6 +14,7 @@ from kstore.config import LogConfig, in_python
 from kstore.engine.io.mutex import Mutex
 from kstore.errors import (
     CorruptCheckpointError,
+    CorruptFileError,
     KstoreError,
     LogFailedError,
     LogLockedError,
@@ -21,6 +22,7 @@ from kstore.errors import (
 )
 from kstore.kinds import as_text
 from kstore.log.files import layout
+from kstore.log.files.checkpoints import read_topic_id, topic_id_text
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.manifest import Manifest, converted, read_manifest, write_manifest
 from kstore.log.files.topic_table import (
@@ -173,6 +175,15 @@ class TopicCatalog:
         own = () if topic is None else topic.partitions
         kept = (dict(read_manifest(there[tp].path_of(tp)).options) for tp in own if tp in there)
         return next(filter(None, kept), {})
+
+    def topic_id(self, name: str) -> str:
+        """The id of a topic: a broker's, or that in the table; "" if it has none. A later topic of that name
+        has another one. OSError."""
+        topic, there = self.topics.get(name), self.partitions
+        for tp in topic.partitions[:1] if topic is not None else ():
+            with contextlib.suppress(FileNotFoundError, CorruptFileError, KeyError):
+                return topic_id_text(read_topic_id(there[tp].path_of(tp) / layout.METADATA))
+        return self._id_of(name)
 
     def config_of(self, name: str) -> LogConfig:
         """What holds for a topic. CorruptCheckpointError, OSError."""
@@ -527,6 +538,18 @@ class Current:
 
     def __init__(self, catalog: TopicCatalog) -> None:
         self.known = catalog  # what was there when it was asked for last
+        self._listed: object = None
+        self._ids: dict[str, str] = {}
+
+    def topic_id(self, name: str) -> str:
+        """The id of a topic in the catalog that was asked for last; "" if it has none. Ask before a log of it
+        is opened: if the topic is deleted and created again in between, the id is that of the older one, and
+        the next catalog shows it. OSError."""
+        if self.known.partitions is not self._listed:
+            self._listed, self._ids = self.known.partitions, {}
+        if name not in self._ids:
+            self._ids[name] = self.known.topic_id(name)
+        return self._ids[name]
 
     def catalog(self) -> TopicCatalog:
         """What there is. Its `partitions` are another object if the directories have changed. OSError,

@@ -23,6 +23,7 @@ import pytest
 import kstore
 from kstore import TopicPartition
 from kstore.log.cursors import member_lock
+from kstore.store.read import store_cursor
 from tests.cursors.test_cursors import in_a_child
 from tests.helpers.calls import some_calls
 from tests.helpers.injector import Injector, raiser
@@ -242,6 +243,43 @@ def test_a_topic_that_is_made_anew_begins_anew(store: kstore.LogStore) -> None:
         assert [next(records).value, next(records).value] == [b"a", b"b"]
         cursor.commit()
     assert store.open("other").cursors()["g"].offset == 2
+
+
+@pytest.mark.parametrize("then", ["deleted", "made anew"])
+@pytest.mark.parametrize("when", ["before its id is made", "before its log is opened"])
+def test_a_topic_that_is_deleted_while_a_cursor_opens_it(
+    store: kstore.LogStore, monkeypatch: pytest.MonkeyPatch, when: str, then: str
+) -> None:
+    """Then it is as if it had been deleted before; records of the new one may come twice."""
+    store.log("other").extend([b"old"] * 3)
+    if when == "before its log is opened":
+        with store.cursor("g", ["other"]) as cursor:
+            assert len(list(cursor)) == 3
+            cursor.commit()
+    makes_id, opens = os.urandom, store_cursor.PartitionLog
+
+    def change() -> None:
+        monkeypatch.undo()
+        store.delete_topic("other")
+        if then == "made anew":
+            store.create_topic("other")
+            store.log("other").append(b"new")
+
+    def urandom(size: int) -> bytes:
+        change()
+        return makes_id(size)
+
+    def partition_log(path: str) -> kstore.PartitionLog:
+        change()
+        return opens(path)
+
+    if when == "before its log is opened":
+        monkeypatch.setattr(store_cursor, "PartitionLog", partition_log)
+    else:
+        monkeypatch.setattr(os, "urandom", urandom)
+    with kstore.LogStore(store.path).cursor("g", ["other", "orders"], follow=True, timeout=0.9) as cursor:
+        found = {(record.offset, record.value) for record in cursor if record.topic == "other"}
+        assert found == ({(0, b"new")} if then == "made anew" else set())
 
 
 def test_where_nobody_has_read_is_remembered(store: kstore.LogStore) -> None:

@@ -1,9 +1,11 @@
 """Following many partitions: each record once, in order in its partition, whatever happens meanwhile."""
 
 import asyncio
+import json
 import shutil
 import threading
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kstore
-from kstore import LogClosedError, LogStore, LogWriter, OffsetOutOfRangeError, StoreFollower, TopicPartition
+from kstore import (
+    LogClosedError,
+    LogStore,
+    LogWriter,
+    OffsetOutOfRangeError,
+    Position,
+    StoreCursor,
+    StoreFollower,
+    TopicPartition,
+)
 from kstore.log.files import checkpoints
+from kstore.log.follow import sources
+from kstore.store.read import topic_reader
+from kstore.store.read.partition_watch import PartitionWatch
 from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import Program
 
@@ -27,7 +41,7 @@ def writer(store: LogStore, topic: str = "t", partition: int = 0) -> LogWriter:
     return log
 
 
-def taken(follower: StoreFollower) -> list[tuple[str, int, int, bytes | None]]:
+def taken(follower: StoreFollower | StoreCursor) -> list[tuple[str, int, int, bytes | None]]:
     return sorted((r.topic, r.partition, r.offset, r.value) for r in follower)
 
 
@@ -97,6 +111,55 @@ def test_deleted_and_made_anew(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "a-0")
     assert taken(follower) == []
     assert follower.partitions == [("b", 0)]
+
+
+def test_positions_of_a_topic_that_was_made_anew(tmp_path: Path) -> None:
+    with LogStore(tmp_path, mode="a") as store:
+        store.create_topic("t")
+        writer(store).extend([b"old"] * 3)
+        with LogStore(tmp_path).follow(["t"], "earliest", timeout=0) as follower:
+            assert len(taken(follower)) == 3
+            saved = json.dumps(list(follower.positions().items()))
+        positions = {TopicPartition(*tp): Position(*at) for tp, at in json.loads(saved)}
+        assert taken(LogStore(tmp_path).follow(["t"], positions, timeout=0)) == []
+        store.delete_topic("t")
+        store.create_topic("t")
+        writer(store).extend([b"new"] * 5)
+        everything = [("t", 0, offset, b"new") for offset in range(5)]
+        assert taken(LogStore(tmp_path).follow(["t"], positions, timeout=0)) == everything
+        with pytest.raises(TypeError, match="topic_id"):
+            store.follow(["t"], {("t", 0): positions[TopicPartition("t", 0)]._replace(topic_id=5)})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("reads", ["follow", "cursor"])
+@pytest.mark.parametrize("count", [1, 9], ids=["shorter", "longer"])
+def test_a_directory_that_gets_the_inode_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: str, count: int
+) -> None:
+    """As ext4 gives it, and without inotify: only the id of the topic is another one. Records may come twice."""
+    monkeypatch.setattr(sources, "_directory_at", lambda path: (1, 1))
+    monkeypatch.setattr(topic_reader, "PartitionWatch", NoWatch)
+    with LogStore(tmp_path, mode="a", file_delete_delay_ms=0) as store:
+        store.create_topic("t")
+        writer(store).extend([b"old"] * 3)
+        reader = LogStore(tmp_path)
+        with (
+            reader.follow(["t"], "earliest", timeout=SOON + 0.5)
+            if reads == "follow"
+            else reader.cursor("g", ["t"], follow=True, timeout=SOON + 0.5)
+        ) as follower:
+            assert len(taken(follower)) == 3
+            store.delete_topic("t")
+            store.create_topic("t")
+            writer(store).extend([b"new"] * count)
+            assert set(taken(follower)) == {("t", 0, offset, b"new") for offset in range(count)}
+
+
+class NoWatch(PartitionWatch):
+    """As if the system had no inotify instance left."""
+
+    def add(self, paths: Mapping[TopicPartition, str]) -> Iterator[TopicPartition]:
+        return iter(())
 
 
 def test_a_position_that_retention_deletes(tmp_path: Path) -> None:

@@ -268,6 +268,23 @@ def test_a_reader_whose_topic_was_deleted(tmp_path: Path) -> None:
         assert table.get(b"2") is None
 
 
+@pytest.mark.parametrize("beside", [True, False], ids=["reader", "writer"])
+def test_a_topic_that_is_made_anew_with_another_number_of_partitions(tmp_path: Path, beside: bool) -> None:
+    """Another topic has the name, so that no old position counts in its partitions."""
+    keys = [b"k%d" % i for i in range(20)]
+    with opened(tmp_path) as store:
+        store.create_topic("t", partitions=3)
+        for key in keys[:8]:
+            store.append("t", b"old", key=key)
+        table = (LogStore(tmp_path) if beside else store).table("t")
+        assert len(table) == 8
+        store.delete_topic("t")
+        store.create_topic("t", partitions=1)
+        for key in keys:
+            store.append("t", b"new", key=key)
+        assert [table.get(key) for key in keys] == [b"new"] * 20
+
+
 # ---- threads -----------------------------------------------------------------------------------------------
 
 

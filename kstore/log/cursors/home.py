@@ -64,6 +64,8 @@ class Home(NamedTuple):
         if not manifest.id:
             try:
                 manifest = create(self.partition, manifest)
+            except FileNotFoundError:
+                raise LogNotFoundError(f"{self.partition} was deleted") from None
             except OSError as e:
                 explain_refusal(e)
                 raise

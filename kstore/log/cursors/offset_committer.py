@@ -65,14 +65,18 @@ class OffsetCommitter:
         the partition; LogNotFoundError if the partition was deleted, or created again."""
         self.check_open()
         self._lock.check()
+        self.check_place()
+        now = entries.get(self.home.tp)
+        if now is not None and now.member != self.file.member and now != self._seen:
+            raise CursorLockedError(f"{self.home.partition} of group {self.group!r}", None)
+
+    def check_place(self) -> None:
+        """Raise LogNotFoundError if the partition was deleted, or created again, since this was made."""
         if self.home.known_id() != self._id:
             raise LogNotFoundError(
                 f"{self.home.partition} was deleted, or made anew, since this cursor of group "
                 f"{self.group!r} was opened"
             )
-        now = entries.get(self.home.tp)
-        if now is not None and now.member != self.file.member and now != self._seen:
-            raise CursorLockedError(f"{self.home.partition} of group {self.group!r}", None)
 
     def check_floor(self, offset: int) -> None:
         """Raise ValueError for an offset below the last commit or the last seek."""
@@ -87,9 +91,9 @@ class OffsetCommitter:
 
     def commit_of(self, position: Position, metadata: str) -> Commit:
         """A commit of a position with the present time."""
-        offset, epoch, generation = position
         now = time.time_ns() // 1_000_000
-        return Commit(OffsetAndMetadata(offset, epoch, metadata, now), self._id, generation)
+        saved = OffsetAndMetadata(position.offset, position.leader_epoch, metadata, now)
+        return Commit(saved, self._id, position.generation)
 
     def done(self, commit: Commit | None) -> None:
         """Note a commit that was written; None if it was removed."""

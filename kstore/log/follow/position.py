@@ -4,7 +4,7 @@ from bisect import bisect_right
 from pathlib import Path
 from typing import NamedTuple
 
-from kstore.arguments import MAX64, MAX_EPOCH, integer
+from kstore.arguments import MAX64, MAX_EPOCH, instance, integer
 from kstore.errors import CorruptFileError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
@@ -18,13 +18,15 @@ class Position(NamedTuple):
     if it is not known), and the generation of the log from which it read up to there.
 
     A truncation by kstore begins a generation, one by a broker a leader epoch. A follower that begins at a
-    position therefore detects every truncation since. To save a position, save its three numbers, for
-    example as JSON: `Position(*json.loads(json.dumps(position)))` is equal to `position`.
+    position therefore detects every truncation since. Positions of `store.follow()` also have the id of the
+    topic: a later topic of that name has another one. To save a position, save all its fields, for example as
+    JSON: `Position(*json.loads(json.dumps(position)))` is equal to `position`.
     """
 
     offset: int
     leader_epoch: int
     generation: int
+    topic_id: str = ""
 
     def at(self, offset: int) -> "Position":
         """The position at an offset before it."""
@@ -54,12 +56,18 @@ def checked_position(name: str, position: Position) -> Position:
         integer(f"{name}.offset", position.offset),
         integer(f"{name}.leader_epoch", position.leader_epoch, -1, MAX_EPOCH),
         integer(f"{name}.generation", position.generation),
+        instance(f"{name}.topic_id", position.topic_id, str),
     )
 
 
 def position_in(now: Loaded, offset: int) -> Position:
     """The position at an offset of a log as a snapshot shows it."""
     return Position(offset, epoch_before(now, offset), now.truncations.number)
+
+
+def are_of_one_topic(a: str, b: str) -> bool:
+    """Whether two ids are of one topic, as far as both are known: "" is not known."""
+    return a == b or not a or not b
 
 
 def epoch_before(now: Loaded, offset: int) -> int:

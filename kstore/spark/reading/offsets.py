@@ -6,7 +6,7 @@ id]}}}. Older versions of kstore did not write it.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from kstore.arguments import MAX64
 from kstore.log.files.layout import TopicPartition
@@ -18,28 +18,12 @@ _UNKNOWN = (-1, MAX64, "")  # with these, diverged_at detects only that the log 
 Json: TypeAlias = dict[str, Any]
 
 
-class StreamPosition(NamedTuple):
-    """The position of a stream in a partition, and the id of the topic; "" if it is not known."""
-
-    position: Position
-    topic_id: str
-
-    @property
-    def offset(self) -> int:
-        """The offset of the next record."""
-        return self.position.offset
-
-    def at(self, offset: int) -> "StreamPosition":
-        """The position at an offset before it."""
-        return StreamPosition(self.position.at(offset), self.topic_id)
-
-
-Positions: TypeAlias = Mapping[TopicPartition, StreamPosition]
+Positions: TypeAlias = Mapping[TopicPartition, Position]
 
 
 def encoded(positions: Positions) -> Json:
     """Offsets of a stream."""
-    known = {tp: [*own.position[1:], own.topic_id] for tp, own in positions.items()}
+    known = {tp: own[1:] for tp, own in positions.items()}
     offsets = _by_topic({tp: own.offset for tp, own in positions.items()})
     return offsets | ({POSITIONS: _by_topic(known)} if known else {})
 
@@ -49,13 +33,12 @@ def encoded_ends(ends: Mapping[TopicPartition, int]) -> Json:
     return _by_topic(ends)
 
 
-def decoded(offsets: Json) -> dict[TopicPartition, StreamPosition]:
+def decoded(offsets: Json) -> dict[TopicPartition, Position]:
     """The positions in offsets of a stream."""
     known = offsets.get(POSITIONS, {})
     found = {}
     for tp, offset in offsets_in(offsets).items():
-        epoch, generation, topic_id = known.get(tp.topic, {}).get(str(tp.partition), _UNKNOWN)
-        found[tp] = StreamPosition(Position(offset, epoch, generation), topic_id)
+        found[tp] = Position(offset, *known.get(tp.topic, {}).get(str(tp.partition), _UNKNOWN))
     return found
 
 

@@ -7,10 +7,11 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from kstore.log.files.layout import TopicPartition
+from kstore.log.follow.position import Position, are_of_one_topic
 from kstore.spark.errors import failure
 from kstore.spark.reading.batch_query import KStorePartition, read_partition
 from kstore.spark.reading.logs import Logs
-from kstore.spark.reading.offsets import Json, Positions, StreamPosition, decoded, encoded, encoded_ends
+from kstore.spark.reading.offsets import Json, Positions, decoded, encoded, encoded_ends
 from kstore.spark.reading.packing import tasks
 from kstore.spark.reading.plan import Range, checked, chosen, resolve
 from kstore.spark.reading.source_options import SourceOptions
@@ -138,11 +139,11 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         logs.refresh()
         return {tp: self._position(tp, logs.end(tp)) for tp in chosen(logs, self.options.topics)}
 
-    def _position(self, tp: TopicPartition, offset: int) -> StreamPosition:
+    def _position(self, tp: TopicPartition, offset: int) -> Position:
         logs = self._open()
-        return StreamPosition(logs.position(tp, offset), logs.topic_id(tp))
+        return logs.position(tp, offset)._replace(topic_id=logs.topic_id(tp))
 
-    def _resumed(self, tp: TopicPartition, position: StreamPosition | None) -> int:
+    def _resumed(self, tp: TopicPartition, position: Position | None) -> int:
         """The offset at which reading continues from a position; None: the beginning of the log. If the log
         diverged from the position, KSTORE_DATA_LOST, or with failOnDataLoss=false the offset at which it
         did."""
@@ -150,9 +151,9 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         first = logs.open(tp).log_start_offset
         if position is None:
             return first
-        cut = logs.diverged_at(tp, position.position)
+        cut = logs.diverged_at(tp, position)
         why = f"the log was truncated at offset {cut}"
-        if position.topic_id and logs.topic_id(tp) not in ("", position.topic_id):
+        if not are_of_one_topic(position.topic_id, logs.topic_id(tp)):
             cut, why = first, "the topic was deleted, and another topic of this name created,"
         if cut < 0:
             return checked(logs, tp, position.offset, fail_on_data_loss=self.options.fail_on_data_loss)

@@ -215,7 +215,7 @@ class Journal:
         self._write()
 
 
-def _position(mark: Sequence[int]) -> Position:
+def _position(mark: Sequence[Any]) -> Position:
     """A position from JSON. Older versions wrote an end offset and a CRC."""
     return Position(*mark) if len(mark) > 2 else Position(mark[0], -1, MAX64)
 

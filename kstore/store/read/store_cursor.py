@@ -52,8 +52,8 @@ class TopicColumns(NamedTuple):
 class _CommittedReader(PartitionReader):
     """The position in a partition, and what commits it."""
 
-    def __init__(self, feed: Feed, committer: OffsetCommitter) -> None:
-        super().__init__(feed)
+    def __init__(self, feed: Feed, topic_id: str, committer: OffsetCommitter) -> None:
+        super().__init__(feed, topic_id)
         self.committer = committer
         self.first = feed.position
         self.settled = feed.offset  # up to where all is committed; -1 after a seek
@@ -180,8 +180,7 @@ class StoreCursor(TopicReader):
             self._members.check()
         except CursorLockedError:
             self._members = self._join()
-        for tp in [tp for tp in self._readers if tp not in self._wanted.paths]:
-            self._leave(tp)
+        self._leave_deleted()
         share = self._members.share_of(len(self._wanted.paths))
         for tp in [tp for tp, reader in self._readers.items() if reader.feed.given <= reader.settled]:
             if len(self._readers) <= share:
@@ -212,6 +211,7 @@ class StoreCursor(TopicReader):
             if tp in self._readers:
                 continue
             start = self._start if self._wanted.was_there(tp) else "earliest"
+            topic_id = self._wanted.topic_id(tp) or ""
             try:
                 committer = OffsetCommitter(path, self.group)
             except (CursorLockedError, LogNotFoundError):  # another member has it; it is being deleted
@@ -224,11 +224,12 @@ class StoreCursor(TopicReader):
                     feed = begin(
                         committer, log.source(), start, self._isolation, self._left_out, is_member=True
                     )
+                    committer.check_place()  # after the log was opened: so it is that of the position
                 except LogNotFoundError:
                     continue
                 stack.pop_all()
             self._queue.ask(tp)
-            self._readers[tp] = _CommittedReader(feed, committer)
+            self._readers[tp] = _CommittedReader(feed, topic_id, committer)
             if committer.last is None and start != "earliest":
                 fresh.append((committer, committer.commit_of(feed.position, "")))
         commit_all(fresh, durable=True)  # or who takes over from this member would begin elsewhere

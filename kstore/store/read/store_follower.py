@@ -9,7 +9,7 @@ from kstore.errors import LogNotFoundError
 from kstore.log.cursors.arguments import checked_place, offset_of
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.feed import Feed
-from kstore.log.follow.position import Position, checked_position, position_in
+from kstore.log.follow.position import Position, are_of_one_topic, checked_position, position_in
 from kstore.log.partition import PartitionLog
 from kstore.store.open_partitions import OpenPartitions
 from kstore.store.read.topic_reader import PartitionReader, TopicReader
@@ -57,36 +57,44 @@ class StoreFollower(TopicReader):
         return self._logs.is_closed
 
     def _choose(self) -> None:
-        for tp in [tp for tp in self._readers if tp not in self._wanted.paths]:
-            self._deleted(tp)
+        self._leave_deleted()
         for tp, path in self._wanted.paths.items():
             if tp not in self._readers:
                 try:
-                    log = PartitionLog(path)
+                    self._readers[tp] = self._reader_of(tp, path)
                 except LogNotFoundError:  # it is being deleted
                     continue
-                log.traffic = self._logs.traffic_of(tp.topic)
-                start = self._start_of(tp)
-                if not isinstance(start, Position | int):
-                    start = offset_of(log, start, self._isolation)
-                position = start if isinstance(start, Position) else position_in(log.snapshot, start)
-                self._readers[tp] = PartitionReader(
-                    Feed(log.source(), position, self._isolation, self._left_out)
-                )
                 self._queue.ask(tp)
         self._watch_all()
         self._queue.sweep(self._readers)
 
+    def _reader_of(self, tp: TopicPartition, path: str) -> PartitionReader:
+        topic_id = self._wanted.topic_id(tp) or ""
+        log = PartitionLog(path)
+        log.traffic = self._logs.traffic_of(tp.topic)
+        start = self._start_of(tp, topic_id)
+        if not isinstance(start, Position | int):
+            start = offset_of(log, start, self._isolation)
+        position = start if isinstance(start, Position) else position_in(log.snapshot, start)
+        return PartitionReader(Feed(log.source(), position, self._isolation, self._left_out), topic_id)
+
     def positions(self) -> dict[TopicPartition, Position]:
         """The position of the next record, for each partition that is read now. Another follower that starts
-        there detects a truncation made in between."""
+        there detects a truncation made in between, and reads all of a topic that was deleted and created
+        again."""
         self._check_open()
-        return {tp: self._readers[tp].feed.position for tp in self.partitions}
+        readers = self._readers
+        return {
+            tp: readers[tp].feed.position._replace(topic_id=readers[tp].topic_id) for tp in self.partitions
+        }
 
-    def _start_of(self, tp: TopicPartition) -> Any:
+    def _start_of(self, tp: TopicPartition, topic_id: str) -> Any:
         if not self._wanted.was_there(tp):
             return "earliest"
-        return self._start.get(tp, "earliest") if isinstance(self._start, dict) else self._start
+        start = self._start.get(tp, "earliest") if isinstance(self._start, dict) else self._start
+        if isinstance(start, Position) and not are_of_one_topic(start.topic_id, topic_id):
+            return "earliest"
+        return start
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a follower cannot be pickled: make one in the other process")

@@ -9,7 +9,7 @@ from kstore.engine.record.batch import Record
 from kstore.engine.record.partitions import murmur2
 from kstore.errors import LogChangedError, OffsetOutOfRangeError
 from kstore.log.files.layout import TopicPartition
-from kstore.log.follow.position import Position, diverged_at, position_in
+from kstore.log.follow.position import Position, are_of_one_topic, diverged_at, position_in
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import index_of
 from kstore.store.open_partitions import OpenPartitions
@@ -138,6 +138,7 @@ class Table(Mapping[bytes, bytes]):
         self._current = Current(logs.catalog)
         self._topic = topic
         self._parts: dict[int, _Part] = {}
+        self._topic_id = ""  # of the topic whose keys the parts have
         self._guard = Mutex()
         self._found()
 
@@ -197,6 +198,10 @@ class Table(Mapping[bytes, bytes]):
         catalog = self._current.catalog()
         found = catalog.topic(self._topic)
         catalog.require_all(found, "read as a table")
+        topic_id = self._current.topic_id(self._topic)
+        if not are_of_one_topic(self._topic_id, topic_id):
+            self._parts = {}
+        self._topic_id = topic_id or self._topic_id
         return found
 
     def _keys(self) -> set[bytes]:

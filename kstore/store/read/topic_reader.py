@@ -17,6 +17,7 @@ from kstore.log.cursors.arguments import checked_timeout
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.feed import Feed, Read, Run, read_by
+from kstore.log.follow.position import are_of_one_topic
 from kstore.log.follow.readable import wait_readable, wait_readable_async
 from kstore.log.follow.waiting import Waitable
 from kstore.log.read.left_out import LeftOut
@@ -73,10 +74,12 @@ class TopicRecord(NamedTuple):
 
 
 class PartitionReader:
-    """The position of a reader in one of its partitions."""
+    """The position of a reader in one of its partitions. `topic_id`: that of the topic before its log was
+    opened."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed, topic_id: str) -> None:
         self.feed = feed
+        self.topic_id = topic_id
         self.resumes = False  # in the view that was read last, without a refresh first
 
     @property
@@ -170,6 +173,16 @@ class TopicReader(Closing, Waitable):
         self._leave(tp)
         self._wanted.gone(tp)
         self._next_update = 0
+
+    def _leave_deleted(self) -> None:
+        """Leaves the partitions that were deleted, and those of topics that were made anew."""
+        for tp, reader in list(self._readers.items()):
+            if not self._is_there(tp, reader):
+                self._deleted(tp)
+
+    def _is_there(self, tp: TopicPartition, reader: PartitionReader) -> bool:
+        topic_id = self._wanted.topic_id(tp)
+        return topic_id is not None and are_of_one_topic(topic_id, reader.topic_id)
 
     def __iter__(self) -> Iterator[TopicRecord]:
         self._check_open()
@@ -344,13 +357,20 @@ class TopicReader(Closing, Waitable):
 
     def _failed(self, tp: TopicPartition, error: Exception) -> None:
         """What an exception while a partition is read means for the others."""
-        if isinstance(error, LogNotFoundError):
+        if isinstance(error, LogNotFoundError) or (
+            isinstance(error, OffsetOutOfRangeError) and self._was_made_anew(tp)
+        ):
             self._deleted(tp)
             return
         if isinstance(error, LogClosedError) and self._closed:  # by another thread
             return
         self._name_partition(tp, error)
         raise error
+
+    def _was_made_anew(self, tp: TopicPartition) -> bool:
+        """Whether the log that a partition has now is of another topic than the log that was read."""
+        self._wanted.list()
+        return not self._is_there(tp, self._readers[tp])
 
     def _name_partition(self, tp: TopicPartition, error: Exception) -> None:
         if isinstance(error, KstoreError):

@@ -29,6 +29,10 @@ class WantedPartitions:
     def _wants(self, topic: str) -> bool:
         return topic in self._topics if self._topics is not None else not topic.startswith("__")
 
+    def topic_id(self, tp: TopicPartition) -> str | None:
+        """The id of the topic of a partition that there is; "" if it has none. OSError."""
+        return self._current.topic_id(tp.topic) if tp in self.paths else None
+
     def was_there(self, tp: TopicPartition) -> bool:
         """Whether a partition was there when the reader began. All records of others are new."""
         return tp in self._first
