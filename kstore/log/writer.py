@@ -703,6 +703,9 @@ class LogWriter(RecordAppender, PartitionLog):
         with self._log_end.held():
             if self._left:
                 return
+            if self._lease.is_settled:  # an interrupt has kept it locked
+                self._leave(clean=False)
+                return
             if self._lease.is_moved:
                 self._log_end.refuse(self._lease.fate)
             refusal = self._log_end.refusal

@@ -17,7 +17,7 @@ import pytest
 import kstore
 from kstore.log.read.page_cache import PageCache
 from tests.helpers.effort import SEED, some, times
-from tests.helpers.injector import InjectedInterrupt, raiser
+from tests.helpers.injector import InjectedInterrupt, Injector, raiser
 from tests.interrupts.attempts import EVERY, at_point, attempt, explain, undisturbed, within
 
 SIGNALS = 5  # of each operation
@@ -68,6 +68,23 @@ def test_an_interrupt_at_the_next_segment(tmp_path: Path, monkeypatch: pytest.Mo
         with suppress(KeyboardInterrupt):
             found.append(next(records).offset)
     assert found == list(range(12))
+
+
+@pytest.mark.parametrize("ends", ["close", "abandon"])
+def test_an_interrupt_while_the_directory_is_unlocked(tmp_path: Path, ends: str) -> None:
+    """The second call unlocks it, at every point of the first one."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log, Injector("check") as undisturbed_end:
+        getattr(log, ends)()
+    places = [nth for nth, place in enumerate(undisturbed_end.where, 1) if place.startswith("log/files/lo")]
+    assert len(places) > 30
+    for nth in places:
+        log = kstore.open(path, "a")
+        with suppress(InjectedInterrupt), Injector("check", nth, raiser(InjectedInterrupt)):
+            getattr(log, ends)()
+        getattr(log, ends)()
+        assert log.is_closed
+        kstore.open(path, "a").close()
 
 
 @pytest.mark.nightly

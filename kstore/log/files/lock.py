@@ -165,12 +165,11 @@ class PartitionLock:
         return self._directory is not None and os.fstat(self._directory.fd).st_nlink == 0
 
     def release(self) -> None:
-        """Unlock, even if a forked child has the descriptor."""
+        """Unlock, even if a forked child has the descriptor. May be called again."""
         if self._directory is not None:
             keep_no_more(self._directory.fd, _LOADED)
             with contextlib.suppress(OSError):
                 fcntl.flock(self._directory.fd, fcntl.LOCK_UN)
-            self.drop()
 
     def drop(self) -> None:
         """Close the descriptor, which unlocks unless a forked child has it."""

@@ -151,6 +151,7 @@ class Lease:
 
     directory: "LogDirectory | None" = None  # set once there is something to release
     name: TopicPartition | None = None  # None: all of the directory
+    is_settled = False  # whether nothing but unlocking is left to do
     _has_begun = False
 
     def __init__(self, path: Path, place: Path) -> None:
@@ -194,10 +195,16 @@ class Lease:
 
     def _leave_inside(self, directory: "LogDirectory", clean: bool) -> None:
         try:
-            self._settle(directory, clean)
+            if not self.is_settled:
+                self._settle(directory, clean)
         finally:
-            directory.drop(self._place, self)
-            self._left = True
+            self.is_settled = True
+            self._unlock(directory)
+            self._left = True  # not before: an interrupt may have kept it locked
+
+    def _unlock(self, directory: "LogDirectory") -> None:
+        """Unlocks the place, then the directory. May be called again."""
+        directory.drop(self._place, self)
 
     def __del__(self) -> None:
         try:  # noqa: SIM105 - at the end of the interpreter, contextlib may be gone
@@ -551,13 +558,15 @@ class PartitionLease(Lease):
             self.store_cleaner_offset(offset)
 
     def _settle(self, directory: LogDirectory, clean: bool) -> None:
-        try:
-            if clean and self._has_begun:
-                directory.finish(self.name)
-                directory.mark_clean(self)
-        finally:
-            if self._partition_lock is not None:
-                self._partition_lock.release()
+        if clean and self._has_begun:
+            directory.finish(self.name)
+            directory.mark_clean(self)
+
+    def _unlock(self, directory: LogDirectory) -> None:
+        if self._partition_lock is not None:
+            self._partition_lock.release()
+        super()._unlock(directory)
+        self._partition_lock = None  # last: it says whether the directory was moved
 
 
 _directories: dict[str, LogDirectory] = {}  # by real path; changed with `lock.guard` held
