@@ -161,15 +161,23 @@ class OffsetOutOfRangeError(KstoreError, LookupError):
 
     `asked`: the requested offset. The log has the offsets from `first` to `end` (exclusive). If records that
     a reader had read were truncated, `end` is the first offset that was removed; the log may have other
-    records from there on.
+    records from there on. If a transaction is open again that a reader of committed records had passed, `end`
+    is its first offset.
     """
 
-    def __init__(self, asked: int, first: int, end: int, *, is_truncated: bool = False) -> None:
+    def __init__(
+        self, asked: int, first: int, end: int, *, is_truncated: bool = False, is_open_again: bool = False
+    ) -> None:
         self.asked = asked
         self.first = first
         self.end = end
         if is_truncated:
             what = f"records from offset {end} on were removed after a reader had reached offset {asked}"
+        elif is_open_again:
+            what = (
+                f"the last stable offset went back to {end} after a reader of committed records had "
+                f"reached offset {asked}"
+            )
         elif first <= asked < end:
             what = (
                 f"no record has offset {asked} or a later one, though the log ends at {end}: transaction "

@@ -21,6 +21,7 @@ from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.reader_kinds import OfCursor, OfFollower, Reader
 
 NAME = "kstore.json"
+NOW = int(time.time() * 1000)
 KINDS = reader_kinds.KINDS
 
 
@@ -280,7 +281,64 @@ def test_a_pending_note_of_an_older_version_removes_nothing(tmp_path: Path) -> N
     with kstore.open(tmp_path / "t-0", "a") as log:
         append(log, 10)
     content = {"version": 1, "truncations": [(1, 5, 5)], "end": 5, "pending": True}
-    (tmp_path / "t-0" / "kstore-truncations.json").write_bytes(encode(content))
-    with pytest.raises(kstore.CorruptCheckpointError, match=r"kstore-truncations\.json"):
-        kstore.open(tmp_path / "t-0", "a")
-    assert kstore.open(tmp_path / "t-0").log_end_offset == 10
+    (tmp_path / "t-0" / NAME).write_bytes(encode(content))
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        assert log.log_end_offset == 10
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["writer", "reader"])
+def test_a_start_beyond_the_last_stable_offset(tmp_path: Path, beside: bool) -> None:
+    """The log has the offset: a follower waits there, whatever is truncated behind it."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        append(log, 1)
+        log.append_batches(transactional(*[(NOW, b"k", b"v", None)] * 2))
+        append(log, 4)
+        followed = kstore.open(tmp_path / "t-0") if beside else log
+        with followed.follow(4, isolation="read_committed", timeout=0) as follower:
+            assert follower.take() is None
+            log.truncate_to(6)
+            assert follower.take() is None
+            end_transaction(log, "COMMIT", NOW)
+            assert [record.offset for record in follower] == [4, 5]
+
+
+def test_a_transaction_that_two_truncations_leave_open(tmp_path: Path) -> None:
+    """The second one must not forget that the first one has opened it again."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        append(log, 2)
+        log.append_batches(transactional(*[(NOW, b"k", b"v", None)] * 2))
+        append(log, 4)
+        end_transaction(log, "ABORT", NOW)
+        append(log, 2)
+        with kstore.open(tmp_path / "t-0").follow(0, isolation="read_committed", timeout=0) as follower:
+            for _ in range(4):
+                follower.take()
+            position = follower.position
+            assert position.offset == 6
+        log.truncate_to(8)
+        log.truncate_to(7)
+        append(log, 3)
+        with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+            log.follow(position, isolation="read_committed").take()
+        assert caught.value.end == 2
+
+
+def test_a_transaction_that_a_crash_opens_again(tmp_path: Path) -> None:
+    """delete_records has removed its records, and recovery reads them: nothing was removed since."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.append_batches(transactional(*[(NOW, b"k", b"v", None)] * 2))
+        log.delete_records(2)
+    log = kstore.open(path, "a")
+    append(log, 3)
+    with log.cursor("g", isolation="read_committed") as cursor:
+        assert [record.offset for record in cursor] == [2, 3, 4]
+        cursor.commit()
+    log.abandon()
+    with kstore.open(path, "a") as log, log.cursor("g", isolation="read_committed") as cursor:
+        error = "^the last stable offset went back to 2 after a reader of committed records had reached offset 5\n"
+        with pytest.raises(kstore.OffsetOutOfRangeError, match=error + "a transaction is open again"):
+            next(iter(cursor))
+        cursor.seek(2)
+        assert list(cursor) == []
+        assert [record.offset for record in log] == [2, 3, 4]

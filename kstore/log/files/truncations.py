@@ -70,11 +70,13 @@ class Truncations(NamedTuple):
         """The truncations with a pending one at an offset."""
         return self._and_one(self.entries, offset, offset, pending)
 
-    def carried_out(self, last_stable_offset: int) -> "Truncations":
-        """The truncations after the pending one is complete."""
+    def carried_out(self, stable_offset: int) -> "Truncations":
+        """The truncations after the pending one is complete. A transaction that an earlier one has opened again
+        is still open, so its stable offset counts on."""
         offset = self.entries[-1][1]
         kept = tuple(entry for entry in self.entries[:-1] if entry[1] < offset)
-        return self._and_one(kept, offset, min(offset, last_stable_offset), "")
+        stable = min(stable_offset, *(entry[2] for entry in self.entries[len(kept) :]))
+        return self._and_one(kept, offset, stable, "")
 
     def without_pending(self) -> "Truncations":
         """The truncations without the pending one. Later numbers are still greater than its number."""

@@ -158,9 +158,18 @@ class Feed:
         cut = diverged_at(now, position, self.isolation)
         if cut >= 0:
             is_refilled = cut < end
+            is_open_again = diverged_at(now, position, "read_uncommitted") < 0
             cut = max(cut, first)
-            error = OffsetOutOfRangeError(position.offset, first, cut, is_truncated=is_refilled)
-            if is_refilled:
+            error = OffsetOutOfRangeError(
+                position.offset,
+                first,
+                cut,
+                is_truncated=is_refilled and not is_open_again,
+                is_open_again=is_open_again,
+            )
+            if is_open_again:
+                what = "a transaction is open again: its end was truncated, or recovery found no end of it"
+            elif is_refilled:
                 what = "the log was truncated, and others have their offsets now"
             else:
                 what = (

@@ -16,6 +16,8 @@ def truncate_to(log: SegmentSet, offset: int) -> bool:
     """
     end, now_ms = log.log_end, log.clock_ms()
     before = end.offset
+    # up to where readers of committed records may have read: before a crash, up to the end
+    stable = before if log.manifest.truncations.pending else log.last_stable_offset()
     if offset >= before:
         log.epochs.truncate_from_end(before)
         end.move(before, before)  # the next batch notes its epoch again
@@ -31,7 +33,7 @@ def truncate_to(log: SegmentSet, offset: int) -> bool:
         except OSError:
             change.undone()
             raise
-        _truncate(log, offset, now_ms)
+        _truncate(log, offset, now_ms, stable)
     log.reports.info("%s: truncated: removed offsets %d to %d (exclusive)", log.directory, offset, before)
     return True
 
@@ -82,7 +84,7 @@ def complete_truncation(log: SegmentSet) -> None:
         log.manifest.store()
 
 
-def _truncate(log: SegmentSet, offset: int, now_ms: int) -> None:
+def _truncate(log: SegmentSet, offset: int, now_ms: int, stable: int) -> None:
     end, offsets = log.log_end, log.offsets
     segments = log.snapshot().segments
     kept = [segment for segment in segments if segment.base_offset <= offset]
@@ -100,7 +102,9 @@ def _truncate(log: SegmentSet, offset: int, now_ms: int) -> None:
     offsets.start = min(offsets.start, offset)
     log.epochs.truncate_from_end(offset)
     log.producers.begin_anew(log.snapshot(), now_ms)
-    log.manifest.carry_out(log.last_stable_offset())
+    stable_now = log.last_stable_offset()
+    # a transaction that was open before was not read: only one that is open again matters
+    log.manifest.carry_out(stable_now if stable_now < stable else offset)
     if is_lowered:  # not before: what lies between was deleted, and is gone only now
         offsets.store_lowered_start()
     log.manifest.store()
