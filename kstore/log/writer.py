@@ -421,7 +421,8 @@ class LogWriter(RecordAppender, PartitionLog):
 
     def flush(self) -> int:
         """Writes everything that was appended so far to the disk. Returns the offset below which all records
-        are on it. OSError. LogFailedError if the directory was renamed or removed."""
+        are on it. OSError. LogFailedError if the log refuses to write, or the directory was renamed or
+        removed."""
         self._now()
         return self._segments.flush()
 

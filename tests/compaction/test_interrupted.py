@@ -2,12 +2,15 @@
 fails: old segments or new ones, nothing between."""
 
 import errno
+import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import kstore
+from kstore.log.segments import replacement
 from kstore.testing import Recorder, count_calls, failing
 from tests.compaction import disks
 from tests.compaction.operations import OPERATIONS, Compacting, Operation, left_behind
@@ -102,3 +105,26 @@ def test_a_split_while_a_reader_is_at_it(ram: Path) -> None:
         assert len(list(reader)) == 23  # in the old file
         assert not log.compact().segments
     operation.check_done(kstore.open(partition))
+
+
+def test_flushing_a_log_that_refuses_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if nothing is left to sync. Reading goes on."""
+
+    def rename(source: str, target: str) -> None:
+        if source.endswith(".swap"):
+            raise KeyboardInterrupt
+        os.rename(source, target)  # noqa: PTH104
+
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"v"] * 3, keys=[b"a", b"b", b"c"])
+        log.roll()
+        assert log.flush() == 3
+        monkeypatch.setattr(replacement, "rename", rename)
+        with pytest.raises(KeyboardInterrupt):
+            log.erase(keys=[b"a"], reason="asked", what="values")
+        for call in (log.flush, partial(log.append, b"x")):
+            with pytest.raises(kstore.LogFailedError, match="was not finished"):
+                call()
+        assert len(list(log)) == 3
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        assert [record.value for record in log] == [None, b"v", b"v"]

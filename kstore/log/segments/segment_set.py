@@ -389,8 +389,8 @@ class SegmentSet:
     def flush(self) -> int:
         """Brings all that was appended to the disk, without `log_end.held()`; the offset up to which it is
         there. OSError, LogFailedError."""
-        if self.lease.is_moved:  # no opening finds what is synced there
-            with self.log_end.held():
+        if self.lease.is_moved or self.log_end.refusal is not None:  # no opening finds what is synced there
+            with self.log_end.held():  # after a change that is under way
                 self.check_place()
         self.log_end.wait_until_durable(self.log_end.offset)
         self.advance_recovery_point()
