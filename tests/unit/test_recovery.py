@@ -8,6 +8,7 @@ import contextlib
 import os
 import pickle
 import shutil
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -280,3 +281,29 @@ def test_an_error_says_where_the_damage_is_and_what_to_do(
     assert pickle.loads(pickle.dumps(caught.value)).__notes__ == [note]
     assert main(["records", str(path)]) == 1
     assert note in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "there"])
+def test_a_damaged_snapshot_of_producers(tmp_path: Path, is_deleted: bool) -> None:
+    """It is found; a warning says if producers are forgotten because their records are gone."""
+    path = tmp_path / "t-0"
+    batch = kstore.encode_batch(
+        [(int(time.time() * 1000), b"k", b"v", None)], producer_id=7, producer_epoch=0, base_sequence=0
+    )
+    with kstore.open(path, "a", file_delete_delay_ms=0) as log:
+        log.append_batches(batch)
+        log.roll()
+        log.append(b"x")
+        if is_deleted:
+            log.delete_records(1)
+            log.retain()
+    for file in path.glob("*.snapshot"):
+        flip(file, 20)
+    code = "producers_forgotten" if is_deleted else "snapshot_damaged"
+    with kstore.open(path) as log:
+        assert {f.code for f in log.recovery.findings if f.file.endswith(".snapshot")} >= {code}
+    with pytest.warns(kstore.DataLossWarning, match="forgotten") if is_deleted else contextlib.nullcontext():
+        log = kstore.open(path, "a")
+    with log:
+        assert code in {f.code for f in log.recovery.findings}
+        assert log.append_batches(batch).duplicate != is_deleted

@@ -1,6 +1,5 @@
 """Producer states: last batches, open transactions, aborted transactions (spec 3.5, 6.6 to 6.8, 8.5)."""
 
-import struct
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from heapq import heappop, heappush
@@ -13,16 +12,14 @@ from kstore.engine.segment.index import AbortedTxn
 from kstore.engine.segment.segment import Segment
 from kstore.errors import (
     CorruptRecordError,
-    CorruptSnapshotError,
     InvalidProducerEpochError,
     InvalidRecordError,
     InvalidTxnStateError,
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
+from kstore.log.files.producer_snapshot import ENTRY, HEADER, checked_count
 
-_HEADER = struct.Struct(">hIi")
-_ENTRY = struct.Struct(">qhiqiqiq")
 _MAX_SEQUENCE = 2**31 - 1
 _MAX_EPOCH = 2**15 - 1
 REMEMBERED_BATCHES = 5
@@ -101,25 +98,11 @@ class Expiry(NamedTuple):
 
 def read_snapshot(data: bytes, file: str = "") -> list[ProducerState]:
     """The producers in a .snapshot file. CorruptSnapshotError."""
-
-    def fail(reason: str, position: int, expected: object, found: object) -> CorruptSnapshotError:
-        return CorruptSnapshotError(reason, file=file, position=position, expected=expected, found=found)
-
-    if len(data) < _HEADER.size:
-        raise fail("size of a producer snapshot", 0, f"at least {_HEADER.size}", len(data))
-    version, crc, count = _HEADER.unpack_from(data)
-    if version != 1:
-        raise fail("version of a producer snapshot", 0, 1, version)
-    if count < 0 or _HEADER.size + count * _ENTRY.size > len(data):
-        fits = (len(data) - _HEADER.size) // _ENTRY.size
-        raise fail("number of producers in a snapshot", 6, f"0 to {fits}", count)
-    computed = crc32c(memoryview(data)[6:])
-    if computed != crc:
-        raise fail("checksum of a producer snapshot", 2, crc, computed)
+    count = checked_count(data, file)
     states = []
     for slot in range(count):
-        pid, epoch, sequence, last_offset, delta, timestamp, coordinator, txn = _ENTRY.unpack_from(
-            data, _HEADER.size + slot * _ENTRY.size
+        pid, epoch, sequence, last_offset, delta, timestamp, coordinator, txn = ENTRY.unpack_from(
+            data, HEADER.size + slot * ENTRY.size
         )
         state = ProducerState(pid, epoch, coordinator, timestamp, txn if txn >= 0 else None)
         if last_offset >= 0:
@@ -148,7 +131,7 @@ def encode_snapshot(states: Iterable[ProducerState]) -> bytes:
         last = state.batches[-1] if state.batches else BatchMetadata(-1, -1, 0, -1)
         txn = state.current_txn_first_offset
         entries.append(
-            _ENTRY.pack(
+            ENTRY.pack(
                 state.producer_id,
                 state.producer_epoch,
                 last.last_sequence,
@@ -160,7 +143,7 @@ def encode_snapshot(states: Iterable[ProducerState]) -> bytes:
             )
         )
     body = len(entries).to_bytes(4, "big") + b"".join(entries)
-    return _HEADER.pack(1, crc32c(body), len(entries)) + body[4:]
+    return HEADER.pack(1, crc32c(body), len(entries)) + body[4:]
 
 
 def _copied(state: ProducerState | None, producer_id: int) -> ProducerState:

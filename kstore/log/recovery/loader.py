@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
+from kstore.engine.io.file import read_whole
 from kstore.engine.segment.index import TimeIndex
 from kstore.engine.segment.segment import Segment
-from kstore.errors import CorruptRecordError, LogChangedError
+from kstore.errors import CorruptFileError, CorruptRecordError, LogChangedError
 from kstore.log.files import layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import State, directory_of, is_led, is_tiered, read_state
 from kstore.log.files.manifest import Stamp
+from kstore.log.files.producer_snapshot import checked_count
 from kstore.log.files.truncations import NO_TRUNCATIONS, Truncations
 from kstore.log.recovery.gaps import Gap, gaps_in
 from kstore.log.recovery.plan import Kept, Plan, counted_swaps, make_plan, tidied
@@ -26,6 +28,7 @@ from kstore.log.recovery.report import Gaps, Recovery
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.steps import Code, Step
 from kstore.log.recovery.survey import (
+    SNAPSHOT,
     TRANSACTIONS,
     Mode,
     Names,
@@ -126,7 +129,13 @@ def load(
     losses = [*losses, *plan.losses]
     gaps = Gaps()
     if segments:
-        gaps = Gaps(lambda: _gap_steps(path, names, found, plan, segments, make, stored))
+        flushed = plan.log_end_offset if found.clean else min(state.recovery_point, plan.log_end_offset)
+        gaps = Gaps(
+            lambda: [
+                *_gap_steps(path, names, found, plan, segments, make, stored),
+                *_snapshot_steps(names, plan, flushed),
+            ]
+        )
     if mode != "read":
         _refuse_overlap(gaps.steps, path)  # before appends and retention change the files
     recovered = list(plan.recovered_segments)
@@ -232,6 +241,29 @@ def _gap_steps(
             steps.append(Step(gap.code, segment.path, segment.size - gap.tail, gap.tail))
         else:
             steps.append(Step(gap.code, segment.path, offsets=gap.offsets, is_loss=gap.is_sure))
+    return steps
+
+
+def _snapshot_steps(names: Names, plan: Plan, flushed: int) -> list[Step]:
+    """Steps about damaged snapshots of producers, down to a sound one. A crash may leave a damaged one above
+    the offset up to which they were flushed."""
+    first = plan.log_start_offset
+    kept = [offset for offset, bits in names.files.items() if bits & SNAPSHOT]
+    steps: list[Step] = []
+    for offset in sorted((o for o in kept if first < o <= plan.log_end_offset), reverse=True):
+        path = f"{names.directory}/{layout.segment_stem(offset)}.snapshot"
+        try:
+            checked_count(read_whole(path, or_deleted=True), path)
+            return steps
+        except CorruptFileError as e:
+            if offset <= flushed:
+                steps.append(Step(Code.SNAPSHOT_DAMAGED, path, detail=str(e).removeprefix(f"{path}: ")))
+        except (
+            OSError
+        ):  # another process has removed it, or it cannot be read, which an opening for writing says
+            return steps
+    if steps and first > 0:
+        steps[0] = steps[0]._replace(code=Code.PRODUCERS_FORGOTTEN)
     return steps
 
 

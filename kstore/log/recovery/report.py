@@ -20,7 +20,8 @@ class DataLossWarning(UserWarning):
 
 
 class Gaps:
-    """Steps about gaps between segments. They are found at the first use, because that reads all segments."""
+    """Steps about gaps between segments, and about damaged snapshots. They are found at the first use, because
+    that reads all segments."""
 
     def __init__(self, find: Callable[[], list[Step]] = list) -> None:
         self._find: Callable[[], list[Step]] | None = find
@@ -74,8 +75,16 @@ class Recovery(NamedTuple):
     @property
     def lost_starts(self) -> list[str]:
         """The reasons why the log start offset is unknown, as sentences."""
-        codes = (Code.LOG_START_UNKNOWN, Code.LOG_START_BEYOND_END)
-        return [f"{step.file}: {step.text(done=True)}" for step in self.steps if step.code in codes]
+        return self._told((Code.LOG_START_UNKNOWN, Code.LOG_START_BEYOND_END), self.steps)
+
+    @property
+    def lost_producers(self) -> list[str]:
+        """The reasons why producers are forgotten, as sentences."""
+        return self._told((Code.PRODUCERS_FORGOTTEN,), self.gaps.steps)
+
+    @staticmethod
+    def _told(codes: tuple[Code, ...], steps: tuple[Step, ...]) -> list[str]:
+        return [f"{step.file}: {step.text(done=True)}" for step in steps if step.code in codes]
 
     @property
     def findings(self) -> list[Finding]:

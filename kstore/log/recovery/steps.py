@@ -109,6 +109,14 @@ class Code(Enum):
             "offset is damaged"
         ),
     )
+    SNAPSHOT_DAMAGED = "checkpoint", "this snapshot of producers does not count: {detail}"
+    PRODUCERS_FORGOTTEN = (
+        "checkpoint",
+        (
+            "this snapshot of producers does not count, and no older one is left: {detail}. Producers without a "
+            "record in the log are forgotten: a retry of theirs is appended again"
+        ),
+    )
     FLUSHED_IS_LOST = "checkpoint", "offsets {first} to {last} had been flushed, and are lost"
     # Recovery does these to every segment that it reads, so they are not findings.
     INDEXES_REBUILT = "", "its indexes {be} rebuilt"

@@ -39,7 +39,7 @@ else:
 
 KINDS = (*layout.SEGMENT_KINDS, layout.KEYS, ".snapshot")
 BITS = {kind: 1 << i for i, kind in enumerate(KINDS)}
-LOG, INDEX, TIME_INDEX, TRANSACTIONS, KEYS, _ = (BITS[kind] for kind in KINDS)
+LOG, INDEX, TIME_INDEX, TRANSACTIONS, KEYS, SNAPSHOT = (BITS[kind] for kind in KINDS)
 _FILES = INDEX | TIME_INDEX | TRANSACTIONS
 TRANSACTION = 34  # the size of an entry of a .txnindex
 Mode = Literal["read", "dry", "write"]  # dry: the steps of an opening for writing are only shown

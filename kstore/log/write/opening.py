@@ -184,6 +184,7 @@ def _recovered(
         sync_directory(directory)  # what was cut off must not come back behind what is appended now
         lease.lower_cleaner_offset(loaded.log_end_offset)
     losses = [*recovery.losses, *recovery.missing, *recovery.lost_starts, *lease.losses]
+    losses += recovery.lost_producers
     if losses:
         kept = f"; kept in {_in_words(sorted(repairs.kept))}" if repairs.kept else ""
         warn(f"{directory}: {in_short(losses)}{kept}", DataLossWarning)
