@@ -3,11 +3,12 @@ argument."""
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from math import inf
 from operator import index, length_hint
+from os import PathLike, fspath
 from typing import TypeVar
 
 from kstore.errors import visible
@@ -79,12 +80,7 @@ def elements(expected: str, values: Iterable[_Element], most: int | None = None)
     """
     if type(values) is tuple or type(values) is list:
         return tuple(values)
-    try:
-        if isinstance(values, str | bytes | bytearray | memoryview):
-            raise TypeError
-        found = iter(values)
-    except TypeError:  # which is not shown as text: that may be as large as the records
-        raise TypeError(f"{expected}, not {type(values).__name__}") from None
+    found = each_of(expected, values)
     if most is not None:
         return tuple(islice(found, most))
     try:
@@ -94,11 +90,25 @@ def elements(expected: str, values: Iterable[_Element], most: int | None = None)
     return tuple(found)
 
 
-def refuse_null(path: str | bytes) -> None:
-    """ValueError for a path with a NUL byte, as Python's own calls say it; Path.exists() and its kin only say
-    no."""
-    if (b"\0" if isinstance(path, bytes) else "\0") in path:  # type: ignore[operator]
+def each_of(expected: str, values: Iterable[_Element]) -> Iterator[_Element]:
+    """An iterator of the elements. TypeError as in `elements`."""
+    try:
+        if isinstance(values, str | bytes | bytearray | memoryview):
+            raise TypeError
+        return iter(values)
+    except TypeError:  # which is not shown as text: that may be as large as the records
+        raise TypeError(f"{expected}, not {type(values).__name__}") from None
+
+
+def path_text(name: str, value: object) -> str:
+    """`value` as the text of a path. TypeError unless it is a str or a path object; ValueError for one with a
+    NUL byte, as Python's own calls say it: Path.exists() and its kin only say no."""
+    path = fspath(value) if isinstance(value, str | PathLike) else None
+    if not isinstance(path, str):
+        raise TypeError(f"{name} is a str or an os.PathLike, not {value!r:.80} ({type(value).__name__})")
+    if "\0" in path:
         raise ValueError(f"embedded null byte in the path {path!r}")
+    return path
 
 
 def milliseconds(name: str, value: object, least: int = 0, most: int = MAX_OFFSET) -> int:

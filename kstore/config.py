@@ -617,9 +617,9 @@ def _accept(key: _Key | _Synonym, name: str, value: object, *, text: bool = Fals
         return None
     try:
         return key.kind.parse(value) if text and isinstance(value, str) else key.kind.check(value)
-    except ValueError:
+    except (ValueError, TypeError, OverflowError):  # an array, or a number that no float holds
         hint = ""
-        if value == "none" and "uncompressed" in key.kind.allowed:
+        if isinstance(value, str) and value == "none" and "uncompressed" in key.kind.allowed:
             hint = "; none is called uncompressed here"
         elif key is _KEYS["segment_bytes"]:
             hint = "; for tests, internal_segment_bytes may be smaller"

@@ -1,13 +1,12 @@
 """kstore.open, open_async and get_include."""
 
-import os
 import time
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice, number, refuse_null, warn
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice, number, path_text, warn
 from kstore.errors import LogNotFoundError
 from kstore.log.files.lock import once_free, pauses
 from kstore.log.later import later
@@ -136,9 +135,8 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     A UserWarning is issued if a new partition has a name or number that the store around it will not use.
     """
     choice("mode", mode, ("r", "a", "r+"))
-    if os.fspath(path) in ("", b""):
+    if not path_text("path", path):
         raise ValueError("open needs the path of a partition, not an empty one: '.' is the current directory")
-    refuse_null(os.fspath(path))
     wait = number("wait", options.pop("wait", 0), 0)
     if mode == "r":
         refuse_others("read", options)

@@ -11,7 +11,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
-from kstore.arguments import DURABILITY, MAX64, MAX_EPOCH, MAX_OFFSET, boolean, instance, integer, warn
+from kstore.arguments import (
+    DURABILITY,
+    MAX64,
+    MAX_EPOCH,
+    MAX_OFFSET,
+    boolean,
+    instance,
+    integer,
+    path_text,
+    warn,
+)
 from kstore.config import LogConfig, changed, given_in_text
 from kstore.engine.append.record_appender import Appended, RecordAppender
 from kstore.engine.record.batch import RecordBatch
@@ -391,9 +401,10 @@ class LogWriter(RecordAppender, PartitionLog):
         idempotent producers or transactions. OSError: the file cannot be renamed; it must be on the same file
         system.
         """
-        if not os.fspath(path).endswith(".log") or Path(path).is_dir():
+        path = path_text("path", path)
+        if not path.endswith(".log") or Path(path).is_dir():
             raise ValueError(f"{path} is no .log file")
-        staged = Path(os.path.realpath(Path(os.fspath(path)).parent))
+        staged = Path(os.path.realpath(Path(path).parent))
         if str(staged) == os.path.realpath(self.path):
             raise ValueError(f"{path} is a file of this log itself")
         if is_locked(staged) or is_locked(directory_of(staged)):
@@ -405,7 +416,7 @@ class LogWriter(RecordAppender, PartitionLog):
             with self._log_end.held():
                 if self.active is active:  # so what others have appended since lies in this one segment
                     self._segments.check_place()
-                    return self._segments.adopt(os.fspath(path), self.leader_epoch)
+                    return self._segments.adopt(path, self.leader_epoch)
 
     # ---- rolling, flushing ---------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kstore.arguments import boolean, choice, integer, number, refuse_null
+from kstore.arguments import boolean, choice, integer, number, path_text
 from kstore.config import LogConfig
 from kstore.errors import visible
 from kstore.log.cursors.arguments import checked_groups
@@ -34,12 +34,10 @@ def checked_paths(dirs: tuple[str | PathLike[str], ...]) -> list[Path]:
     ValueError."""
     if not dirs:
         raise TypeError("LogStore needs the path of a log directory")
-    if any(os.fspath(path) in ("", b"") for path in dirs):
+    if not all(path_text("the path of a log directory", path) for path in dirs):
         raise ValueError(
             "LogStore needs the path of a log directory, not an empty one: '.' is the current directory"
         )
-    for path in dirs:
-        refuse_null(os.fspath(path))
     for path in dirs[1:]:
         if path in ("a", "r", "r+") and not Path(path).is_dir():
             raise TypeError(

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from kstore.arguments import boolean, integer
+from kstore.arguments import boolean, integer, path_text
 from kstore.config import LogConfig
 from kstore.engine.record.batch import Record, RecordBatch, control_type
 from kstore.errors import CorruptCheckpointError, CorruptRecordError, LogNotFoundError
@@ -139,7 +139,7 @@ def committed_in(directory: str | PathLike[str]) -> dict[str, dict[TopicPartitio
     """What groups have committed in the partitions of __consumer_offsets in a log directory, or in one of
     them, as far as that can be read. LogNotFoundError if there is none, CorruptRecordError if a batch is
     damaged. OSError."""
-    return _committed_in(_partitions_in(Path(directory)).values()).positions
+    return _committed_in(_partitions_in(Path(path_text("directory", directory))).values()).positions
 
 
 def _committed_in(partitions: Iterable[Path]) -> _Committed:
@@ -243,7 +243,7 @@ def take_over(
     each directory. See LogStore.import_cursors."""
     groups = _checked_groups(groups)
     boolean("dry_run", dry_run)
-    committed = _committed_in(_partitions_in(Path(source)).values())
+    committed = _committed_in(_partitions_in(Path(path_text("source", source))).values())
     unreadable = tuple(f"{error}; skipped, because its key names no group" for error in committed.unreadable)
     result = CursorTransfer({}, {}, unreadable)
     for (group, tp), error in sorted(committed.damaged.items()):
@@ -338,7 +338,7 @@ def give_back(
     if partitions is not None:
         partitions = integer("partitions", partitions, 1, 2**31 - 1)
     boolean("dry_run", dry_run)
-    directory = Path(target)
+    directory = Path(path_text("target", target))
     if _own_number(directory) is not None:
         raise ValueError(f"{directory} is one partition of {TOPIC}: give the log directory in which it lies")
     others = [os.path.realpath(place) for place in beside]

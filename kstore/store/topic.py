@@ -25,6 +25,13 @@ def checked_name(name: object) -> str:
     return name
 
 
+def _check_bytes_like(value: Any) -> None:
+    try:
+        memoryview(value)
+    except TypeError:
+        raise TypeError(f"value is bytes-like or None, not {type(value).__name__}") from None
+
+
 class StickyPartitioner:
     """Which partition a record without a key goes to: one until it has got about 16 KiB, then the next one,
     so that batches are not torn.
@@ -87,7 +94,10 @@ class Topic:
         return tuple(self.partition(integer("partition", each, 0, 2**31 - 1)).partition for each in numbers)
 
     def partition_for(self, key: Any, value: object) -> TopicPartition:
-        """Where a record goes, as Kafka's default partitioner has it."""
+        """Where a record goes, as Kafka's default partitioner has it. TypeError for what is no key or value: no
+        log must be opened for it."""
+        if type(value) is not bytes and value is not None:
+            _check_bytes_like(value)
         if key is None:
             size = len(value) if isinstance(value, bytes | bytearray) else 0
             return self.partition(self.sticky(size))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import kstore
+from kstore.engine.record.batch import crc32c
 
 GOOD = [*range(30), *range(40, 90)]
 Way = Callable[[Path, str], tuple[list[int], Any]]
@@ -200,3 +201,26 @@ def test_a_batch_that_unpacks_to_too_much(tmp_path: Path) -> None:
     follower = reader.follow(0, timeout=0, on_error="skip")
     assert [record.offset for record in follower] == list(range(10, 20))
     assert [type(each.error) for each in follower.skipped] == [kstore.RecordTooLargeError]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(b"\0\1", b"x"), (b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\4\0"), (b"", b"")]
+)
+def test_a_sound_batch_that_is_no_commit(tmp_path: Path, key: bytes, value: bytes) -> None:
+    """The error shows its key and value, and the byte where the batch begins."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"v")
+    with kstore.open(tmp_path / "t-0").cursor("g") as cursor:
+        assert len(list(cursor)) == 1
+        cursor.commit()
+    file = tmp_path / "kstore-cursors-g.positions"
+    whole = file.read_bytes()
+    head = bytearray(kstore.encode_batch([(5, key, value, None)]))
+    head[0:8], head[21:23], head[43:57] = whole[0:8], whole[21:23], whole[43:57]
+    head[17:21] = crc32c(memoryview(head)[21:]).to_bytes(4, "big")
+    file.write_bytes(bytes(head))
+    for call in (lambda log: log.cursor("g"), lambda log: log.cursors()):
+        with pytest.raises(kstore.CorruptRecordError, match="expected an OffsetCommit") as caught:
+            call(kstore.open(tmp_path / "t-0"))
+        assert (caught.value.position, repr(value) in str(caught.value)) == (0, True)
+        assert "unpack_from" not in str(caught.value)

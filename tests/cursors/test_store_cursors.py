@@ -8,6 +8,7 @@ import errno
 import itertools
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -280,6 +281,18 @@ def test_a_topic_that_is_deleted_while_a_cursor_opens_it(
     with kstore.LogStore(store.path).cursor("g", ["other", "orders"], follow=True, timeout=0.9) as cursor:
         found = {(record.offset, record.value) for record in cursor if record.topic == "other"}
         assert found == ({(0, b"new")} if then == "made anew" else set())
+
+
+def test_a_topic_whose_partitions_are_lost(store: kstore.LogStore) -> None:
+    """The topic is known; what is missing are its partitions."""
+    shutil.rmtree(store.path / "other-0")
+    reader = kstore.LogStore(store.path)
+    with pytest.raises(
+        kstore.LogFailedError, match=r"topic other cannot be read by a cursor: its partitions \[0\]"
+    ):
+        reader.cursor("g", ["other"])
+    with pytest.raises(kstore.LogNotFoundError, match="no topic others"):
+        reader.cursor("g", ["others"])
 
 
 def test_where_nobody_has_read_is_remembered(store: kstore.LogStore) -> None:

@@ -121,3 +121,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     source = Source("digest", "offsets 5 to 9")
     sink.publish(Transaction("query", 4), stage(sink, "query-4"), source=source)
     assert "published: micro-batch 4 of query query (offsets 5 to 9)\npublished: 2 batch jobs\n" in run()
+
+
+def test_a_lost_partition_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Records with a key must not go to another partition because the last one is lost."""
+    with kstore.LogStore(tmp_path / "log", mode="a") as store:
+        store.create_topic("t", 3)
+        store.create_topic("u")
+    for name in ("t-2", "u-0"):
+        shutil.rmtree(tmp_path / "log" / name)
+    assert Sink(tmp_path / "log").counts() == {"t": 3, "u": 1}
+    assert main(["sink", str(tmp_path / "log")]) == 0
+    assert "nothing is pending" in capsys.readouterr().err

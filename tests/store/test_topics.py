@@ -17,6 +17,7 @@ import pytest
 import kstore
 from kstore import LogStore, TopicPartition
 from kstore.__main__ import main as run_command
+from tests.helpers.files import contents
 from tests.helpers.murmur2 import murmur2, partition_of
 from tests.store.stores import opened, rows, values, writer
 
@@ -469,3 +470,15 @@ def test_a_reader_may_start_before_the_writer(tmp_path: Path) -> None:
         assert next(iter(follower)).value == b"v"
     with pytest.raises(ValueError, match="wait"):
         LogStore(tmp_path / "data", wait=-1)
+
+
+@pytest.mark.parametrize("call", ["append", "extend"])
+def test_a_wrong_value_opens_no_log(tmp_path: Path, call: str) -> None:
+    with kstore.LogStore(tmp_path, mode="a") as store:
+        store.create_topic("t")
+        store.append("t", b"v")
+    with kstore.LogStore(tmp_path, mode="a", background=False) as store:
+        before = contents(tmp_path / "t-0")
+        with pytest.raises(TypeError, match="value"):
+            getattr(store, call)("t", 5)
+        assert contents(tmp_path / "t-0") == before

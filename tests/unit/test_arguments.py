@@ -74,10 +74,8 @@ NEEDED: dict[str, Any] = {
 NEEDED_BY = {"erase": {"where": bool}}
 # Parameters that errors call otherwise.
 OTHER_WORDS = {
-    "headers": "header", "name": "topic", "path": "os.PathLike", "target": "os.PathLike",
-    "source": "os.PathLike", "encoded": "bytes-like", "records": "iterable", "offset_deltas": "iterable",
-    "log_append_time": "timestamp",
-    "delete_horizon": "timestamp", "to": "StreamWriter", "sock": "socket", "topic": "the cursor of group",
+    "headers": "header", "name": "topic", "encoded": "bytes-like",
+    "to": "StreamWriter", "sock": "socket", "topic": "the cursor of group",
 }  # fmt: skip
 # Methods that end things, or are for the code that makes a segment.
 LEFT_OUT = (
@@ -313,6 +311,11 @@ CALLS: dict[str, Callable[[kstore.LogWriter, Any], object]] = {
     "linger_ms": lambda log, x: log.appender(linger_ms=x).close(),
     "path": lambda log, x: kstore.open(x),
     "columns": lambda log, x: log.scan(x),
+    "segment_bytes": lambda log, x: kstore.LogConfig(segment_bytes=x),
+    "codec": lambda log, x: kstore.LogConfig(compression_type=x),
+    "rate": lambda log, x: kstore.LogConfig(log_cleaner_io_max_bytes_per_second=x),
+    "topics": lambda log, x: kstore.LogStore(Path(log.path).parent).follow(x),
+    "keep_for": lambda log, x: log.retain(keep_for=x),
     "fields": lambda log, x: log.segments[0].read_headers(fields=x),
     "key": lambda log, x: log.last(x),
     "max_timestamp": lambda log, x: log.segments[0].set_max_timestamp(x),
@@ -326,7 +329,7 @@ TAKEN: list[tuple[str, list[Any]]] = [
     ("batch_rows", [1, numpy.int32(3)]), ("offset", [0, numpy.int32(9)]), ("control", [True, False]),
     ("isolation", ["read_committed"]), ("linger_ms", [0, 2.5, numpy.int64(1)]), ("key", [b"k"]),
     ("limit", [None]),
-    ("columns", [["key"], ("offset", "value"), iter(["key"])]), ("fields", [["crc"], ("size", "position")]),
+    ("columns", [["key"], ("offset", "value"), iter(["key"]), numpy.array(["key"])]), ("fields", [["crc"], ("size", "position")]),
     ("topic", [{"retention.ms": "1"}]), ("broker", [{"log.retention.ms": "1"}]),
 ]  # fmt: skip
 REFUSED: list[tuple[str, list[Any], type[Exception], str]] = [
@@ -340,9 +343,19 @@ REFUSED: list[tuple[str, list[Any], type[Exception], str]] = [
     ("isolation", ["x", None], ValueError, "^isolation is one of 'read_uncommitted', 'read_committed', not"),
     ("linger_ms", ["5", None, True], TypeError, r"^linger_ms is a number, not .* \((str|NoneType|bool)\)"),
     ("linger_ms", [NAN, float("inf"), -1, 1e300, 2**5000], ValueError, "^linger_ms is a number from 0"),
-    ("path", ["t-0\0", b"t-0\0"], ValueError, "embedded null byte"),
+    ("path", ["t-0\0"], ValueError, "embedded null byte"),
     ("path", [""], ValueError, "needs the path of a partition, not an empty one"),
-    ("path", [5], TypeError, "os.PathLike"),
+    (
+        "path",
+        [5, b"t-0", None],
+        TypeError,
+        r"^path is a str or an os.PathLike, not .* \((int|bytes|NoneType)\)",
+    ),
+    ("segment_bytes", [numpy.array([1, 2]), 10**400, "x"], ValueError, "^segment_bytes is "),
+    ("codec", [numpy.array([1, 2])], ValueError, "^compression_type is "),
+    ("rate", [10**400], ValueError, "^log_cleaner_io_max_bytes_per_second is "),
+    ("topics", [b"t", 5, "t"], TypeError, "^topics must be a list of names of topics, not"),
+    ("keep_for", [b"g", "g"], TypeError, "^keep_for must be a list of names of groups, not"),
     ("columns", [PLANE, b"ab", bytearray(b"ab"), 7], TypeError, "^columns must be a list of names, not"),
     ("columns", [ENDLESS, iter(ENDLESS), ["no such column"], ["key", "key"]], ValueError, "column"),
     ("fields", ["crc"], TypeError, r"\['crc'\]"),

@@ -23,7 +23,9 @@ from libkstore.format cimport (
     ks_write_varlong,
 )
 
-from kstore.arguments import boolean, choice, elements, integer
+from datetime import datetime
+
+from kstore.arguments import boolean, choice, each_of, elements, integer, moment as any_moment
 from kstore.engine.record.codec import NAMES as CODECS
 from kstore.errors import RecordTooLargeError
 
@@ -367,9 +369,9 @@ def encode_batch(
     if last_offset_delta is not None:
         last_offset_delta = integer("last_offset_delta", last_offset_delta, 0, INT32_MAX)
     if log_append_time is not None:
-        log_append_time = moment(log_append_time)
+        log_append_time = time_given("log_append_time", log_append_time)
     if delete_horizon is not None:
-        delete_horizon = moment(delete_horizon)
+        delete_horizon = time_given("delete_horizon", delete_horizon)
     if producer_id >= 0 and producer_epoch < 0:
         raise ValueError(f"producer id {producer_id} needs an epoch, not {producer_epoch}")
     if producer_id >= 0 and base_sequence < 0 and not control:
@@ -390,8 +392,8 @@ def encode_batch(
     b.producer_id = producer_id
     b.producer_epoch = <short>producer_epoch
     b.base_sequence = base_sequence
-    deltas = None if offset_deltas is None else iter(offset_deltas)
-    for record in records:
+    deltas = None if offset_deltas is None else each_of("offset_deltas is an iterable of int", offset_deltas)
+    for record in each_of("records is an iterable of (timestamp, key, value, headers)", records):
         try:
             given, key, value, headers = record
         except (TypeError, ValueError):
@@ -430,6 +432,11 @@ def encode_batch(
         b.max_timestamp = log_append_time
     builder.finish()
     return PyBytes_FromStringAndSize(<char *>builder.data, builder.used)
+
+
+cdef int64_t time_given(name, value) except? -2:
+    # a datetime before 1970 is no timestamp, though -1 is
+    return any_moment(name, value, 0 if isinstance(value, datetime) else -1)
 
 
 cdef int64_t next_delta(deltas) except? -1:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 
-from kstore.arguments import boolean, integer, moment, number
+from kstore.arguments import boolean, each_of, integer, moment, number
 from kstore.errors import OffsetOutOfRangeError
 from kstore.log.cursors.offset_commits import MAX_METADATA_BYTES
 from kstore.log.view.log_view import LogView
@@ -29,11 +29,9 @@ def checked_group(group: object) -> str:
     return group
 
 
-def checked_groups(name: str, groups: object) -> list[str]:
+def checked_groups(name: str, groups: Iterable[str]) -> list[str]:
     """Names of groups. TypeError, ValueError."""
-    if isinstance(groups, str) or not isinstance(groups, Iterable):
-        raise TypeError(f"{name} must be a list of names of groups, not {groups!r}")
-    return [checked_group(group) for group in groups]
+    return [checked_group(group) for group in each_of(f"{name} must be a list of names of groups", groups)]
 
 
 def checked_place(name: str, value: object) -> str | int | datetime:

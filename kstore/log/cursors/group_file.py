@@ -114,7 +114,9 @@ class _Content:
         """Add the batches of `data`, up to an incomplete one or a gap. CorruptRecordError for damage."""
         start, at, next_offset, synced = self.end, 0, self.next_offset, self.synced
         self.behind = 0
-        latest: dict[bytes | None, tuple[Record, int]] = {}  # key -> its last record and the member
+        latest: dict[
+            bytes | None, tuple[Record, int, int]
+        ] = {}  # key -> its last record, the member, the byte
         while at < len(data):
             size = _size_at(data, at)
             whole = _LEAST <= size <= len(data) - at
@@ -143,10 +145,13 @@ class _Content:
                 )
             member = batch.producer_id
             for record in batch.records(verify=False):
-                latest[record.key] = record, member
+                latest[record.key] = record, member, start + at
             at += size
             next_offset, synced = batch.next_offset, max(synced, _synced_at(batch))
-        found = [(decode(self.group, record, self.path), member) for record, member in latest.values()]
+        found = [
+            (decode(self.group, record, self.path, position), member)
+            for record, member, position in latest.values()
+        ]
         for (tp, commit), member in found:
             if commit is None:
                 self.entries.pop(tp, None)

@@ -75,14 +75,20 @@ def encode_value(commit: Commit) -> bytes:
     return b"".join((head, length, metadata, _TIME.pack(timestamp, len(fields)), *fields))
 
 
-def decode(group: str, record: Record, file: str) -> tuple[TopicPartition, Commit | None]:
-    """The partition of a record and its commit, or None for a tombstone. CorruptRecordError."""
+def decode(group: str, record: Record, file: str, position: int) -> tuple[TopicPartition, Commit | None]:
+    """The partition of a record and its commit, or None for a tombstone. `position`: that of its batch.
+    CorruptRecordError."""
     try:
         tp = _decode_key(group, record.key or b"")
         return tp, None if record.value is None else _decode_value(record.value)
-    except (ValueError, struct.error, IndexError) as e:
+    except (ValueError, struct.error, IndexError):
         raise CorruptRecordError(
-            "record of a commit", file=file, offset=record.offset, expected="an OffsetCommit", found=str(e)
+            "record of a commit",
+            file=file,
+            position=position,
+            offset=record.offset,
+            expected=f"an OffsetCommit of group {group!r}",
+            found=f"key {record.key!r:.80}, value {record.value!r:.80}",
         ) from None
 
 

@@ -165,4 +165,4 @@ def checked_columns(columns: Iterable[str] | None) -> tuple[str, ...]:
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"columns must be a list of names, not of {name!r}")
-    return names
+    return tuple(map(str, names))  # of NumPy's, too

@@ -78,7 +78,8 @@ class Sink:
     def counts(self) -> dict[str, int]:
         """How many partitions the topics have. KSTORE_PATH_NOT_FOUND if the path is a partition."""
         try:
-            return partition_counts(LogStore(self.root).topics)
+            with LogStore(self.root) as store:  # a lost partition counts: keys stay in theirs
+                return partition_counts((*store.partitions, *store.health().missing))
         except LogNotFoundError:
             if os.path.isdir(self.root):  # noqa: PTH112
                 raise no_log_directory(self.root) from None

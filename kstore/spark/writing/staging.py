@@ -3,7 +3,7 @@ their own."""
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -262,6 +262,9 @@ def _hashed(keys: Any, count: int) -> NDArray[numpy.int32]:
     return partitions_of_keys(bounds, raw, count)
 
 
-def partition_counts(topics: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """How many partitions the topics of a directory have."""
-    return {topic: max(partitions) + 1 for topic, partitions in topics.items()}
+def partition_counts(partitions: Iterable[TopicPartition]) -> dict[str, int]:
+    """How many partitions the topics of a directory have, of all their partitions."""
+    counts: dict[str, int] = {}
+    for tp in partitions:
+        counts[tp.topic] = max(counts.get(tp.topic, 0), tp.partition + 1)
+    return counts

@@ -158,9 +158,7 @@ class StoreCursor(TopicReader):
         self._undurable: set[TopicPartition] = set()  # those committed since the last durable commit
         self._slot = _StoreBatchSlot(self._readers, self._queue)
         if not follow:
-            missing = sorted(set(self.topics) - {tp.topic for tp in self._wanted.paths})
-            if missing:
-                raise LogNotFoundError(logs.catalog.no_topic(missing[0]))
+            self._wanted.refuse_missing(self.topics)
         self._members = self._join()
         self._closed = False
         with ExitStack() as undo:

@@ -8,7 +8,7 @@ from itertools import chain
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
-from kstore.arguments import ISOLATION, ON_ERROR, boolean, choice
+from kstore.arguments import ISOLATION, ON_ERROR, boolean, choice, each_of
 from kstore.engine.io.notification import EventFd, Inotify
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader, Skipped, TopicRecords
@@ -96,12 +96,12 @@ class PartitionReader:
         self.feed.close()
 
 
-def _checked_topics(topics: object) -> list[str]:
+def _checked_topics(topics: Iterable[str]) -> list[str]:
     """Names of topics. TypeError, ValueError."""
-    if isinstance(topics, str) or not isinstance(topics, Iterable):
-        raise TypeError(f"topics must be a list of names of topics, not {topics!r}")
     known: dict[str, None] = {}
-    for topic in topics:  # there may be no end of them, but the first one that is no name is one
+    for topic in each_of(
+        "topics must be a list of names of topics", topics
+    ):  # there may be no end of them, but the first one that is no name is one
         if not isinstance(topic, str) or not layout.is_valid_topic(topic):
             raise ValueError(f"{topic!r} cannot be the name of a topic")
         known[topic] = None

@@ -1,6 +1,6 @@
 """The partitions that a reader of topics wants, as they are now."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kstore.log.files.layout import TopicPartition
 from kstore.store.topic_catalog import Current, TopicCatalog
@@ -28,6 +28,13 @@ class WantedPartitions:
 
     def _wants(self, topic: str) -> bool:
         return topic in self._topics if self._topics is not None else not topic.startswith("__")
+
+    def refuse_missing(self, topics: Iterable[str]) -> None:
+        """LogNotFoundError for a topic that there is not, LogFailedError for one whose partitions are all
+        missing."""
+        catalog = self._current.known
+        for name in sorted(set(topics) - {tp.topic for tp in self.paths}):
+            catalog.require_all(catalog.topic(name), "read by a cursor")
 
     def topic_id(self, tp: TopicPartition) -> str | None:
         """The id of the topic of a partition that there is; "" if it has none. OSError."""
