@@ -45,7 +45,8 @@ class TopicAppender:
         logs = self._logs
         if keys is None:
             if logs.peek(found.partition(sticky)) is None:
-                split_by_partition(values, None, timestamps, headers, 1, 0)  # checks them before a log is opened
+                # checks them before a log is opened
+                split_by_partition(values, None, timestamps, headers, 1, 0)
             return {sticky: to(sticky).extend(values, None, timestamps, headers)}
         if found.count > MOST_PARTITIONS:
             raise ValueError(f"topic {topic} has {found.count} partitions, more than columns can be split by")

@@ -17,7 +17,7 @@ def truncate_to(log: SegmentSet, offset: int) -> bool:
     end, now_ms = log.log_end, log.clock_ms()
     before = end.offset
     # up to where readers of committed records may have read: before a crash, up to the end
-    stable = before if log.manifest.truncations.pending else log.last_stable_offset()
+    stable = before if log.manifest.known.truncations.pending else log.last_stable_offset()
     if offset >= before:
         log.epochs.truncate_from_end(before)
         end.move(before, before)  # the next batch notes its epoch again
