@@ -64,6 +64,7 @@ def open(
     log_start_offset: int | None = None,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     producer_id_expiration_ms: int = 86_400_000,
+    shared: bool = False,
     wait: float = 0,
     **options: Unpack[ConfigOptions],
 ) -> LogWriter: ...
@@ -106,6 +107,8 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
             contain undamaged batches or had been flushed are kept, with a DataLossWarning.
         leader_epoch: an int; begins this leader epoch. Default: the newest epoch of the log, or 0.
         wait: how many seconds to wait while another writer has the log open. Default 0.
+        shared: True lets other processes that pass it, too, write the log at the same time. Each sees in its
+            next call what the others wrote. It needs a local file system. Default False.
         topic_id: a uuid.UUID for partition.metadata.
         clock: a function that returns the time in milliseconds since 1970, for tests.
         producer_id_expiration_ms: a producer whose newest record is older than this is forgotten, by the

@@ -126,6 +126,7 @@ class WriterOptions(TypedDict, total=False):
     log_start_offset: int | None
     max_decompressed_bytes: int
     producer_id_expiration_ms: int
+    shared: bool
 
 
 class StoreOptions(ConfigOptions, total=False):
@@ -138,3 +139,4 @@ class StoreOptions(ConfigOptions, total=False):
     clock: Callable[[], int] | None
     max_decompressed_bytes: int
     producer_id_expiration_ms: int
+    shared: bool

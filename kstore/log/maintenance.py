@@ -83,7 +83,7 @@ class Maintenance:
         """Compacts the log, as LogWriter.compact does."""
         log, rewriter = self._segments, self.rewriter
         log.log_end.refuse_reentrance()
-        with rewriter.running:
+        with rewriter.alone():
             done = compact(rewriter.state, rewriter.check, None if dry_run else rewriter, progress)
             with log.log_end.held():
                 if not log.log_end.is_closed:
@@ -112,7 +112,7 @@ class Maintenance:
         """Erases records, as LogWriter.erase does."""
         log, rewriter = self._segments, self.rewriter
         log.log_end.refuse_reentrance()
-        with rewriter.running:
+        with rewriter.alone():
             done = erase(
                 log.directory,
                 partial(rewriter.state, forgets=False),

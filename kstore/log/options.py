@@ -51,6 +51,7 @@ _OPTIONS = {
     "durability": _Option(("write", "store"), "none", partial(choice, choices=DURABILITY)),
     "keep_cut": _Option(("write", "store"), False, boolean),
     "leader_epoch": _Option(("write", "store"), None, partial(integer, most=MAX_EPOCH)),
+    "shared": _Option(("write", "store"), False, boolean),
     "topic_id": _Option(("write",), None, _topic_id),
     "clock": _Option(("write", "store"), None, _clock),
     "producer_id_expiration_ms": _Option(("write", "store"), 86_400_000, partial(integer, least=1)),

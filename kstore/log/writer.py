@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from kstore.log.compact.report import Compaction, Erasure
     from kstore.log.cursors.arguments import checked_groups
     from kstore.log.cursors.home import Home
-    from kstore.log.follow.sources import Source, WriterSource
+    from kstore.log.follow.sources import DirectorySource, Source, WriterSource
     from kstore.log.producers.transactions import Transactions
     from kstore.log.read.progress import ProgressCallback, check_progress
     from kstore.log.recovery.last_batch import last_epoch
@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from kstore.log.segments.truncation import complete_truncation, start_at, truncate_to
     from kstore.log.write.appender import Appender
     from kstore.log.write.log_validator import validate
+    from kstore.log.write.other_writers import is_last_to_leave
     from kstore.log.write.retention import Decision
     from kstore.typed import BytesLike, Cells, ConfigOptions, HeaderLists, Headers, Times, WriterOptions
 else:
@@ -86,7 +87,7 @@ else:
             "kstore.log.compact.report": "Compaction Erasure",
             "kstore.log.cursors.arguments": "checked_groups",
             "kstore.log.cursors.home": "Home",
-            "kstore.log.follow.sources": "Source WriterSource",
+            "kstore.log.follow.sources": "DirectorySource Source WriterSource",
             "kstore.log.producers.transactions": "Transactions",
             "kstore.log.read.progress": "ProgressCallback check_progress",
             "kstore.log.segments.truncation": "complete_truncation start_at truncate_to",
@@ -94,6 +95,7 @@ else:
             "kstore.log.recovery.report": "Recovery",
             "kstore.log.write.appender": "Appender",
             "kstore.log.write.log_validator": "validate",
+            "kstore.log.write.other_writers": "is_last_to_leave",
             "kstore.log.write.retention": "Decision",
             "kstore.typed": "BytesLike Cells ConfigOptions HeaderLists Headers Times WriterOptions",
         },
@@ -143,7 +145,9 @@ class LogWriter(RecordAppender, PartitionLog):
         if given["clock"] is not None:
             self._use_clock(clock)
         clock()  # if it raises, nothing is made
-        self._lease = lease_of(Path(self.path), Path(path), create=create, reads_options=kept is not None)
+        self._lease = lease_of(
+            Path(self.path), Path(path), create=create, reads_options=kept is not None, shared=given["shared"]
+        )
         self._left = False  # from here on an interrupt must find the `try` that abandons the log
         try:
             self._open(config or LogConfig(), kept, own, given, clock)
@@ -173,6 +177,7 @@ class LogWriter(RecordAppender, PartitionLog):
             given,
             clock_ms=clock,
             prepares_indexes=own.prepares_indexes,
+            apply_config=partial(_apply_config, weakref.ref(self)),
         )
         self._told_of = self.recovery  # the opening has warned of what is lost
         self._max_timestamps = MaxTimestampIndex(())
@@ -185,7 +190,18 @@ class LogWriter(RecordAppender, PartitionLog):
         _writers.add(self)
         report_recovery(self._segments)
         if kept is not None and kept.keeps and self._keeps_config:
-            keep_config(self._segments)
+            with self._log_end.held():
+                keep_config(self._segments)
+                self._log_end.note_change()
+        if self._lease.session is not None:
+            self._lease.session.enter()
+
+    def apply_config(self, config: LogConfig) -> None:
+        """Goes on with another configuration; the mutex is held."""
+        segments = self._segments
+        durability = DURABILITY[self._log_end.durability]
+        self._apply_limits(limits_of(config, durability, segments.max_decompressed_bytes))
+        segments.config = config
 
     def _begin_leader_epoch(self, epoch: int | None) -> None:
         if epoch is not None:
@@ -265,13 +281,11 @@ class LogWriter(RecordAppender, PartitionLog):
         with self._log_end.held():
             self._log_end.check_usable()
             config = change(segments.config)
-            durability = DURABILITY[self._log_end.durability]
-            limits = limits_of(config, durability, segments.max_decompressed_bytes)
             if self._keeps_config:
                 segments.check_place()
                 segments.manifest.keep_options(given_in_text(config))
-            self._apply_limits(limits)
-            segments.config = config
+            self.apply_config(config)
+            self._log_end.note_change()
             self._flusher.flush_every(config.flush_ms if self._flushes else MAX64)
         self.maintenance.key_files.note_change()
 
@@ -290,6 +304,7 @@ class LogWriter(RecordAppender, PartitionLog):
         with self._log_end.held():
             self._segments.check_place()
             self._segments.epochs.assign(epoch, self._log_end.offset)
+            self._log_end.note_change()
             self._set_leader_epoch(epoch)
 
     def view(self, snapshot: Loaded | None = None) -> PartitionLog:
@@ -306,6 +321,8 @@ class LogWriter(RecordAppender, PartitionLog):
 
     def source(self) -> Source:
         """Where a reader that goes on takes views of this log from, later ones as well."""
+        if self._lease.session is not None:  # other processes change it, too
+            return DirectorySource(self._view_now(None))
         return WriterSource(self.path, self._view_now, self.notify_at_change, lambda: self._closed)
 
     def _view_now(self, known: LogView | None) -> LogView:
@@ -339,10 +356,13 @@ class LogWriter(RecordAppender, PartitionLog):
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
         epochs = self._segments.epochs
+        known = epochs.epochs.entries
         if epoch >= 0:
             epochs.assign(epoch, start_offset)
         elif start_offset >= 0 and epochs.epochs.entries:  # messages of magic 0 and 1 know no epochs
             epochs.clear()
+        if epochs.epochs.entries != known:
+            self._log_end.note_change()
 
     def _roll(self, reason: str, first_offset: int) -> None:
         self._segments.roll(reason, first_offset)
@@ -380,6 +400,7 @@ class LogWriter(RecordAppender, PartitionLog):
                 f"{self.path}: batches were appended, but not all transactions that they abort are in the "
                 "index: open it again"
             ) from e
+        self._log_end.note_producers()
         if active.transaction_file is not None:
             self._log_end.owe_sync([active.transaction_file], True)
 
@@ -702,6 +723,7 @@ class LogWriter(RecordAppender, PartitionLog):
             return
         self.maintenance.refuse_reentrance()
         failure = self._appenders.close()
+        is_last = self._lease.session is None or is_last_to_leave(self._segments)
         lost = ""
         with self._log_end.held():
             if not (
@@ -722,12 +744,12 @@ class LogWriter(RecordAppender, PartitionLog):
                 self._log_end.refuse(self._lease.fate)
             refusal = self._log_end.refusal
             try:
-                if refusal is None:
+                if refusal is None and is_last:
                     self._segments.close_cleanly()
             except (OSError, KstoreError):
                 self._leave(clean=False)
                 raise
-            self._leave(clean=refusal is None)
+            self._leave(clean=refusal is None and is_last)
         reports = self._segments.reports
         if refusal is not None:
             text = "%s: not closed cleanly, so its next opening recovers it: %s"
@@ -749,6 +771,7 @@ class LogWriter(RecordAppender, PartitionLog):
     def _leave(self, *, clean: bool) -> None:
         """Gives the directory up."""
         _writers.discard(self)
+        self._log_end.unshare()
         try:
             self._lease.leave(clean=clean)
         finally:
@@ -791,6 +814,7 @@ class LogWriter(RecordAppender, PartitionLog):
         gathered = self._appenders.gathered_count if forgotten else 0
         self._log_end.close()
         self._stop_jobs(wait=False)
+        self._log_end.unshare()
         self._lease.leave_unclean()
         if forgotten:  # last, because a filter may make it an exception
             lost = f", and {gathered} records that its appenders had gathered are lost" if gathered else ""
@@ -801,6 +825,12 @@ class LogWriter(RecordAppender, PartitionLog):
                 source=self,
                 stacklevel=2,
             )
+
+
+def _apply_config(writer: "weakref.ref[LogWriter]", config: LogConfig) -> None:
+    log = writer()
+    if log is not None and "_segments" in log.__dict__:  # else it is being opened
+        log.apply_config(config)
 
 
 def _forked() -> None:

@@ -1,5 +1,6 @@
 """Topics in one or more log directories, as a broker's log manager keeps them."""
 
+import contextlib
 import io
 import os
 import warnings
@@ -52,6 +53,7 @@ from kstore.store.read.store_follower import StoreFollower
 from kstore.store.read.store_scan import StoreScan
 from kstore.store.read.table import Table
 from kstore.store.recovery import recover
+from kstore.store.sharing import Sharing
 from kstore.store.topic import checked_name
 from kstore.store.topic_appender import TopicAppender
 from kstore.store.topic_catalog import TopicCatalog
@@ -136,7 +138,12 @@ class LogStore:
             wait=wait,
             options=options,
         )
-        self._catalog = TopicCatalog(given.config, given.log_options["clock"], is_writing=given.is_writing)
+        self._catalog = TopicCatalog(
+            given.config,
+            given.log_options["clock"],
+            is_writing=given.is_writing,
+            is_shared=given.log_options["shared"],
+        )
         self._catalog.now()  # a clock that tells no time is refused before anything is made
         self._keep_for = given.keep_for
         self._logs = OpenPartitions(
@@ -152,7 +159,8 @@ class LogStore:
             expires_cursors=given.expires_cursors,
             is_in_background=given.is_in_background,
         )
-        self._changes = TopicChanges(self._logs, self._upkeep)
+        sharing = Sharing(self._logs, self._upkeep, is_shared=given.log_options["shared"])
+        self._changes = TopicChanges(self._logs, self._upkeep, sharing)
         self._appender = TopicAppender(self._logs)
         is_untouched = True  # but for what recovery does, if it was not closed cleanly
         try:
@@ -163,8 +171,9 @@ class LogStore:
                 _stores.add(self)
                 for loss in [loss for each in self._catalog.directories for loss in each.losses]:
                     warn(loss, DataLossWarning)  # closing writes new checkpoints
-                self._catalog.load()
+                sharing.load()
                 recover(self._logs)
+                self._catalog.look = sharing.look
             else:
                 self._catalog.load_to_read()
             is_untouched = False  # the background may open logs
@@ -191,6 +200,7 @@ class LogStore:
     @property
     def partitions(self) -> list[TopicPartition]:
         """The partitions, by topic and number."""
+        self._catalog.look()
         return sorted(self._catalog.partitions)
 
     @property
@@ -201,6 +211,7 @@ class LogStore:
     @property
     def topics(self) -> dict[str, list[int]]:
         """The numbers of the partitions of each topic: {"orders": [0, 1], …}."""
+        self._catalog.look()
         return {name: list(topic.numbers) for name, topic in self._catalog.topics.items()}
 
     @property
@@ -271,7 +282,7 @@ class LogStore:
         partition = integer("partition", partition, 0, 2**31 - 1)
         if not self._catalog.is_writing:
             return self.open(topic, partition)
-        self._logs.check_open()
+        self._check_writing()
         return self._logs.get(self._catalog.topic(topic).partition(partition))
 
     def open(self, topic: str, partition: int = 0, **options: Any) -> PartitionLog:
@@ -711,6 +722,8 @@ class LogStore:
         """
         if self._left:
             return
+        with contextlib.suppress(OSError, KstoreError):
+            self._catalog.look()  # logs of topics that another process has deleted are closed
         with self._catalog.changing:
             if self._left:
                 return

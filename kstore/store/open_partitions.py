@@ -16,6 +16,7 @@ from kstore.errors import (
     LogNotFoundError,
     ReentrantCallError,
 )
+from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.write.opening import OwnWork
 from kstore.log.writer import LogWriter
@@ -58,7 +59,8 @@ class OpenPartitions:
         self.is_closed = False
         self.failures: dict[TopicPartition, str] = {}
         self.unclean: set[TopicPartition] = set()  # those that could not be closed cleanly
-        self.facts = FileFacts()  # of partitions that are closed
+        # of partitions that are closed, as long as no other process writes them
+        self.facts = FileFacts(keeps=not catalog.is_shared)
         # Called before a log is opened: an interrupt may have kept the background from beginning.
         self.on_open: Callable[[], None] = lambda: None
         self.traffic: dict[str, Traffic] = {}  # by topic
@@ -221,6 +223,13 @@ class OpenPartitions:
             self.failed(tp, e)
             return e
         return None
+
+    def retire(self, tp: TopicPartition) -> None:
+        """No process appends to the log of a partition any more: its topic is going to be deleted. OSError,
+        KstoreError."""
+        shared_file = self.catalog.partitions[tp].path_of(tp) / layout.SHARED
+        if tp in self._logs or shared_file.exists():
+            self.get(tp).maintenance.log_end.retire()
 
     def drop(self, topic: str, partitions: Iterable[TopicPartition]) -> None:
         """Closes the logs of partitions of a topic that is going to be deleted."""

@@ -27,7 +27,7 @@ class StoreDirectory:
     on: `failure` says why, and it holds no partitions.
     """
 
-    def __init__(self, path: Path, *, writing: bool) -> None:
+    def __init__(self, path: Path, *, writing: bool, shared: bool = False) -> None:
         self.path = path
         self.failure = ""
         self._lease: WholeLease | None = None
@@ -44,7 +44,7 @@ class StoreDirectory:
                 if writing:
                     refuse_partition(path)
                     make_directory(str(path))
-                    self._lease = WholeLease(path)
+                    self._lease = WholeLease(path, shared=shared)
                 self._list()
             except KstoreError:
                 raise
@@ -56,6 +56,11 @@ class StoreDirectory:
         """Takes the directory out of use."""
         self.failure = self.failure or reason
         self.partitions, self.others, self.deleted = [], [], []
+
+    def list_again(self) -> None:
+        """What lies in it now. OSError, LogNotFoundError."""
+        self.partitions, self.others, self.deleted = [], [], []
+        self._list()
 
     def _list(self) -> None:
         changed = self.path.stat().st_mtime_ns
@@ -160,8 +165,8 @@ class StoreDirectory:
         for path in map(self.path_of, partitions):
             if self.held.has_writer(path):
                 raise LogLockedError(str(path), os.getpid())
-            if path.is_dir():
-                lock = PartitionLock(path)
+            if path.is_dir() and not self.held.is_shared:
+                lock = PartitionLock(path, shared=False)
                 try:
                     lock.release()
                 finally:

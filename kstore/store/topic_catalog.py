@@ -53,10 +53,13 @@ class TopicCatalog:
         clock: Callable[[], int] | None = None,
         *,
         is_writing: bool = False,
+        is_shared: bool = False,
     ) -> None:
         self.directories: list[StoreDirectory] = []
         self.config = config
         self.is_writing = is_writing
+        self.is_shared = is_shared  # other processes may write, too
+        self.look: Callable[[], None] = lambda: None  # takes in what they have changed
         self.changing = Mutex()
         self._clock = clock
         self.table = TopicTable()
@@ -99,6 +102,7 @@ class TopicCatalog:
 
     def topic(self, name: str) -> Topic:
         """A topic by name. Errors say why there is none."""
+        self.look()
         found = self.topics.get(name) if isinstance(name, str) else None
         if found is None:
             checked_name(name)
@@ -211,7 +215,7 @@ class TopicCatalog:
         ever. LogLockedError, LogNotFoundError; OSError if none can be used."""
         try:
             for path in paths:
-                self.directories.append(StoreDirectory(path, writing=self.is_writing))
+                self.directories.append(StoreDirectory(path, writing=self.is_writing, shared=self.is_shared))
         except (LogLockedError, LogNotFoundError):
             while self.directories:
                 self.directories[-1].give_back()
@@ -250,6 +254,16 @@ class TopicCatalog:
         for directory in self.live():
             for name in directory.deleted:
                 self.set_aside.setdefault((directory, name), due)
+
+    def take_in(self) -> None:
+        """For writing: takes in what other processes have changed, and finishes what one that died has not.
+        CorruptCheckpointError if no table is sound, OSError."""
+        for directory in self.live():
+            directory.list_again()
+        self.read_again()
+        if self.table.change is not None:
+            self._finish_after_crash(self._removal_due())
+        self._list()
 
     def load_to_read(self) -> None:
         """For reading: tables that cannot be read count for nothing, with a warning."""
@@ -554,6 +568,7 @@ class Current:
     def catalog(self) -> TopicCatalog:
         """What there is. Its `partitions` are another object if the directories have changed. OSError,
         KstoreError."""
+        self.known.look()
         if not self.known.is_writing:  # else it always knows
             directories = self.known.directories
             now = [each.path.stat().st_mtime_ns for each in directories if each.path.is_dir()]

@@ -10,6 +10,7 @@ from kstore.errors import LogClosedError, LogFailedError
 from kstore.log.files import layout
 from kstore.log.files.topic_table import MOST_PARTITIONS
 from kstore.store.open_partitions import OpenPartitions
+from kstore.store.sharing import Sharing
 from kstore.store.topic import checked_name
 from kstore.store.upkeep.upkeep import Upkeep
 
@@ -17,10 +18,11 @@ from kstore.store.upkeep.upkeep import Upkeep
 class TopicChanges:
     """The changes of topics of one store: one at a time. See the methods of LogStore."""
 
-    def __init__(self, logs: OpenPartitions, upkeep: Upkeep) -> None:
+    def __init__(self, logs: OpenPartitions, upkeep: Upkeep, sharing: Sharing) -> None:
         self._catalog = logs.catalog
         self._logs = logs
         self._upkeep = upkeep
+        self._sharing = sharing
 
     def _check(self) -> None:
         """LogClosedError, LogFailedError unless topics can be changed now."""
@@ -35,7 +37,7 @@ class TopicChanges:
             partitions = integer("partitions", partitions, 1, MOST_PARTITIONS)
         boolean("exist_ok", exist_ok)
         options = self._catalog.checked_options(config)
-        with self._catalog.changing:
+        with self._sharing.changing():
             self._check()
             if name == layout.CLUSTER_METADATA:
                 raise ValueError(f"{name} is the name of a broker's own log")
@@ -67,7 +69,7 @@ class TopicChanges:
     def add_partitions(self, name: str, total: int) -> None:
         """Gives a topic so many partitions in all."""
         total = integer("total", total, 1, MOST_PARTITIONS)
-        with self._catalog.changing:
+        with self._sharing.changing():
             self._check()
             topic = self._catalog.topic(name)
             if total <= topic.count:
@@ -81,7 +83,7 @@ class TopicChanges:
     def alter(self, name: str, config: Mapping[str, Any]) -> None:
         """Changes a topic's own options; None gives one back to the store's configuration."""
         catalog = self._catalog
-        with self._catalog.changing:
+        with self._sharing.changing():
             self._check()
             topic = catalog.topic(name)
             options = catalog.own_options(name)
@@ -108,7 +110,7 @@ class TopicChanges:
     def delete(self, name: str) -> None:
         """Deletes a topic."""
         catalog = self._catalog
-        with self._catalog.changing:
+        with self._sharing.changing():
             self._check()
             topic = catalog.topic(name)
             if name == layout.CLUSTER_METADATA:
@@ -117,6 +119,9 @@ class TopicChanges:
             self._logs.of_topic(name)
 
             def steps() -> None:
+                if catalog.is_shared:
+                    for tp in topic.partitions:
+                        self._logs.retire(tp)
                 catalog.leave(topic)
                 self._logs.drop(name, topic.partitions)
                 self._upkeep.forget(topic.partitions)

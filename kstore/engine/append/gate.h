@@ -44,6 +44,17 @@ static inline int ks_gate_enter(ks_gate *g, int64_t offset)
     return status;
 }
 
+/* Another process has synced, or has taken records back. */
+static inline void ks_gate_set(ks_gate *g, int64_t reached)
+{
+    if (g->reached == reached)
+        return;
+    pthread_mutex_lock(&g->mutex);
+    g->reached = reached;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->mutex);
+}
+
 static inline void ks_gate_leave(ks_gate *g, int64_t reached, int failed)
 {
     pthread_mutex_lock(&g->mutex);

@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t
 
+from kstore.engine.append.shared_end cimport SharedEnd, ks_moment
 from kstore.engine.io.file cimport Traffic
 from kstore.engine.io.owned_lock cimport ks_owned_lock
 from kstore.engine.segment.active_segment cimport ActiveSegment
@@ -12,6 +13,7 @@ cdef extern from "gate.h" nogil:
     void ks_gate_init(ks_gate *g)
     void ks_gate_destroy(ks_gate *g)
     int ks_gate_enter(ks_gate *g, int64_t offset)
+    void ks_gate_set(ks_gate *g, int64_t reached)
     void ks_gate_leave(ks_gate *g, int64_t reached, int failed)
 
 
@@ -22,6 +24,10 @@ cdef class LogEnd:
     cdef readonly object sealed    # the segments before the active one
     cdef readonly tuple segments   # (sealed, active), replaced as one: readers take no lock
     cdef readonly int64_t offset   # the log end offset
+    cdef public int64_t start      # the log start offset; changed with the mutex held
+    cdef readonly SharedEnd shared # what other processes that write the log see of it; None if there are none
+    cdef object others             # called if they have changed more than the end
+    cdef bint has_told             # the others know that this process refuses to write
     cdef readonly int durability   # a place in DURABILITY: whether an append waits until it is durable
     cdef int32_t known_epoch       # the leader epoch of the last batch; -1 if it is to be noted again
     cdef str failure               # why nothing is written any more; None if there is no reason
@@ -39,13 +45,20 @@ cdef class LogEnd:
 
     cdef int acquire(self) except -1
     cdef void release(self) noexcept
+    cdef int enter_shared(self) except -1
+    cdef int look_at_others(self) except -1
+    cdef int take_moment(self) except -1
+    cdef void leave_shared(self) noexcept
     cdef void end_append(self) noexcept
     cdef int notify(self) except -1
     cdef int enter_gate(self, int64_t offset) except -2
     cdef int fail(self, str what) except -1
     cdef int sync_closed(self) except -1
     cdef int wait_durable(self, int64_t offset) except -1
-    cdef int lead(self, bint sealed) except -1
+    cdef int lead(self, bint sealed, int64_t offset) except -1
+    cdef int64_t sync_with_others(self, bint sealed, int64_t offset) except -1
+    cdef void fail_sync(self, object error) noexcept
+    cdef void moment_now(self, ks_moment *moment) noexcept
     cdef int64_t sync_once(self, bint sealed) except -1
     cpdef int check_usable(self) except -1
     cpdef int refuse_reentrance(self) except -1

@@ -10,8 +10,18 @@ from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cpython.pythread cimport PyThread_get_thread_ident
 from cython cimport final, no_gc_clear
 from libc.errno cimport errno
-from libc.stdint cimport INT64_MAX, int64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 
+from kstore.engine.append.shared_end cimport (
+    BROKEN_APPEND,
+    BROKEN_CHANGE,
+    FAILED_SYNC,
+    KS_LOCK_INHERITED,
+    RETIRED,
+    SharedEnd,
+    ks_moment,
+    ks_shared_lock_release,
+)
 from kstore.engine.io.file cimport File, monotonic_ns, took
 from kstore.engine.io.mutex cimport holds_inner
 from kstore.engine.io.owned_lock cimport (
@@ -81,6 +91,8 @@ cdef class UnfinishedChange:
             raise TypeError("only a log makes these")
         self.outer = self.log_end.change
         self.log_end.change = self.what
+        if self.log_end.shared is not None:
+            self.log_end.shared.state.broken |= BROKEN_CHANGE
         return self
 
     def undone(self):
@@ -92,6 +104,8 @@ cdef class UnfinishedChange:
             return
         if kind is None or self.is_undone:
             self.log_end.change = self.outer
+            if self.outer is None:
+                self.log_end.note_change(True)
         else:
             self.log_end.refuse(f"{self.what} was not finished: {kind.__name__}: {error}")
 
@@ -146,6 +160,13 @@ cdef class LogEnd:
 
     def publish(self, sealed not None, ActiveSegment active not None):
         """The segments are these from here on, for appends and readers; the mutex is held."""
+        self.follow(sealed, active)
+        if self.shared is not None:
+            active.prepare()  # the others map the index files
+        self.note_change()
+
+    def follow(self, sealed not None, ActiveSegment active):
+        """As `publish`, for segments that another process has published."""
         self.segments = (sealed, active)
         self.sealed = sealed
         self.active = active
@@ -156,6 +177,9 @@ cdef class LogEnd:
         self.commit.reached = min(self.commit.reached, durable_offset)
         self.sync_ceiling = min(self.sync_ceiling, durable_offset)
         self.known_epoch = -1
+        if self.shared is not None:
+            self.shared.state.durable = self.commit.reached
+        self.note_change()
 
     def refuse(self, str why):
         """From here on nothing is written any more."""
@@ -214,6 +238,8 @@ cdef class LogEnd:
             if holds_inner() or not ks_owned_lock_acquire(&self.mutex):
                 self.refuse_reentrance()
                 raise LogFailedError(_ENDING)
+        if self.shared is not None:
+            self.enter_shared()
         return 0
 
     cpdef int refuse_reentrance(self) except -1:
@@ -226,6 +252,8 @@ cdef class LogEnd:
         return 0
 
     cdef void release(self) noexcept:
+        if self.shared is not None:
+            self.leave_shared()
         ks_owned_lock_release(&self.mutex)
         if self.waiting is not None:
             self.notify()
@@ -259,8 +287,177 @@ cdef class LogEnd:
         ks_gate_init(&self.commit)
         self.commit.failed = 1
         self.failure = "it was opened in another process"
+        self.shared = None
         if self.active is not None:
             self.active.after_fork()
+
+    # ---- other processes -----------------------------------------------------------------------------------
+
+    def share(self, SharedEnd shared not None, others not None, *, bint is_first):
+        """Shares the open log with other processes; no other process enters or leaves meanwhile.
+
+        `others` is called with the mutex held, before anything else is done with a log that another process
+        has changed: others.reload(base_offset) if it has changed more than the end, such as the segments;
+        base_offset is that of the active segment. others.recover(base_offset, log_start_offset) if it has broken
+        a change off. others.reload_producers(anew=...) if producers have appended."""
+        cdef ks_moment moment
+        self.others = others
+        if is_first:
+            self.active.prepare()
+            self.moment_now(&moment)
+            shared.state.durable = self.commit.reached
+            shared.state.changes = 1
+            shared.publish(&moment)
+        shared.changes = shared.state.changes if is_first else 0
+        self.shared = shared
+
+    def join(self, SharedEnd shared not None, others not None):
+        """Opens a log that other processes write; see `share`. What they have written is taken in."""
+        self.is_closed = False
+        self.share(shared, others, is_first=False)
+        try:
+            self.acquire()
+        except BaseException:
+            self.close()
+            self.unshare()
+            raise
+        self.release()
+
+    def unshare(self):
+        """This process leaves the others; the log was closed."""
+        if self.shared is not None and ks_owned_lock_is_mine(&self.mutex):
+            self.leave_shared()
+        self.shared = None
+        self.others = None
+
+    def note_change(self, bint is_whole=False):
+        """The others must take in more than the end of the log; the mutex is held. is_whole: this ends a change
+        in several steps."""
+        cdef ks_moment moment
+        if self.shared is None:
+            return
+        if is_whole:
+            self.moment_now(&moment)  # first: a process that is killed in between leaves a change broken off
+            self.shared.publish(&moment)
+            self.shared.state.broken &= ~BROKEN_CHANGE
+        if self.shared.changes == self.shared.state.changes:
+            self.shared.changes += 1
+        self.shared.state.changes += 1
+
+    def note_producers(self):
+        """The others must take in what producers have appended; the mutex is held."""
+        if self.shared is not None:
+            self.shared.state.producers += 1
+            self.shared.producers = self.shared.state.producers
+
+    def retire(self):
+        """No other process appends any more. What this one appends is for it to decide."""
+        self.acquire()
+        if self.shared is not None:
+            self.shared.state.refusal = RETIRED
+            self.note_change()
+        self.release()
+
+    def look(self):
+        """Takes in what other processes have changed, unless this thread is inside a change."""
+        if self.shared is None or self.is_closed or not self.shared.is_behind() or self.failure is not None:
+            return
+        if ks_owned_lock_is_mine(&self.mutex) or holds_inner():
+            return
+        self.acquire()
+        self.release()
+
+    cdef int enter_shared(self) except -1:
+        """The second step of `acquire`."""
+        cdef SharedEnd shared = self.shared
+        cdef bint has_lock = False
+        try:
+            if shared.acquire(&shared.state.lock) == KS_LOCK_INHERITED:
+                shared.state.broken |= BROKEN_APPEND
+            has_lock = True
+            if shared.is_behind():
+                self.look_at_others()
+        except BaseException:
+            if has_lock:
+                ks_shared_lock_release(&shared.state.lock)
+            ks_owned_lock_release(&self.mutex)
+            raise
+        return 0
+
+    cdef int look_at_others(self) except -1:
+        """Takes in what other processes have changed, and repairs what one that died has left."""
+        cdef SharedEnd shared = self.shared
+        cdef bint recovers = shared.state.broken & BROKEN_CHANGE, repairs = shared.state.broken != 0
+        cdef bint has_changed = recovers or shared.changes != shared.state.changes
+        if self.is_closed or self.failure is not None or self.change is not None:
+            return 0
+        if shared.state.refusal:
+            deleted = shared.state.refusal == RETIRED
+            self.failure = "another process has deleted the topic" if deleted else "a sync failed in another process"
+            return 0
+        if has_changed:
+            self.sync_ceiling = min(self.sync_ceiling, shared.state.durable)
+            if recovers:
+                self.others.recover(shared.now().base_offset, shared.now().start)
+            else:
+                self.others.reload(shared.now().base_offset)
+        if not recovers:
+            self.take_moment()
+            if repairs:
+                self.active.take_rest()
+                self.offset = max(self.offset, self.active.published.next_offset)
+        if repairs:
+            shared.state.producers += 1
+        if not recovers and (has_changed or shared.producers != shared.state.producers):
+            self.others.reload_producers(anew=has_changed)
+        shared.producers = shared.state.producers
+        shared.changes = shared.state.changes
+        shared.moves = shared.state.moves
+        if recovers:
+            self.commit.reached = shared.state.durable = min(shared.state.durable, self.offset)
+            self.note_change()
+        shared.state.broken = 0
+        self.known_epoch = -1 if has_changed else self.known_epoch
+        return 0
+
+    cdef int take_moment(self) except -1:
+        """The end of the log is where other processes have come to."""
+        cdef ks_moment *moment = self.shared.now()
+        if moment.base_offset != self.active.base_offset:
+            raise LogFailedError(f"{self.shared.file.path} was damaged by another program")
+        self.active.take(&moment.extent)
+        self.offset = moment.offset
+        self.start = moment.start
+        ks_gate_set(&self.commit, self.shared.state.durable)
+        return 0
+
+    cdef void moment_now(self, ks_moment *moment) noexcept:
+        moment.base_offset = self.active.base_offset
+        moment.offset = self.offset
+        moment.start = self.start
+        moment.extent = self.active.published
+
+    cdef void leave_shared(self) noexcept:
+        """The first step of `release`: the others see what was appended."""
+        cdef SharedEnd shared = self.shared
+        cdef ks_moment moment
+        cdef ks_moment *before = shared.now()
+        if self.failure is not None or self.change is not None:
+            if not self.has_told:
+                self.has_told = True
+                shared.state.broken |= BROKEN_CHANGE
+        elif self.active is not None and not self.is_closed and (
+            before.extent.size != self.active.published.size
+            or before.offset != self.offset
+            or before.base_offset != self.active.base_offset
+            or before.start != self.start
+            or before.extent.next_offset != self.active.published.next_offset
+            or before.extent.offset_entries != self.active.published.offset_entries
+            or before.extent.time_entries != self.active.published.time_entries
+        ):
+            self.moment_now(&moment)
+            shared.publish(&moment)
+        ks_shared_lock_release(&shared.state.lock)
 
     # ---- durability ----------------------------------------------------------------------------------------
 
@@ -294,7 +491,7 @@ cdef class LogEnd:
             if self.names_unsynced:
                 sync_directory(self.active.directory)
         except OSError as e:
-            self.refuse(f"a sync failed: {e}")
+            self.fail_sync(e)
             raise
         self.unsynced = []
         self.names_unsynced = False
@@ -324,14 +521,15 @@ cdef class LogEnd:
     cdef int wait_durable(self, int64_t offset) except -1:
         """Returns when everything below `offset` is on the disk. One thread syncs for all that wait."""
         cdef int status
-        if self.commit.reached >= offset:
-            return 0
-        status = self.enter_gate(offset)
-        if status == 0:
-            return 0
-        if status < 0:
-            self.check_usable()
-        self.lead(False)
+        while self.commit.reached < offset <= self.offset:  # above: another process has taken the records back
+            status = self.enter_gate(offset)
+            if status == 0:
+                break
+            if status < 0:
+                self.check_usable()
+            self.lead(False, offset)
+            if self.shared is None:
+                break
         return 0
 
     def sync_sealed(self):
@@ -341,15 +539,15 @@ cdef class LogEnd:
             raise LogClosedError("the log was not opened")
         if self.enter_gate(INT64_MAX) < 0:
             self.check_usable()
-        self.lead(True)
+        self.lead(True, INT64_MAX)
 
-    cdef int lead(self, bint sealed) except -1:
-        """Syncs for all that wait in the gate, which this thread has entered. `sealed`: the segments that
-        were sealed are enough."""
+    cdef int lead(self, bint sealed, int64_t offset) except -1:
+        """Syncs for all that wait in the gate, which this thread has entered, at least what lies below
+        `offset`. `sealed`: the segments that were sealed are enough."""
         cdef int64_t reached = -1
         self.leader = PyThread_get_thread_ident()
         try:
-            reached = self.sync_once(sealed)
+            reached = self.sync_with_others(sealed, offset) if self.shared is not None else self.sync_once(sealed)
         finally:
             self.leader = 0
             ks_gate_leave(&self.commit, reached, reached < 0 and self.failure is not None)
@@ -359,6 +557,34 @@ cdef class LogEnd:
         """Waits until no sync is under way any more; the log was closed, so none will begin."""
         if self.enter_gate(INT64_MAX) > 0:
             ks_gate_leave(&self.commit, -1, 0)
+
+    cdef int64_t sync_with_others(self, bint sealed, int64_t offset) except -1:
+        """As `sync_once`, if no other process has synced what lies below `offset` meanwhile."""
+        cdef SharedEnd shared = self.shared
+        cdef int64_t reached
+        cdef uint64_t changes = shared.state.changes
+        shared.acquire(&shared.state.sync_lock)
+        try:
+            if shared.state.durable >= offset:
+                return shared.state.durable
+            reached = self.sync_once(sealed)
+            self.acquire()
+            try:
+                if changes != shared.state.changes:  # the log may have been truncated meanwhile
+                    return shared.state.durable
+                shared.state.durable = max(shared.state.durable, reached)
+                return shared.state.durable
+            finally:
+                self.release()
+        finally:
+            ks_shared_lock_release(&shared.state.sync_lock)
+
+    cdef void fail_sync(self, object error) noexcept:
+        """Nothing is written any more, by no process."""
+        if self.shared is not None:
+            self.shared.state.refusal = FAILED_SYNC
+        self.failure = "a sync failed"
+        self.failure = f"a sync failed: {error}"
 
     cdef int64_t sync_once(self, bint sealed) except -1:
         """Syncs what is written now, and returns the offset that is durable with it. Any failure is final:
@@ -387,8 +613,7 @@ cdef class LogEnd:
                 if status < 0:
                     file.raise_errno()
         except BaseException as e:
-            self.failure = "a sync failed"
-            self.failure = f"a sync failed: {e}"
+            self.fail_sync(e)
             raise
         self.syncing_from = INT64_MAX
         if self.traffic is not None:

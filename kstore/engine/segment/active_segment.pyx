@@ -5,6 +5,8 @@ process, where what came since is another segment of the same file.
 The file is long because batch, index entries and end are published by one class: its state is in C fields.
 """
 
+import os
+
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cython cimport final, no_gc_clear
 from libc.errno cimport EDQUOT, EFBIG, ENOSPC, errno
@@ -67,7 +69,7 @@ cdef class ActiveSegment:
 
     An append is staged batch by batch (`stage`), then written and published in one go (`write`), or forgotten
     (`unstage`). Index files are made at the first append or flush, as Kafka does. `segment`: what is there
-    already.
+    already. `joined`: other processes have its files open for writing; `take` says what is there.
     """
 
     def __cinit__(
@@ -85,6 +87,7 @@ cdef class ActiveSegment:
         int64_t segment_bytes=1 << 30,
         int64_t max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
         bint preallocate=False,
+        bint joined=False,
     ):
         self.directory = directory
         self.stem = stem
@@ -99,7 +102,11 @@ cdef class ActiveSegment:
         self.staged.indexed.max_timestamp = -1
         self.staged.indexed.max_timestamp_offset = base_offset
         self.staged.next_offset = base_offset if next_offset is None else next_offset
-        if segment is None:
+        if joined:
+            self.log = File(self.path_of(".log"), "r+")
+            self.map_indexes()
+            self._transaction_index = TransactionIndex(base_offset)
+        elif segment is None:
             self.log = File(self.path_of(".log"), "w")
             if preallocate and self.log.resize(segment_bytes) < 0:
                 self.log.raise_errno()
@@ -181,6 +188,33 @@ cdef class ActiveSegment:
         self.offset_map = offset_map
         self.time_map = time_map
         return 0
+
+    cdef int map_indexes(self) except -1:
+        """Maps the index files that another process has made."""
+        offset_file, time_file = File(self.path_of(".index"), "r+"), File(self.path_of(".timeindex"), "r+")
+        self.offset_map = MappedFile(offset_file, max(offset_file.size(), KS_OFFSET_ENTRY))
+        self.time_map = MappedFile(time_file, max(time_file.size(), KS_TIME_ENTRY))
+        self.offsets = <OffsetIndex>OffsetIndex(self.base_offset).mapped(self.offset_map)
+        self.times = <TimeIndex>TimeIndex(self.base_offset).mapped(self.time_map)
+        return 0
+
+    def is_at_its_name(self):
+        """Whether the names of the log and its index still stand for the files that are open here."""
+        return self.offset_map is not None and is_at_its_name(self.log) and is_at_its_name(self.offset_map.file)
+
+    def load_transactions(self):
+        """Reads the aborted transactions that another process has written. OSError."""
+        index = TransactionIndex(self.base_offset)
+        try:
+            self.transaction_file = File(self.path_of(".txnindex"), "r+")
+            index = TransactionIndex(
+                self.base_offset, self.transaction_file.read(0, self.transaction_file.size()),
+                path=self.path_of(".txnindex"),
+            )
+            index.truncate_to(self.staged.next_offset)
+        except FileNotFoundError:
+            self.transaction_file = None
+        self._transaction_index = index
 
     def prepare_indexes(self):
         """Makes the index files now. OSError."""
@@ -297,6 +331,38 @@ cdef class ActiveSegment:
         ks_begin_write(&self.version)
         self.published = self.staged
         ks_end_write(&self.version)
+
+    cdef int take(self, const ks_extent *extent) except -1:
+        """Goes on from where another process has come to. LogFailedError if that cannot be."""
+        if (
+            extent.size < 0
+            or not 0 <= extent.offset_entries <= self.offset_map.size // KS_OFFSET_ENTRY
+            or not 0 <= extent.time_entries <= self.time_map.size // KS_TIME_ENTRY
+        ):
+            raise LogFailedError(f"{self.path}: another program has changed what the processes that write it share")
+        self.staged = extent[0]
+        self.offsets.count = extent.offset_entries
+        self.times.count = extent.time_entries
+        self.publish()
+        return 0
+
+    cdef int take_rest(self) except -1:
+        """Takes in the whole batches that a process has written before it died, and cuts off the rest. OSError."""
+        cdef ReadWindow w = ReadWindow.__new__(ReadWindow)
+        cdef ks_batch b
+        cdef int64_t size = 0
+        w.reset(self.log, self.log.length(), 0)
+        while (size := sound(w, self.staged.size, FAR, self.staged.next_offset - 1, INT64_MAX, &b)) >= 0:
+            if self.reserve(1) < 0:
+                self.log.raise_errno()
+            self.stage(&b)
+        if size == WALK_SYSTEM:
+            w.raise_failure(-1)
+        if self.log.resize(self.staged.size) < 0:
+            self.log.raise_errno()
+        self.allocated = self.staged.size
+        self.publish()
+        return 0
 
     cdef int64_t taken(self, ks_extent *into) noexcept nogil:
         """A copy of what is published, all of one moment; its size."""
@@ -457,6 +523,14 @@ cdef class ActiveSegment:
 
     def __repr__(self):
         return f"Active({self.path!r}, size={self.size})"
+
+
+cdef bint is_at_its_name(File file) except -1:
+    """Whether the path of a file still stands for it."""
+    try:
+        return os.path.samestat(os.fstat(file.fd), os.stat(file.path))
+    except FileNotFoundError:
+        return False
 
 
 # ---- grown by another process ------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def _ready(rewriter: SegmentRewriter) -> list[Segment]:
 
 def _made(rewriter: SegmentRewriter, segment: Segment, check: Callable[[], None]) -> KeyFileReport | None:
     """None of a segment that was deleted meanwhile."""
-    with rewriter.running:  # a compaction need not wait for more than one segment, nor who closes the log
+    with rewriter.alone():  # a compaction need not wait for more than one segment, nor who closes the log
         check()
         with contextlib.suppress(LogChangedError):
             return _Making(rewriter, segment, check).run()

@@ -1,6 +1,7 @@
 """What compaction, erasure and the making of key files do with the segments of a log."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.arguments import MAX64
@@ -55,6 +56,20 @@ class SegmentRewriter:
         self.directory = segments.directory
         self.running = Mutex()
         self.is_stopped = False
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Holds `running`; no other process rewrites segments of the log meanwhile."""
+        with self.running:
+            session = self.segments.lease.session
+            if session is None:
+                yield
+                return
+            session.begin_rewriting()
+            try:
+                yield
+            finally:
+                session.end_rewriting()
 
     def state(self, *, forgets: bool = True) -> LogState:
         """The log now. forgets: producers that have expired are removed before. LogClosedError,

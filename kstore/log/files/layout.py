@@ -24,6 +24,8 @@ CUT = ".cut"  # files of removed or damaged bytes; Kafka ignores them
 MOVED = ".moved"  # behind .log: a file on its way into the log; Kafka, and readers, ignore it
 REMOTE_INDEXES = "remote-log-index-cache"  # a directory, of a broker with remote storage
 MANIFEST = "kstore.json"  # kstore's own file in a partition or a log directory
+SHARED = "kstore-shared"  # memory that the processes of a shared log map
+SHARED_DIRECTORY = "kstore-shared-directory"  # the same of a log directory
 DRAFT = ".tmp"  # the suffix of a small file that is being written, as in Kafka
 CLUSTER_METADATA = "__cluster_metadata"
 # topics that every broker compacts

@@ -73,11 +73,19 @@ class LeaderEpochCheckpoint:
     records can be deleted on a full disk.
     """
 
-    def __init__(self, directory: str, epochs: LeaderEpochs) -> None:
+    def __init__(self, directory: str, epochs: LeaderEpochs | None) -> None:
+        """None: what the file says when `reload` is called."""
         self._path = Path(directory, layout.LEADER_EPOCHS)
         self._written: tuple[tuple[int, int], ...] | None = None
-        self.epochs = epochs
-        self.store()
+        self.epochs = epochs or LeaderEpochs()
+        if epochs is not None:
+            self.store()
+
+    def reload(self) -> None:
+        """Take in what another process has written. OSError, CorruptCheckpointError."""
+        entries = checkpoints.read_epochs(self._path)
+        self.epochs = LeaderEpochs(entries)
+        self._written = tuple(entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Begin `epoch` at `start_offset`, unless it is the latest one."""

@@ -20,8 +20,13 @@ from kstore.log.files import layout
 
 _FLOCK = struct.Struct("@hhqqi")  # struct flock: type, whence, start, length, pid
 _OWN_LENGTH = 1 << 62  # bytes that kstore locks; a broker locks all, so the length identifies the holder
+_SHARED_LENGTH = 1 << 61  # bytes that writers with `shared` lock
+# Bytes of .lock that one of them locks: while it changes the checkpoint files, or the topics, and while it does
+# the maintenance of a store.
+CHECKPOINTS, TOPICS, UPKEEP = ((1 << 62) + i for i in range(3))
 _LOADED = 0  # the byte of a partition's directory that its writer locks once it has loaded the log
 _MOST_PAUSE = 0.05  # s, between two attempts to lock
+_MOST_ENTERING = 10.0  # s that another writer may take to enter a directory
 Made = TypeVar("Made")
 
 
@@ -119,7 +124,7 @@ def holder_in(directory: Path) -> Holder:
             return Holder.NONE
         if found is None:
             return Holder.NONE
-        return Holder.KSTORE if found[2] == _OWN_LENGTH else Holder.BROKER
+        return Holder.KSTORE if found[2] in (_OWN_LENGTH, _SHARED_LENGTH) else Holder.BROKER
 
 
 class PartitionLock:
@@ -130,11 +135,12 @@ class PartitionLock:
     object.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, shared: bool) -> None:
         self._directory: Directory | None = Directory(str(directory))
         _partition_locks.add(self)
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         try:
-            fcntl.flock(self._directory.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._directory.fd, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             self.drop()
             raise LogLockedError(str(directory), None) from None
@@ -198,18 +204,26 @@ def guard() -> Mutex:
     return _guard
 
 
-def lock_directory(directory: str) -> File:
+def lock_directory(directory: str, *, shared: bool = False) -> tuple[File, bool]:
     """Lock a directory, by its real path. The caller holds the guard. LogLockedError if another process has
-    it. OSError."""
+    it. OSError.
+
+    shared: only processes that do not share it are kept out. The second value is whether no process has it
+    but this one: then others wait until `let_others_in`.
+    """
     path = f"{directory}/{layout.LOCK}"
     while True:  # another process may remove the file before it is locked
         file = File(path, "a")
         try:
-            fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _OWN_LENGTH)
-            _hold(file.fd)
+            is_alone = True
+            if shared:
+                is_alone = _enter_shared(file)
+            else:
+                fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _OWN_LENGTH)
+            _hold(file.fd, shared=shared)
             if os.fstat(file.fd).st_ino == Path(path).stat().st_ino:
                 _locked.add(directory)
-                return file
+                return file, is_alone
         except FileNotFoundError:
             pass
         except BaseException as e:
@@ -217,6 +231,65 @@ def lock_directory(directory: str) -> File:
             if isinstance(e, OSError) and e.errno in (errno.EACCES, errno.EAGAIN):
                 raise LogLockedError(path, holder_of(file.fd)) from None
             raise
+
+
+def _enter_shared(file: File) -> bool:
+    """Lock the file for a shared writer: whether no other process has it locked. BlockingIOError if one has
+    that does not share it."""
+    until = time.monotonic() + _MOST_ENTERING
+    for pause in pauses():
+        if lock_alone(file):
+            return True
+        try:
+            fcntl.lockf(file.fd, fcntl.LOCK_SH | fcntl.LOCK_NB, _SHARED_LENGTH)
+        except OSError as e:
+            if e.errno not in (errno.EACCES, errno.EAGAIN) or time.monotonic() > until:
+                raise
+            found = conflict_in(file.fd, 0, 0)
+            if found is not None and found[2] != _SHARED_LENGTH:
+                raise
+        else:
+            return False
+        time.sleep(pause)
+    raise AssertionError
+
+
+def lock_alone(file: File) -> bool:
+    """Whether no other process has this file locked: then none can lock it before `let_others_in`."""
+    try:
+        fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_LENGTH)
+    except OSError as e:
+        if e.errno not in (errno.EACCES, errno.EAGAIN):
+            raise
+        return False
+    return True
+
+
+def let_others_in(file: File) -> None:
+    """Let other shared writers lock the file, too."""
+    fcntl.lockf(file.fd, fcntl.LOCK_SH | fcntl.LOCK_NB, _SHARED_LENGTH)
+
+
+@contextlib.contextmanager
+def holding(file: File, byte: int) -> Iterator[None]:
+    """Of the processes that have the file open, only one is inside."""
+    wait_for_byte(file.fd, byte)
+    try:
+        yield
+    finally:
+        keep_no_more(file.fd, byte)
+
+
+def wait_for_byte(fd: int, byte: int) -> None:
+    """Lock a byte for the open file, once no other open file has it locked. OSError."""
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLKW, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
+
+
+def others_from(fd: int, byte: int) -> bool:
+    """Whether another open file has a byte from this one on locked. OSError."""
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 0, 0)
+    kind, *_ = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked)[: _FLOCK.size])
+    return bool(kind != fcntl.F_UNLCK)
 
 
 def unlock_directory(directory: str, file: File) -> None:
@@ -227,11 +300,11 @@ def unlock_directory(directory: str, file: File) -> None:
     _locked.discard(directory)
 
 
-def _hold(fd: int) -> None:
+def _hold(fd: int, *, shared: bool) -> None:
     """Lock the open file, too. If this process opens and closes the file again, for example to copy it, the
     system drops the fcntl lock but not this one. BlockingIOError."""
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as e:
         if e.errno == errno.EAGAIN:
             raise

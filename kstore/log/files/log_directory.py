@@ -7,9 +7,10 @@ lease of it. The last lease that ends unlocks the directory.
 import contextlib
 import os
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kstore.engine.io.file import File, sync_directory, unlink, write_whole
 from kstore.engine.io.mutex import Mutex
@@ -34,6 +35,19 @@ from kstore.log.files.log_dir_state import (
     remove_drafts,
 )
 from kstore.log.files.manifest import topic_being_deleted
+from kstore.log.later import later
+
+if TYPE_CHECKING:
+    from kstore.engine.append.shared_end import SharedDirectory
+    from kstore.log.files.shared_session import SharedSession
+else:
+    later(
+        globals(),
+        {
+            "kstore.engine.append.shared_end": "SharedDirectory",
+            "kstore.log.files.shared_session": "SharedSession",
+        },
+    )
 
 _KEPT_IN_MEMORY = (layout.RECOVERY_POINTS, layout.LOG_STARTS, layout.HIGH_WATERMARKS)
 
@@ -45,10 +59,14 @@ class Checkpoints:
     next opening: a rising recovery point and a high watermark.
     """
 
-    def __init__(self, directory: Path, own: TopicPartition | None, by_broker: bool) -> None:
-        """own: the partition, if the files are in a partition. by_broker: a broker closed the directory."""
+    def __init__(
+        self, directory: Path, own: TopicPartition | None, *, by_broker: bool, lock_file: File | None
+    ) -> None:
+        """own: the partition, if the files are in a partition. by_broker: a broker closed the directory.
+        lock_file: the .lock file, if other processes write these files, too."""
         self._directory = directory
         self._own = own
+        self._lock_file = lock_file
         self.delays = False
         self._by_broker = by_broker
         self._offsets: dict[str, dict[TopicPartition, int]] = {}  # by file
@@ -56,13 +74,28 @@ class Checkpoints:
         self._unwritten: set[str] = set()
         self._known_starts: set[TopicPartition] = set()  # known although the file may have lost lines
         for file in _KEPT_IN_MEMORY:
-            path = f"{directory}/{file}"
-            offsets, self._damage[file] = read_checkpoint(path)
-            if own is not None and len(offsets) == 1:
-                offsets = {own: next(iter(offsets.values()))}  # the directory may have been renamed
-            self._offsets[file] = dict(offsets)
-            if self._damage[file] or (file == layout.LOG_STARTS and not offsets and is_there(path)):
+            self._read(file)
+            if self._damage[file] or (
+                file == layout.LOG_STARTS and not self._offsets[file] and is_there(f"{directory}/{file}")
+            ):
                 self._unwritten.add(file)
+
+    def _read(self, file: str) -> None:
+        offsets, self._damage[file] = read_checkpoint(f"{self._directory}/{file}")
+        if self._own is not None and len(offsets) == 1:
+            offsets = {self._own: next(iter(offsets.values()))}  # the directory may have been renamed
+        self._offsets[file] = dict(offsets)
+
+    @contextlib.contextmanager
+    def _changing(self, *files: str) -> Iterator[None]:
+        """What other processes have written is known here, and no other process writes meanwhile."""
+        if self._lock_file is None:
+            yield
+            return
+        with lock.holding(self._lock_file, lock.CHECKPOINTS):
+            for file in files:
+                self._read(file)
+            yield
 
     def _reader(self, around: Path) -> Callable[[str], Checkpoint]:
         """A reader of checkpoint files that returns those of `around` from memory."""
@@ -91,13 +124,18 @@ class Checkpoints:
     def put_cleaner_offset(self, name: TopicPartition, offset: int) -> None:
         """Write the end of the compacted part of a partition. OSError."""
         file = self._directory / layout.CLEANER_OFFSETS
-        found = read_checkpoint(str(file))
-        offsets = {name: offset} if self._own is not None else {**found.offsets, name: offset}
-        if found.damage or offsets != found.offsets:
-            checkpoints.write_offsets(file, offsets)
+        with self._changing():
+            found = read_checkpoint(str(file))
+            offsets = {name: offset} if self._own is not None else {**found.offsets, name: offset}
+            if found.damage or offsets != found.offsets:
+                checkpoints.write_offsets(file, offsets)
 
     def put(self, file: str, name: TopicPartition, offset: int | None) -> None:
         """Set the offset of a partition in a file, or remove it (None). After an OSError it is unchanged."""
+        with self._changing(file):
+            self._put(file, name, offset)
+
+    def _put(self, file: str, name: TopicPartition, offset: int | None) -> None:
         if file == layout.LOG_STARTS:
             self._known_starts.add(name)
         offsets = self._offsets[file]
@@ -116,6 +154,10 @@ class Checkpoints:
 
     def forget(self, names: Collection[TopicPartition]) -> None:
         """Remove partitions from all files, durably, before others get these names. OSError."""
+        with self._changing(*_KEPT_IN_MEMORY):
+            self._forget(names)
+
+    def _forget(self, names: Collection[TopicPartition]) -> None:
         self._known_starts.update(names)
         for file, known in self._offsets.items():
             kept = {name: offset for name, offset in known.items() if name not in names}
@@ -129,8 +171,10 @@ class Checkpoints:
 
     def store(self) -> None:
         """Write delayed changes, durably. OSError."""
-        for file in sorted(self._unwritten):
-            self._write(file, self._offsets[file])
+        files = sorted(self._unwritten)
+        with self._changing(*files):
+            for file in files:
+                self._write(file, self._offsets[file])
 
     def _write(self, file: str, offsets: dict[TopicPartition, int]) -> None:
         self._unwritten.add(file)  # a failed write may have replaced the file nevertheless
@@ -154,14 +198,17 @@ class Lease:
     is_settled = False  # whether nothing but unlocking is left to do
     _has_begun = False
 
-    def __init__(self, path: Path, place: Path) -> None:
+    def __init__(self, path: Path, place: Path, *, shared: bool = False) -> None:
         """Lock a log directory for `place`: the directory itself, or a partition in it. LogLockedError if
-        another process has the directory, or another lease that place. OSError."""
+        another process has the directory, or another lease that place. OSError.
+
+        shared: other processes may have it, too, if they share it.
+        """
         self._place = place
         self._pid = os.getpid()
         self._left = False
         try:
-            LogDirectory.enter(path, place, self)
+            LogDirectory.enter(path, place, self, shared=shared)
             self._begin()
         except BaseException:  # its traceback keeps this object alive
             self.leave(clean=False)
@@ -225,6 +272,9 @@ class LogDirectory:
         self._key = key  # its real path
         self._leases: dict[str, weakref.ref[Lease]] = {}  # by the real path of their place
         self._file: File | None = None
+        self._is_shared = False  # other processes may write in it
+        self._is_alone = True  # no other process has entered yet
+        self._state: SharedDirectory | None = None
         self._is_open = False
         self._clean = False  # whether partitions that were not opened are clean
         self._closed: set[TopicPartition] = set()
@@ -233,7 +283,7 @@ class LogDirectory:
     # ---- the lock ------------------------------------------------------------------------------------------
 
     @classmethod
-    def enter(cls, path: Path, place: Path, lease: Lease) -> None:
+    def enter(cls, path: Path, place: Path, lease: Lease, *, shared: bool) -> None:
         """Lock a directory for a lease. LogLockedError, OSError."""
         key = os.path.realpath(path)
         with lock.guard():
@@ -241,12 +291,13 @@ class LogDirectory:
             if found is None:
                 found = cls(path, key)
             name = found._name_of(place)
-            if found._is_live(name):
+            if found._is_live(name) or (found._file is not None and found._is_shared != shared):
                 raise LogLockedError(name, os.getpid())
             lease.directory = found
             try:
                 if found._file is None:
-                    found._file = lock.lock_directory(key)
+                    found._is_shared = shared
+                    found._file, found._is_alone = lock.lock_directory(key, shared=shared)
                     _directories[key] = found
                 found._leases[name] = weakref.ref(lease)
             except BaseException:  # an interrupt
@@ -269,11 +320,14 @@ class LogDirectory:
         if _directories.get(self._key) is self:
             del _directories[self._key]
         if self._file is not None:
-            if self.is_at_path():  # else the path leads to another lock file
+            # else the path leads to another lock file, or another process uses this one
+            if self.is_at_path() and (not self._is_shared or lock.lock_alone(self._file)):
                 with contextlib.suppress(OSError):  # unlock a failed directory in any case
+                    if self._is_shared:
+                        unlink(f"{self._key}/{layout.SHARED_DIRECTORY}", missing_ok=True)
                     unlink(f"{self._key}/{layout.LOCK}")
             lock.unlock_directory(self._key, self._file)
-            self._file = None
+            self._file = self._state = None
 
     def _name_of(self, place: Path) -> str:
         """The real path of a place in the directory, without a system call where possible."""
@@ -330,24 +384,42 @@ class LogDirectory:
         marker = f"{self.path}/{layout.CLEAN_SHUTDOWN}"
         losses = []
         if not self._is_open:
-            remove_drafts(self.path)
-            losses = keep_damaged(self.path)
-            self._clean = is_there(marker)
-            self.checkpoints = Checkpoints(self.path, own, self._clean and is_a_brokers(marker))
+            if self._is_shared:
+                file = File(f"{self.path}/{layout.SHARED_DIRECTORY}", "a")
+                self._state = SharedDirectory(file, is_first=self._is_alone)
+            if self._is_alone:
+                remove_drafts(self.path)
+                if not self._is_shared:
+                    unlink(f"{self.path}/{layout.SHARED_DIRECTORY}", missing_ok=True)
+                losses = keep_damaged(self.path)
+                self._clean = is_there(marker)
+            by_broker = self._clean and is_a_brokers(marker)
+            lock_file = self._file if self._is_shared else None
+            self.checkpoints = Checkpoints(self.path, own, by_broker=by_broker, lock_file=lock_file)
             self._is_open = True
         if is_there(marker):
             unlink(marker)
             sync_directory(str(self.path))
+        if self._state is not None and self._is_alone and self._file is not None:
+            self._is_alone, self._state.is_clean = False, self._clean
+            lock.let_others_in(self._file)
         return losses
 
     @property
     def was_clean(self) -> bool:
         """Whether all partitions that are not open are clean."""
-        return self._clean and self._unclean <= {lease.name for lease in self._others(None)}
+        return self._is_clean and self._unclean <= {lease.name for lease in self._others(None)}
+
+    @property
+    def _is_clean(self) -> bool:
+        """Whether partitions that were not opened are clean."""
+        return self._clean or (self._state is not None and self._state.is_clean)
 
     def all_recovered(self) -> None:
         """Note that every partition was loaded or is new, so that those not open are clean."""
         self._clean = True
+        if self._state is not None and not self._unclean:
+            self._state.is_clean = True
 
     def failed(self, name: TopicPartition) -> None:
         """Note that a partition could not be recovered or closed, so that the directory is not clean."""
@@ -355,7 +427,7 @@ class LogDirectory:
 
     def begin(self, name: TopicPartition) -> bool:
         """Open a partition: return whether it was clean. It is unclean until `finish`."""
-        clean = name not in self._unclean and (self._clean or name in self._closed)
+        clean = name not in self._unclean and (self._is_clean or name in self._closed)
         self._unclean.add(name)
         self._closed.discard(name)
         return clean
@@ -365,11 +437,17 @@ class LogDirectory:
         self._unclean.discard(name)
         self._closed.add(name)
 
+    def leave_to_others(self, name: TopicPartition) -> None:
+        """Note that other processes have a partition open, or that its shared file tells how it was left."""
+        self._unclean.discard(name)
+
     def mark_clean(self, lease: Lease) -> None:
         """Write the clean marker, if every partition is clean and this lease is the last one. OSError."""
         if self._others(lease) or self._unclean:
             return
-        if not self._clean:
+        if self._is_shared and not self._closes_for_all():
+            return
+        if not self._is_clean:
             names = {
                 layout.parse_directory(entry.name)
                 for entry in self.path.iterdir()
@@ -378,6 +456,38 @@ class LogDirectory:
             if not names <= self._closed:
                 return
         write_whole(f"{self.path}/{layout.CLEAN_SHUTDOWN}", layout.OWN_CLEAN_SHUTDOWN)
+
+    def _closes_for_all(self) -> bool:
+        """Whether this is the last process that leaves, and none has left a partition uncleanly."""
+        if self._file is None or not lock.lock_alone(self._file):
+            return False
+        places = [self.path, *(path for path in self.path.iterdir() if layout.is_partition_name(path.name))]
+        return not any(is_there(f"{path}/{layout.SHARED}") for path in places)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may write in the directory."""
+        return self._is_shared
+
+    @property
+    def topic_changes(self) -> int:
+        """How often processes that share the directory have changed its topics."""
+        return 0 if self._state is None else self._state.changes
+
+    def note_topic_change(self) -> None:
+        """The topics were changed; `topics_locked` is held."""
+        if self._state is not None:
+            self._state.note_change()
+
+    def topics_locked(self) -> contextlib.AbstractContextManager[None]:
+        """Keeps other processes from changing topics."""
+        if self._file is None or not self._is_shared:
+            return contextlib.nullcontext()
+        return lock.holding(self._file, lock.TOPICS)
+
+    def is_keeper(self) -> bool:
+        """Whether this process does the maintenance of the store. From then on it does, until it ends."""
+        return not self._is_shared or (self._file is not None and lock.keep_byte(self._file.fd, lock.UPKEEP))
 
     def leave_whole(self, clean: bool) -> None:
         """End the lease of a store. After an OSError or LogFailedError the directory is not clean."""
@@ -422,8 +532,8 @@ class WholeLease(Lease):
     was_clean = False
     losses: Sequence[str] = ()
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, path)
+    def __init__(self, path: Path, *, shared: bool = False) -> None:
+        super().__init__(path, path, shared=shared)
 
     def _begin(self) -> None:
         directory = self.directory
@@ -431,7 +541,7 @@ class WholeLease(Lease):
         with directory.writing:
             self.losses = directory.open_session()
             self.was_clean = directory.was_clean
-            directory.checkpoints.delays = True
+            directory.checkpoints.delays = not directory.is_shared
             self._has_begun = True
 
     def _settle(self, directory: LogDirectory, clean: bool) -> None:
@@ -450,15 +560,22 @@ class PartitionLease(Lease):
     kept: KeptOptions | None = None
     state: State
 
-    def __init__(self, path: Path, *, reads_options: bool) -> None:
+    def __init__(self, path: Path, *, reads_options: bool, shared: bool = False) -> None:
         self.path = path
+        # before the directory is locked: what the first process does there, others wait for
+        self.session = SharedSession(str(path)) if shared else None
         self._location = locate(path)
         self.name: TopicPartition = self._location.name
         self.losses: list[str] = []  # in the directory, perhaps of other partitions
         self.keeps_log_start = False  # whether `store` without a log start offset keeps the stored one
         self._reads_options = reads_options
         self._partition_lock: PartitionLock | None = None
-        super().__init__(Path(self._location.directory), path)
+        try:
+            super().__init__(Path(self._location.directory), path, shared=shared)
+        except BaseException:
+            if self.session is not None:
+                self.session.end_with(removes=self.session.is_first)
+            raise
 
     @property
     def is_moved(self) -> bool:
@@ -482,7 +599,7 @@ class PartitionLease(Lease):
 
     def _begin(self) -> None:
         directory = self._locked()
-        self._partition_lock = PartitionLock(self.path)
+        self._partition_lock = PartitionLock(self.path, shared=self.session is not None)
         if locate(self.path) != self._location:  # a store has made it part of a log directory meanwhile
             raise LogLockedError(str(self.path), None)
         with directory.writing:
@@ -498,7 +615,7 @@ class PartitionLease(Lease):
                 directory.checkpoints.put(layout.RECOVERY_POINTS, self.name, state.recovery_point)
                 directory.checkpoints.store()
             self._forget_own_state()
-            clean = directory.begin(self.name)
+            clean = directory.begin(self.name) and not (self.session is not None and self.session.was_left)
             self._has_begun = True
             self.state = state if state.by_itself else state._replace(clean=clean)
 
@@ -558,6 +675,9 @@ class PartitionLease(Lease):
             self.store_cleaner_offset(offset)
 
     def _settle(self, directory: LogDirectory, clean: bool) -> None:
+        if self.session is not None:
+            self.session.end_with(removes=clean)
+            directory.leave_to_others(self.name)
         if clean and self._has_begun:
             directory.finish(self.name)
             directory.mark_clean(self)

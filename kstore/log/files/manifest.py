@@ -73,6 +73,12 @@ class ManifestFile:
         self._directory = directory
         self.known = converted(directory)
 
+    def reload(self) -> None:
+        """Take in what another process has written. CorruptCheckpointError, OSError."""
+        known = read_manifest(self._directory)
+        if known != self.known:
+            self.known = known
+
     def keep_options(self, options: Mapping[str, str]) -> None:
         """Replace the saved options, durably. OSError."""
         if options != self.known.options:

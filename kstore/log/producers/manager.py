@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from kstore.engine.append.record_appender import Appended
 from kstore.engine.record.batch import RecordBatch
 from kstore.engine.segment.index import AbortedTxn, TransactionIndex
-from kstore.log.producers.replay import rebuild
+from kstore.log.producers.replay import advance, rebuild
 from kstore.log.producers.snapshot_files import SnapshotFiles
 from kstore.log.producers.states import Expiry, ProducerStates
 from kstore.log.producers.transactions import Transactions
@@ -34,6 +34,21 @@ class ProducerStateManager:
         self._next_expiry_ms = now_ms + EXPIRATION_CHECK_INTERVAL_MS
         self.producers, indexes = rebuild(self.snapshots, loaded, self._expiry(now_ms))
         return indexes
+
+    def reload(self, loaded: Loaded, *, anew: bool) -> None:
+        """Take in what other processes have appended, without writing. `anew`: the log was perhaps truncated.
+        CorruptRecordError, OSError."""
+        last = loaded.segments[-1]
+        if anew or self.producers.end_offset < last.base_offset:
+            self.snapshots = SnapshotFiles(self.snapshots.directory)
+            self.producers = Transactions(self.snapshots.directory, loaded).producers
+        elif self.producers.end_offset < loaded.log_end_offset:
+            producers = self.producers.copy()
+            found = last.translate(producers.end_offset)
+            if found is not None:
+                advance(producers, last, found.position, producers.end_offset)
+            producers.end_offset = loaded.log_end_offset
+            self.producers = producers
 
     def begin_anew(self, loaded: Loaded, now_ms: int) -> None:
         """Load the producers of a truncated log."""

@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kstore.arguments import MAX64
@@ -14,7 +15,7 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptRecordError
 from kstore.log.files import layout
 from kstore.log.files.leader_epochs import LeaderEpochCheckpoint
-from kstore.log.files.listing import delete_file, list_directory
+from kstore.log.files.listing import delete_file, list_directory, read_directory
 from kstore.log.files.log_directory import PartitionLease
 from kstore.log.files.manifest import ManifestFile
 from kstore.log.later import later
@@ -104,7 +105,9 @@ class SegmentSet:
     # ---- what there is -------------------------------------------------------------------------------------
 
     def snapshot(self) -> Loaded:
-        """The log at this moment, or as it was when it was closed. Takes no lock."""
+        """The log at this moment, or as it was when it was closed. Takes no lock, unless another process has
+        changed the log."""
+        self.log_end.look()
         held = self.log_end.segments
         view = held[1].view()
         start, epochs, truncations = self.offsets.start, self.epochs.epochs, self.manifest.known.truncations
@@ -133,6 +136,7 @@ class SegmentSet:
     def bounds(self) -> tuple[int, int]:
         """Where the log starts and ends at this moment. Unlike `snapshot` this looks at no segment but the
         active one."""
+        self.log_end.look()
         _, end = self.log_end.segments[1].view()
         start = self.offsets.start
         return start, max(end, start)
@@ -190,9 +194,17 @@ class SegmentSet:
         return SegmentFactory(self.directory, self.config.index_interval_bytes, self.max_decompressed_bytes)
 
     def make_active(
-        self, stem: str, base_offset: int, now_ms: int, next_offset: int, segment: Segment | None = None
+        self,
+        stem: str,
+        base_offset: int,
+        now_ms: int,
+        next_offset: int,
+        segment: Segment | None = None,
+        *,
+        joined: bool = False,
     ) -> ActiveSegment:
-        """A segment that is appended to from `next_offset` on: a new one, or one that is there. OSError."""
+        """A segment that is appended to from `next_offset` on: a new one, or one that is there. `joined`: one
+        that other processes append to. OSError."""
         config = self.config
         jitter = min(config.segment_jitter_ms, config.effective_segment_ms)
         return ActiveSegment(
@@ -208,6 +220,7 @@ class SegmentSet:
             segment_bytes=config.effective_segment_bytes,
             max_decompressed_bytes=self.max_decompressed_bytes,
             preallocate=config.preallocate,
+            joined=joined,
         )
 
     # ---- rolling -------------------------------------------------------------------------------------------
@@ -392,6 +405,7 @@ class SegmentSet:
         if self.lease.is_moved or self.log_end.refusal is not None:  # no opening finds what is synced there
             with self.log_end.held():  # after a change that is under way
                 self.check_place()
+        self.log_end.look()
         self.log_end.wait_until_durable(self.log_end.offset)
         self.advance_recovery_point()
         return self.log_end.durable_offset
@@ -405,6 +419,58 @@ class SegmentSet:
         with self.log_end.held():  # no other thread truncates or deletes records meanwhile
             self.check_place()
             self.offsets.store()
+
+    # ---- other processes -----------------------------------------------------------------------------------
+
+    def begin_anew(
+        self,
+        loaded: Loaded,
+        producers: ProducerStateManager,
+        epochs: LeaderEpochCheckpoint,
+        manifest: ManifestFile,
+    ) -> None:
+        """Goes on with a log that was recovered because another process has died in a change. OSError."""
+        self.producers, self.epochs, self.manifest = producers, epochs, manifest
+        self._loaded = loaded.replace(segments=())
+        self.open(loaded, self.clock_ms(), prepares_indexes=True)
+        self.offsets.start = loaded.log_start_offset
+        self.offsets.forget_written()
+
+    def reload(self, active_base: int) -> None:
+        """Takes in the segments that other processes have made and removed. Those before the one of this
+        base offset are sealed. OSError."""
+        end, known = self.log_end, self.sealed()
+        bases, *_ = read_directory(self.directory, (".log",))
+        bounds = pairwise([*sorted(base for base in bases if base < active_base), active_base])
+        known_at = {segment.base_offset: segment for segment in known}
+        make = self.make_segment()
+        found = []
+        for base, stop in bounds:
+            segment = known_at.get(base)
+            if segment is None or segment.end_offset != stop or segment.files.is_replaced():
+                segment = make(layout.segment_stem(base), base, None, stop)
+            found.append(segment)
+        kept = [segment for segment in known if segment in found]
+        has_kept = found[: len(kept)] == kept and kept == known[len(known) - len(kept) :]
+        origin = end.sealed.origin if has_kept else None
+        active = end.active
+        if active is None or active.base_offset != active_base or not active.is_at_its_name():
+            active = self.make_active(
+                layout.segment_stem(active_base), active_base, self.clock_ms(), -1, joined=True
+            )
+        end.follow(SealedSegments(found, origin), active)
+        owed: list[File | str] = [s.path for s in found if s.end_offset > end.durable_offset]
+        end.owe_sync(owed, True, found[-len(owed)].base_offset if owed else MAX64)
+        self.epochs.reload()
+        self.manifest.reload()
+        self.offsets.forget_written()
+
+    def reload_producers(self, *, anew: bool) -> None:
+        """Takes in what the producers of other processes have appended. OSError, CorruptRecordError."""
+        end = self.log_end
+        end.active.load_transactions()
+        self._shown = (), self._loaded
+        self.producers.reload(self.snapshot(), anew=anew)
 
     def close_cleanly(self) -> None:
         """Leaves the files as a broker's clean shutdown does. OSError."""

@@ -12,11 +12,25 @@ class StoredOffsets:
     """
 
     def __init__(self, lease: PartitionLease, log_end: LogEnd, start: int, recovery_point: int) -> None:
-        self.start = start
         self._lease = lease
         self._log_end = log_end
+        log_end.start = start
         self._largest = recovery_point  # what the checkpoint says of the recovery point at most
         self._written = -1  # the recovery point that this object has written; -1 if that is not known
+
+    @property
+    def start(self) -> int:
+        """The log start offset."""
+        return self._log_end.start
+
+    @start.setter
+    def start(self, offset: int) -> None:
+        self._log_end.start = offset
+
+    def forget_written(self) -> None:
+        """Other processes may have written the recovery point."""
+        self._largest = max(self._largest, self._log_end.durable_offset)
+        self._written = -1
 
     @property
     def first_base(self) -> int:

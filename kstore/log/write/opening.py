@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,28 +11,28 @@ from kstore.arguments import integer, warn
 from kstore.config import LogConfig, changed, given_in_text, in_python
 from kstore.engine.append.log_end import LogEnd
 from kstore.engine.io.directory import make_directory
-from kstore.engine.io.file import Traffic, sync_directory, write_whole
+from kstore.engine.io.file import Traffic
 from kstore.log.files import checkpoints, layout
-from kstore.log.files.leader_epochs import LeaderEpochCheckpoint
-from kstore.log.files.listing import list_directory
+from kstore.log.files.leader_epochs import LeaderEpochCheckpoint, LeaderEpochs
 from kstore.log.files.log_dir_state import is_led
 from kstore.log.files.log_directory import PartitionLease
 from kstore.log.files.manifest import ManifestFile
 from kstore.log.later import later
 from kstore.log.producers.manager import ProducerStateManager
-from kstore.log.recovery.loader import Loaded, carried_out, load
+from kstore.log.recovery.loader import Loaded
 from kstore.log.recovery.presence import not_found
-from kstore.log.recovery.repairs import Repairs
-from kstore.log.recovery.report import DataLossWarning, in_short
+from kstore.log.recovery.report import Gaps, Recovery
 from kstore.log.segments.reports import Reports
+from kstore.log.segments.sealed_segments import SealedSegments
 from kstore.log.segments.segment_set import SegmentSet
+from kstore.log.write.recovering import finish_work, recovered, with_producers
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from kstore.log.segments.rebase_segment import finish_adoptions
+    from kstore.log.write.other_writers import OtherWriters
 else:
-    later(globals(), {"kstore.log.segments.rebase_segment": "finish_adoptions"})
+    later(globals(), {"kstore.log.write.other_writers": "OtherWriters"})
 
 
 class OwnWork(NamedTuple):
@@ -62,7 +61,9 @@ class KeptConfig(NamedTuple):
         return changed(LogConfig(**in_python(options)), self.changes)
 
 
-def lease_of(directory: Path, given: Path, *, create: bool, reads_options: bool) -> PartitionLease:
+def lease_of(
+    directory: Path, given: Path, *, create: bool, reads_options: bool, shared: bool
+) -> PartitionLease:
     """Locks a directory, which is made if it is not there. LogNotFoundError, LogLockedError, OSError."""
     is_made = not directory.is_dir()
     if is_made:
@@ -70,7 +71,7 @@ def lease_of(directory: Path, given: Path, *, create: bool, reads_options: bool)
             raise not_found(given)
         make_directory(str(directory))
     try:
-        return PartitionLease(directory, reads_options=reads_options)
+        return PartitionLease(directory, reads_options=reads_options, shared=shared)
     except BaseException:
         if is_made:  # it was locked, say: an empty directory would be a partition that was never closed
             with contextlib.suppress(OSError):
@@ -93,24 +94,26 @@ def open_segments(
     *,
     clock_ms: Callable[[], int],
     prepares_indexes: bool,
+    apply_config: Callable[[LogConfig], None],
 ) -> SegmentSet:
     """The segments of a directory that is leased, open at `log_end`.
 
-    options: those of "write" in kstore.log.options. Warns of what is lost. CorruptFileError, ValueError for
+    options: those of "write" in kstore.log.options. apply_config: called if another process has changed the
+    configuration of a shared log. Warns of what is lost. CorruptFileError, ValueError for
     another topic id, OSError.
     """
     directory, now_ms, reports = str(lease.path), clock_ms(), Reports()
-    if not lease.state.clean and any(name.endswith(layout.MOVED) for name in list_directory(directory)):
-        _finish_adoptions(directory, reports)
+    joins = lease.session is not None and not lease.session.is_first
     manifest = ManifestFile(directory)
-    loaded = _recovered(lease, manifest, config, options)
-    epochs = LeaderEpochCheckpoint(directory, loaded.leader_epochs)
-    _identify(directory, options["topic_id"])
     producers = ProducerStateManager(directory, options["producer_id_expiration_ms"])
-    for base, index in producers.open(loaded, now_ms).items():
-        path = f"{directory}/{layout.segment_stem(base)}.txnindex"
-        if not index.is_empty or os.path.exists(path):  # noqa: PTH110
-            write_whole(path, index.to_bytes())
+    if joins:
+        loaded, epochs = _NOTHING, LeaderEpochCheckpoint(directory, None)
+    else:
+        if not lease.state.clean:
+            finish_work(directory, lease, reports)
+        loaded = recovered(lease, manifest, config, options)
+        epochs = with_producers(directory, loaded, producers, now_ms)
+    _identify(directory, options["topic_id"])
     segments = SegmentSet(
         log_end,
         lease,
@@ -123,13 +126,35 @@ def open_segments(
         manifest=manifest,
         reports=reports,
     )
-    segments.open(loaded, now_ms, prepares_indexes=prepares_indexes)
+    if not joins:
+        segments.open(loaded, now_ms, prepares_indexes=prepares_indexes)
+    if lease.session is not None:
+        others = OtherWriters(segments, options, apply_config)
+        assert lease.session.end is not None
+        if joins:
+            log_end.follow(SealedSegments(), None)
+            log_end.join(lease.session.end, others)
+        else:
+            log_end.share(lease.session.end, others, is_first=True)
     # A broker's line below the first segment: the records between are in remote storage, of which kstore
     # knows nothing.
     stored_start = lease.state.log_start_offset
     lease.keeps_log_start = 0 < stored_start < segments.offsets.first_base and is_led(lease.path)
     lease.show_loaded()
     return segments
+
+
+_NOTHING = Loaded(
+    (),
+    0,
+    0,
+    LeaderEpochs(),
+    Recovery(True, 0, False, [], 0, [], (), Gaps()),
+    frozenset(),
+    frozenset(),
+    False,
+    object(),
+)  # of a log that other processes have open; they have recovered it
 
 
 def keep_config(segments: SegmentSet) -> None:
@@ -156,54 +181,6 @@ def report_recovery(segments: SegmentSet) -> None:
         text = "%s: recovered from offset %d on; the log holds offsets %d to %d (exclusive)"
         reports.info(text, path, recovery.recovery_point, *offsets)
     reports.pass_on()
-
-
-def _recovered(
-    lease: PartitionLease, manifest: ManifestFile, config: LogConfig, options: Mapping[str, Any]
-) -> Loaded:
-    directory = str(lease.path)
-    repairs = Repairs(directory, keep_cut=options["keep_cut"])
-    loaded = load(
-        lease.path,
-        clean=options["clean"],
-        recovery_point=options["recovery_point"],
-        log_start_offset=options["log_start_offset"],
-        index_interval_bytes=config.index_interval_bytes,
-        max_decompressed_bytes=options["max_decompressed_bytes"],
-        state=lease.state,
-        mode="write",
-    )
-    end, known = loaded.log_end_offset, manifest.known.truncations
-    # A crash may have taken records that others had read, and their offsets are given to new ones: so a
-    # generation begins where recovery ends the log.
-    if loaded.segments and not loaded.recovery.clean and known.pending != "all":
-        manifest.expect(min(end, known.offset) if known.pending else end)
-    loaded = carried_out(loaded, repairs)
-    recovery = loaded.recovery
-    if recovery.truncated_bytes:
-        sync_directory(directory)  # what was cut off must not come back behind what is appended now
-        lease.lower_cleaner_offset(loaded.log_end_offset)
-    losses = [*recovery.losses, *recovery.missing, *recovery.lost_starts, *lease.losses]
-    losses += recovery.lost_producers
-    if losses:
-        kept = f"; kept in {_in_words(sorted(repairs.kept))}" if repairs.kept else ""
-        warn(f"{directory}: {in_short(losses)}{kept}", DataLossWarning)
-    return loaded
-
-
-def _in_words(cut_files: list[str]) -> str:
-    return cut_files[0] if len(cut_files) == 1 else f"{len(cut_files)} .cut files, {cut_files[0]} first"
-
-
-def _finish_adoptions(directory: str, reports: Reports) -> None:
-    for path, error in finish_adoptions(directory):
-        if error is None:
-            reports.info("%s: a file was taken over that was on its way here: %s", directory, path)
-        else:
-            warn(
-                f"{directory}: a file that was being taken over is not part of the log: {error}",
-                DataLossWarning,
-            )
 
 
 def _identify(directory: str, topic_id: "UUID | None") -> None:

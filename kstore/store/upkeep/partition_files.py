@@ -16,7 +16,8 @@ class FileFacts:
     that one takes the `moment` before it looks.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps: bool) -> None:
+        self._keeps = keeps
         self.moment = object()  # another one after each opening
         self._known: dict[TopicPartition, dict[str, tuple[int, int]]] = {}
 
@@ -28,7 +29,7 @@ class FileFacts:
         """Keeps a fact, unless a partition was opened since that moment."""
         # entered first, then compared: the other thread may come in between
         self._known.setdefault(tp, {})[question] = fact
-        if moment is not self.moment:
+        if moment is not self.moment or not self._keeps:
             self.drop(question, tp)
 
     def drop(self, question: str, tp: TopicPartition) -> None:

@@ -25,11 +25,19 @@ class Scheduler:
     """The job that runs tasks of a store, each once an interval. The job does not keep the store alive."""
 
     def __init__(
-        self, logs: OpenPartitions, worker: Worker, tasks: Mapping[Task, Interval], failures: Failures
+        self,
+        logs: OpenPartitions,
+        worker: Worker,
+        tasks: Mapping[Task, Interval],
+        failures: Failures,
+        *,
+        may_run: Callable[[Task, TopicCatalog], bool],
     ) -> None:
+        """may_run: whether this process runs a task, of those that share the store."""
         self._job = Job(worker, self._run)
         self._logs = weakref.ref(logs, lambda _: self.stop(wait=False))
         self._tasks = tasks
+        self._may_run = may_run
         self._failures = failures
         self._due: dict[Task, int] = {}
         self._running = Mutex()
@@ -70,7 +78,8 @@ class Scheduler:
                 if due <= now:
                     due = now + interval
                     with self._failures.noted(task.__name__):
-                        task(logs, now)
+                        if self._may_run(task, logs.catalog):
+                            task(logs, now)
                 self._due[task] = due
                 left = min(left, due - now)
         return left

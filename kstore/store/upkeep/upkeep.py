@@ -13,7 +13,7 @@ from kstore.store.topic_catalog import TopicCatalog
 from kstore.store.upkeep.cleaning import Cleaning
 from kstore.store.upkeep.failures import Failures
 from kstore.store.upkeep.maintenance_tasks import MaintenanceTasks
-from kstore.store.upkeep.scheduler import Scheduler
+from kstore.store.upkeep.scheduler import Scheduler, Task
 
 _MOST_REMOVAL_MS = 300_000
 _upkeeps: "weakref.WeakSet[Upkeep]" = weakref.WeakSet()
@@ -85,6 +85,7 @@ class Upkeep:
                 ),
             },
             self._failures,
+            may_run=self._is_for_this_process,
         )
         self._cleaner = Scheduler(
             logs,
@@ -94,8 +95,15 @@ class Upkeep:
                 self._cleaning.index: lambda catalog: self._needs_of(catalog).key_files_ms,
             },
             self._failures,
+            may_run=self._is_for_this_process,
         )
         _upkeeps.add(self)
+
+    def _is_for_this_process(self, task: Task, catalog: TopicCatalog) -> bool:
+        """Whether this process runs a task: each brings what it has appended to the disk, one does the
+        rest."""
+        mine = (self._maintenance.flush, self._maintenance.checkpoint)
+        return not catalog.is_shared or task in mine or catalog.live()[0].held.is_keeper()
 
     def _needs_of(self, catalog: TopicCatalog) -> _Needs:
         if self._needs.table is not catalog.table:

@@ -1,0 +1,69 @@
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from kstore.engine.io.file cimport File
+from kstore.engine.io.file_windows cimport MappedFile
+from kstore.engine.segment.active_segment cimport ks_extent
+
+cdef extern from "shared_lock.h" nogil:
+    enum:
+        KS_LOCK_TAKEN
+        KS_LOCK_INHERITED
+        KS_LOCK_BUSY
+    bint ks_shared_lock_try(uint32_t *word, uint32_t me)
+    int ks_shared_lock_acquire(uint32_t *word, uint32_t me, int fd)
+    void ks_shared_lock_release(uint32_t *word)
+
+cdef enum:
+    BROKEN_CHANGE = 1   # a change in several steps is under way, or was broken off: the log must be recovered
+    BROKEN_APPEND = 2   # the process that had the lock died: what follows the published end must be looked at
+
+cdef enum:
+    FAILED_SYNC = 1
+    RETIRED = 2         # the log is going to be deleted
+
+# The end of the log at one moment.
+cdef struct ks_moment:
+    int64_t base_offset     # of the active segment
+    int64_t offset          # the log end offset
+    int64_t start           # the log start offset
+    ks_extent extent
+
+cdef struct ks_shared:
+    char[8] magic
+    uint32_t lock           # of all that follows
+    uint32_t sync_lock      # of the process that syncs
+    uint32_t numbers        # given to processes so far
+    uint32_t broken         # BROKEN_CHANGE, BROKEN_APPEND
+    uint32_t refusal        # FAILED_SYNC or RETIRED: nothing more is written
+    uint32_t current        # which of `moments` is valid
+    uint64_t moves          # how often `current` has changed
+    uint64_t changes        # of anything but the end: segments, epochs, options
+    uint64_t producers      # appends of batches that have producers
+    int64_t durable         # every record below this offset is on the disk
+    ks_moment[2] moments
+
+
+cdef struct ks_shared_directory:
+    char[8] magic
+    uint32_t is_clean
+    uint64_t changes        # of topics
+
+
+cdef class SharedDirectory:
+    cdef MappedFile map
+    cdef ks_shared_directory *state
+
+
+cdef class SharedEnd:
+    cdef File file
+    cdef MappedFile map
+    cdef ks_shared *state
+    cdef readonly uint32_t number   # of this process
+    cdef uint64_t moves             # as they were when this process looked last
+    cdef uint64_t changes
+    cdef uint64_t producers
+
+    cdef bint is_behind(self) noexcept nogil
+    cdef int acquire(self, uint32_t *word) except -1
+    cdef ks_moment *now(self) noexcept nogil
+    cdef void publish(self, const ks_moment *moment) noexcept nogil

@@ -1,0 +1,135 @@
+# cython: binding=False
+"""The end of a log that several processes write, in a small file that all of them map.
+
+The file has a lock, the end of the log at the last moment it was free, and counters that tell a process which
+of the things that it knows of the log have changed. It has no meaning once the last process has closed it.
+"""
+
+import os
+
+from cpython.exc cimport PyErr_CheckSignals
+from cython cimport final, no_gc
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy, memset
+
+from kstore.engine.io.file cimport File
+from kstore.engine.io.file_windows cimport MappedFile
+
+from kstore.errors import LogFailedError
+
+cdef extern from *:
+    """
+    #define ks_load(at) __atomic_load_n(at, __ATOMIC_ACQUIRE)
+    #define ks_store(at, value) __atomic_store_n(at, value, __ATOMIC_RELEASE)
+    """
+    uint64_t ks_load(const uint64_t *at) nogil
+    void ks_store(uint32_t *at, uint32_t value) nogil
+
+
+cdef extern from "<sys/vfs.h>" nogil:
+    struct struct_statfs "statfs":
+        long f_type
+    int statfs(const char *path, struct_statfs *found)
+
+cdef enum:
+    SIZE = 4096
+
+cdef char *MAGIC = b"kstore\x00\x01"
+
+
+@final
+@no_gc
+cdef class SharedDirectory:
+    """What the processes that write in a log directory share, in a small file that all of them map. The caller
+    has the directory locked if `is_first`. LogFailedError if another program has damaged the file."""
+
+    def __cinit__(self, File file not None, *, bint is_first):
+        self.map = MappedFile(file, SIZE)
+        if self.map.reserve(SIZE) < 0:
+            file.raise_errno()
+        self.state = <ks_shared_directory *>self.map.data
+        if is_first:
+            memset(self.state, 0, SIZE)
+            memcpy(self.state.magic, MAGIC, 8)
+        elif memcmp(self.state.magic, MAGIC, 8) != 0:
+            raise LogFailedError(f"{file.path} was damaged by another program, or made by another version of kstore")
+
+    @property
+    def is_clean(self):
+        """Whether a partition that no process has open was closed cleanly, unless its own shared file is left."""
+        return self.state.is_clean != 0
+
+    @is_clean.setter
+    def is_clean(self, bint is_clean):
+        self.state.is_clean = is_clean
+
+    @property
+    def changes(self):
+        """How often topics were changed."""
+        return ks_load(&self.state.changes)
+
+    def note_change(self):
+        """Topics were changed; the caller has them locked."""
+        self.state.changes += 1
+
+
+def file_system_of(str path not None):
+    """The number of the kind of file system that a path is on; 0 if the system does not say."""
+    cdef struct_statfs found
+    return found.f_type & 0xFFFFFFFF if statfs(os.fsencode(path), &found) == 0 else 0
+
+
+@final
+@no_gc  # it refers to files only
+cdef class SharedEnd:
+    """The state that the processes of a log share. The caller has the file locked, so that no other process
+    enters or leaves. `is_first`: no other process has it. LogFailedError if another program has damaged the
+    file."""
+
+    def __cinit__(self, File file not None, *, bint is_first):
+        self.file = file
+        self.map = MappedFile(file, SIZE)
+        if self.map.reserve(SIZE) < 0:
+            file.raise_errno()
+        self.state = <ks_shared *>self.map.data
+        if is_first:
+            memset(self.state, 0, SIZE)
+            memcpy(self.state.magic, MAGIC, 8)
+        elif memcmp(self.state.magic, MAGIC, 8) != 0:
+            raise LogFailedError(f"{file.path} was damaged by another program, or made by another version of kstore")
+        self.state.numbers += 1
+        self.number = self.state.numbers
+
+    cdef bint is_behind(self) noexcept nogil:
+        """Whether other processes have changed anything since this one looked last."""
+        return (
+            ks_load(&self.state.moves) != self.moves
+            or ks_load(&self.state.changes) != self.changes
+            or self.state.broken != 0
+        )
+
+    cdef int acquire(self, uint32_t *word) except -1:
+        """Takes one of the locks: KS_LOCK_TAKEN, or KS_LOCK_INHERITED from a process that died with it. What a
+        signal handler raises ends the waiting."""
+        cdef int status
+        if ks_shared_lock_try(word, self.number):
+            return KS_LOCK_TAKEN
+        while True:
+            with nogil:
+                status = ks_shared_lock_acquire(word, self.number, self.file.fd)
+            if status != KS_LOCK_BUSY:
+                return status
+            PyErr_CheckSignals()
+
+    cdef ks_moment *now(self) noexcept nogil:
+        """The end of the log; the lock is held."""
+        return &self.state.moments[self.state.current & 1]
+
+    cdef void publish(self, const ks_moment *moment) noexcept nogil:
+        """The end of the log is this now; the lock is held. A process that is killed here leaves the end
+        before or this one."""
+        cdef uint32_t other = (self.state.current & 1) ^ 1
+        self.state.moments[other] = moment[0]
+        ks_store(&self.state.current, other)
+        self.state.moves += 1
+        self.moves = self.state.moves

@@ -1,0 +1,194 @@
+"""Several processes write one store (`shared=True`), and some of them are killed or stopped."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kstore import LogFailedError, LogLockedError, LogNotFoundError, LogStore
+from tests.helpers.effort import times
+from tests.helpers.processes import Program, environment
+
+OPENED = """
+import sys, kstore
+store = kstore.LogStore(sys.argv[1], mode="a", shared=True)
+print("open", flush=True)
+for line in sys.stdin:
+    try:
+        found = eval(line)
+    except kstore.KstoreError as e:
+        found = type(e).__name__
+    print(repr(found), flush=True)
+store.close()
+"""
+# Appends, makes topics and partitions, commits and reads by chance; what was acknowledged is in a file.
+LIFE = """
+import json, random, sys, kstore
+path, seed, me = sys.argv[1:]
+chance = random.Random(int(seed))
+acknowledged = open(f"{path}.{me}", "a", buffering=1)
+for life in range(2):
+    durability = chance.choice(["none", "group"])
+    with kstore.LogStore(path, mode="a", shared=True, internal_segment_bytes=20_000, durability=durability) as store:
+        for i in range(40):
+            does = chance.choice(["append"] * 6 + ["extend", "create", "partition", "commit", "read", "flush"])
+            topics = list(store.topics)
+            topic = chance.choice(topics) if topics else ""
+            value = f"{me}-{seed}-{life}-{i}"
+            if does == "create" or not topics:
+                try:
+                    store.create_topic(f"t{chance.randrange(4)}", chance.randint(1, 3))
+                except ValueError:  # another process was faster
+                    pass
+            elif does == "append":
+                placed = store.append(topic, value.encode(), key=value.encode())
+                acknowledged.write(json.dumps([topic, *placed, value]) + "\\n")
+            elif does == "extend":
+                values = [f"{value}-{n}" for n in range(chance.randint(1, 40))]
+                store.extend(topic, [each.encode() for each in values])
+                acknowledged.writelines(json.dumps([topic, None, None, each]) + "\\n" for each in values)
+            elif does == "partition" and len(store.topics[topic]) < 5:
+                try:
+                    store.add_partitions(topic, len(store.topics[topic]) + 1)
+                except ValueError:
+                    pass
+            elif does == "commit":
+                with store.cursor(me, [topic]) as cursor:
+                    for _ in zip(range(9), cursor):
+                        pass
+                    cursor.commit()
+            elif does == "flush":
+                store.log(topic, 0).flush()
+            else:
+                for tp in store:
+                    log = store.log(*tp)
+                    end = log.log_end_offset
+                    assert not end or log.get(end - 1).offset == end - 1
+"""
+
+
+def members(path: Path, seed: int, count: int) -> Iterator["subprocess.Popen[str]"]:
+    for me in range(count):
+        command = [sys.executable, "-P", "-c", LIFE, str(path), str(100 * seed + me), str(me)]
+        yield subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
+
+
+def live(path: Path, seed: int) -> list[tuple[str, int | None, int | None, str]]:
+    """Lives of four processes, of which some are killed and others stopped; what they were told was appended."""
+    chance, killed = random.Random(seed), set()
+    started = list(members(path, seed, 4))
+    while living := [each for each in started if each.poll() is None]:
+        time.sleep(chance.random() * 0.1)
+        victim, dice = chance.choice(living), chance.random()
+        if dice < 0.03:
+            victim.kill()
+            killed.add(victim.pid)
+        elif dice < 0.2:
+            victim.send_signal(signal.SIGSTOP)
+            time.sleep(chance.random() * 0.02)
+            victim.send_signal(signal.SIGCONT)
+    for each in started:
+        _, error = each.communicate()
+        assert each.pid in killed or not error, error
+    lines = [line for me in range(4) for line in _lines(Path(f"{path}.{me}"))]
+    return [tuple(json.loads(line)) for line in lines]
+
+
+def _lines(path: Path) -> list[str]:
+    """The whole lines of a file: a process that is killed leaves a part of one."""
+    return path.read_text().split("\n")[:-1] if path.exists() else []
+
+
+@pytest.mark.parametrize("seed", range(times(2)))
+def test_each_acknowledged_record_is_there_once(ram: Path, seed: int) -> None:
+    acknowledged = live(ram / "store", seed)
+    with LogStore(ram / "store", mode="a") as store:
+        assert store.health().ok
+        found = {}
+        for tp in store:
+            log = store.log(*tp)
+            records = [(record.offset, (record.value or b"").decode()) for record in log]
+            assert [offset for offset, _ in records] == list(range(len(records)))
+            assert not log.recovery.losses
+            assert not found.keys() & {value for _, value in records}
+            found |= {value: (tp.topic, tp.partition, offset) for offset, value in records}
+        for topic, partition, offset, value in acknowledged:
+            assert found[value][0] == topic
+            assert partition is None or found[value] == (topic, partition, offset)
+    assert not [*ram.glob("store/**/kstore-shared*")]
+
+
+def test_topics_of_other_processes(ram: Path) -> None:
+    with LogStore(ram, mode="a", shared=True) as store, Program(OPENED, ram) as other:
+        assert other.first == "open"
+        store.create_topic("orders", 2, retention_ms=1000)
+        assert other.tell("store.topics") == "{'orders': [0, 1]}"
+        assert other.tell("store.append('orders', b'there', key=b'k')[1]") == "0"
+        assert store.append("orders", b"here", key=b"k")[1] == 1
+        other.tell("store.alter_topic('orders', retention_ms=5000)")
+        assert store.describe("orders").config.retention_ms == 5000
+        assert store.log("orders").config.retention_ms == 5000
+        other.tell("store.add_partitions('orders', 3)")
+        assert len(store.topics["orders"]) == 3
+
+
+def test_a_topic_that_another_process_deletes(ram: Path) -> None:
+    """No record is acknowledged that goes into a deleted topic, also by a log that the program still has."""
+    with LogStore(ram, mode="a", shared=True) as store, Program(OPENED, ram) as other:
+        store.create_topic("t")
+        log = store.log("t")
+        store.append("t", b"old")
+        other.tell("store.append('t', b'x')")
+        other.tell("store.delete_topic('t')")
+        with pytest.raises((LogFailedError, LogNotFoundError)):
+            log.append(b"lost")
+        with pytest.raises(LogNotFoundError):
+            store.append("t", b"lost")
+        other.tell("store.create_topic('t')")
+        assert store.append("t", b"new") == (0, 0)
+        assert other.tell("[r.value for r in store.log('t')]") == "[b'new']"
+
+
+def test_who_does_not_share_is_kept_out(ram: Path) -> None:
+    with LogStore(ram, mode="a", shared=True), pytest.raises(LogLockedError):
+        LogStore(ram, mode="a")
+    with LogStore(ram, mode="a"), pytest.raises(LogLockedError):
+        LogStore(ram, mode="a", shared=True)
+    with LogStore(ram, mode="a", shared=True), Program(OPENED, ram) as other:
+        assert other.first == "open"
+    with LogStore(ram) as reader:
+        assert reader.closed_cleanly
+
+
+def test_a_stopped_process_delays_nobody(ram: Path) -> None:
+    with LogStore(ram, mode="a", shared=True) as store, Program(OPENED, ram) as other:
+        store.create_topic("t", internal_segment_bytes=1000)
+        other.tell("store.append('t', b'x')")
+        os.kill(other.pid, signal.SIGSTOP)
+        try:
+            for i in range(100):  # also rolls
+                store.append("t", b"%d" % i)
+            store.create_topic("u")
+        finally:
+            os.kill(other.pid, signal.SIGCONT)
+        assert other.tell("store.log('t').log_end_offset") == "101"
+        assert other.tell("sorted(store.topics)") == "['t', 'u']"
+
+
+def test_a_process_that_is_killed_leaves_the_store_to_the_others(ram: Path) -> None:
+    with LogStore(ram, mode="a", shared=True) as store:
+        store.create_topic("t")
+        with Program(OPENED, ram) as other:
+            other.tell("store.append('t', b'x')")
+            other.kill()
+        assert store.append("t", b"y") == (0, 1)
+    with LogStore(ram) as reader:
+        assert reader.closed_cleanly
+        assert [record.value for record in reader.log("t")] == [b"x", b"y"]
