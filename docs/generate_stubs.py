@@ -18,6 +18,7 @@ STUBS = sorted((REPOSITORY / "kstore").rglob("*.pyi"))
 HIDDEN = (
     "append/batch_validation",
     "append/log_end",
+    "append/shared_end",
     "columns/binary_input",
     "columns/column_input",
     "compact/",
