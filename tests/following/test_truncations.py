@@ -94,8 +94,8 @@ def test_a_truncation_between_two_followers(tmp_path: Path, of_store: bool) -> N
                 next(iter(follower))
             assert (caught.value.asked, caught.value.first, caught.value.end) == (4, 0, 2)
         assert [record.value for record in follow(caught.value.end)] == [b"new"] * 3
-    with pytest.raises(ValueError, match=r"\.generation is from 0"):
-        follow(saved._replace(generation=-1))
+    with pytest.raises(ValueError, match=r"\.generation is from -1"):
+        follow(saved._replace(generation=-2))
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in __del__
@@ -155,8 +155,9 @@ def test_what_recovery_cuts_off(ram: Path, kind: str) -> None:
     ],
 )
 def test_a_damaged_file(tmp_path: Path, content: bytes) -> None:
-    """Reading goes on without it, and an open writer writes it again. An opening for writing raises an error:
-    options and an unfinished truncation would be lost. A reader learns of truncations after it was removed."""
+    """An opening for writing raises an error: options and an unfinished truncation would be lost. So does a
+    reader that goes on at a position. One that begins at an offset reads, and finds the damage. An open writer
+    writes the file again."""
     path = tmp_path / "t-0"
     with kstore.open(path, "a") as log:
         append(log, 10)
@@ -165,8 +166,15 @@ def test_a_damaged_file(tmp_path: Path, content: bytes) -> None:
         assert len(list(reader)) == 9
         (path / NAME).write_bytes(content)
         append(log, 10)
-        assert len(list(reader)) == 10
-    assert len(list(kstore.open(path))) == 19
+        fresh = kstore.open(path)
+        for followed in (reader, fresh.follow(kstore.Position(9, 0, 0), timeout=0)):
+            with pytest.raises(kstore.CorruptCheckpointError, match=NAME):
+                list(followed)
+        late = fresh.follow(9, timeout=0)
+        assert [record.offset for record in late] == list(range(9, 19))
+        assert late.position.generation == -1
+        assert len(list(fresh)) == 19
+    assert "manifest_damaged" in {finding.code for finding in kstore.open(path).recovery.findings}
     with pytest.raises(kstore.CorruptCheckpointError, match=NAME):
         kstore.open(path, "a")
     (path / NAME).unlink()
@@ -281,9 +289,10 @@ def test_a_pending_note_of_an_older_version_removes_nothing(tmp_path: Path) -> N
     with kstore.open(tmp_path / "t-0", "a") as log:
         append(log, 10)
     content = {"version": 1, "truncations": [(1, 5, 5)], "end": 5, "pending": True}
-    (tmp_path / "t-0" / NAME).write_bytes(encode(content))
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        assert log.log_end_offset == 10
+    (tmp_path / "t-0" / "kstore-truncations.json").write_bytes(encode(content))
+    with pytest.raises(kstore.CorruptCheckpointError, match=r"kstore-truncations\.json"):
+        kstore.open(tmp_path / "t-0", "a")
+    assert kstore.open(tmp_path / "t-0").log_end_offset == 10
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["writer", "reader"])

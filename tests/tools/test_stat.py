@@ -196,4 +196,4 @@ def test_damaged_options_of_a_log(partition: Path, run: Run) -> None:
         kstore.open(partition, "a")
     code, out, _ = run("stat", partition)
     assert code == 1
-    assert f"  {options}: " in out
+    assert f"{options}: " in out

@@ -20,12 +20,18 @@ def encode(content: Mapping[str, object]) -> bytes:
     return b'{\n "crc32c": %d,\n' % crc32c(rest) + rest
 
 
-def decode(path: Path, data: bytes, what: str) -> Any:
-    """Decode the content of a file. CorruptCheckpointError, ValueError; RecursionError if the caller has used
-    up the stack."""
+def has_checksum(path: Path, data: bytes, what: str) -> bool:
+    """Whether a file has a checksum, which is checked. CorruptCheckpointError."""
     crc = re.match(_CRC, data)
     if crc is not None and int(crc[1]) != (found := crc32c(data[crc.end() :])):
         raise corrupt(path, what, f"CRC-32C {int(crc[1])}, or no line with one", found)
+    return crc is not None
+
+
+def decode(path: Path, data: bytes, what: str) -> Any:
+    """Decode the content of a file. CorruptCheckpointError, ValueError; RecursionError if the caller has used
+    up the stack."""
+    has_checksum(path, data, what)
     import json
 
     try:

@@ -19,7 +19,7 @@ from kstore.engine.io.file import File, read_whole, sync_directory, unlink, writ
 from kstore.engine.record.batch import crc32c
 from kstore.errors import CorruptCheckpointError, InvalidConfigError, LogFailedError
 from kstore.log.files import layout
-from kstore.log.files.checked_json import corrupt, decode, encode
+from kstore.log.files.checked_json import corrupt, decode, encode, has_checksum
 from kstore.log.files.listing import is_there
 from kstore.log.files.topic_table import TopicTable, options_in
 from kstore.log.files.truncations import NO_TRUNCATIONS, Truncations
@@ -27,10 +27,7 @@ from kstore.log.files.truncations import NO_TRUNCATIONS, Truncations
 NAME = layout.MANIFEST
 _VERSION = 1
 _NO_CHANGE = b'"change": null\n}\n'  # the end of the manifest of a log directory without an unfinished change
-_NO_FILE = {
-    getattr(errno, name)
-    for name in ["ENOENT", "ENOTDIR", "EISDIR", "ELOOP", "EINVAL", "EACCES", "ENXIO", "EFBIG"]
-}
+_NO_FILE = {getattr(errno, name) for name in ["EISDIR", "ELOOP", "EINVAL", "EACCES", "ENXIO", "EFBIG"]}
 _ID, _TRUNCATIONS, OLDER_TABLE = "kstore-cursors.id", "kstore-truncations.json", "kstore-topics.json"
 # the fields for which an earlier version had files of their own
 _OLDER = {"kstore-config.json": "options", _TRUNCATIONS: "truncations", _ID: "id", OLDER_TABLE: "table"}
@@ -191,15 +188,21 @@ def stamp_of(directory: str | Path) -> Stamp:
 
 
 def truncations_of(path: Path, stamp: Stamp) -> Truncations:
-    """The truncations of a log that has this manifest; none if it is damaged. OSError."""
+    """The truncations of a log that has this manifest; unknown ones if it is damaged. OSError."""
     # a writer writes the manifest before it removes an older file
     for name in (_TRUNCATIONS, NAME) if stamp is None else (NAME,):
         try:
             data = read_whole(f"{path}/{name}")
-            return _decoded(path, name, data).truncations if b'"truncations"' in data else NO_TRUNCATIONS
+            # the common case: do not parse it
+            if b'"truncations"' not in data and has_checksum(Path(path, name), data, "manifest"):
+                return NO_TRUNCATIONS
+            return _decoded(path, name, data).truncations
+        except (FileNotFoundError, NotADirectoryError):
+            pass
         except (OSError, CorruptCheckpointError) as e:
             if isinstance(e, OSError) and e.errno not in _NO_FILE:
                 raise
+            return Truncations.unknown(e)
     return NO_TRUNCATIONS
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kstore.arguments import MAX64
+from kstore.errors import CorruptCheckpointError
 
 _MOST = 64  # entries
 # ns between numbers: more than 1 ms, the precision of the times of older commits
@@ -27,6 +28,8 @@ class Truncations(NamedTuple):
     of committed records may have skipped it as aborted. Numbers and offsets rise, because a truncation
     removes earlier entries at higher offsets.
 
+    damage: why the truncations are not known: their file cannot be read. The number is -1 then.
+
     pending: "records" if the last truncation may be incomplete, "all" if it also removes all records and
     continues at its offset, else "". The next opening for writing completes it.
     """
@@ -34,6 +37,16 @@ class Truncations(NamedTuple):
     entries: tuple[tuple[int, int, int], ...] = ()
     pending: str = ""
     number: int = 0
+    damage: CorruptCheckpointError | OSError | None = None
+
+    @classmethod
+    def unknown(cls, damage: CorruptCheckpointError | OSError) -> "Truncations":
+        """The truncations of a log whose file cannot be read."""
+        damage.add_note(
+            "so it is not known whether records before this position were truncated. Put the file back from a "
+            "backup, or go on from an offset instead of a position"
+        )
+        return cls(number=-1, damage=damage)
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Truncations":
@@ -60,8 +73,11 @@ class Truncations(NamedTuple):
         """The lowest offset from which records were removed, or became readable, after the truncation of this
         number; -1 if there is none.
 
-        A pending truncation does not count: no record is appended before it is complete.
+        A pending truncation does not count: no record is appended before it is complete. If the truncations are
+        not known, `damage` is raised for a number of when they were.
         """
+        if self.damage is not None and self.number < number < MAX64:
+            raise self.damage.with_traceback(None)
         at = 2 if isolation == "read_committed" else 1
         entries = self.entries[:-1] if self.pending else self.entries
         return min((entry[at] for entry in entries if entry[0] > number), default=-1)

@@ -55,7 +55,7 @@ def checked_position(name: str, position: Position) -> Position:
     return Position(
         integer(f"{name}.offset", position.offset),
         integer(f"{name}.leader_epoch", position.leader_epoch, -1, MAX_EPOCH),
-        integer(f"{name}.generation", position.generation),
+        integer(f"{name}.generation", position.generation, -1),
         instance(f"{name}.topic_id", position.topic_id, str),
     )
 
@@ -81,7 +81,10 @@ def epoch_before(now: Loaded, offset: int) -> int:
 
 def diverged_at(now: Loaded | History, position: Position, isolation: str) -> int:
     """From which offset on, below a position, the log has other records than were read, or none; -1 if it has
-    those that were read (KIP-320)."""
+    those that were read (KIP-320). CorruptCheckpointError or OSError if that is not known, because the file of
+    the truncations is damaged."""
+    if position.offset == 0:
+        return -1
     found = (
         now.truncations.since(position.generation, isolation),
         now.leader_epochs.end_offset_for(position.leader_epoch, now.log_end_offset)[1],

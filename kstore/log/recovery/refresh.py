@@ -16,6 +16,7 @@ from kstore.log.files.manifest import stamp_of, truncations_of
 from kstore.log.later import later
 from kstore.log.recovery.loader import Loaded, load
 from kstore.log.recovery.segment_factory import SegmentFactory
+from kstore.log.recovery.steps import Code, Step
 
 if TYPE_CHECKING:
     from kstore.engine.segment.active_segment import grown
@@ -66,6 +67,11 @@ def look(path: Path, options: LoadOptions) -> Loaded:
         now = stamp_of(path)
         if now == manifest:
             break
+    if truncations.damage is not None:
+        file = f"{path}/{layout.MANIFEST}"
+        text = str(truncations.damage).removeprefix(f"{file}: ").partition("\n")[0]
+        step = Step(Code.MANIFEST_DAMAGED, file, detail=text)
+        loaded = loaded.replace(recovery=loaded.recovery.with_step(step))
     return loaded.replace(truncations=truncations, manifest=manifest)
 
 

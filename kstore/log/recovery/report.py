@@ -95,6 +95,10 @@ class Recovery(NamedTuple):
         steps = [step for step in steps if step.code is not Code.BEHIND_DAMAGE] + behind
         return [step.finding(done=self.written) for step in steps]
 
+    def with_step(self, step: Step) -> Self:
+        """This Recovery with one more step."""
+        return self._replace(steps=(*self.steps, step))
+
     def run(self, repairs: Repairs) -> Self:
         """Run the steps in order, and return the Recovery after them. OSError."""
         for step in self.steps:

@@ -100,6 +100,7 @@ class Code(Enum):
             "may be readable again"
         ),
     )
+    MANIFEST_DAMAGED = "checkpoint", "{detail}. It is not known which records were truncated before"
     EPOCHS_DAMAGED = "checkpoint", "damaged, rebuilt from the batches: {detail}"
     ENDS_EARLY = "checkpoint", "the log ends at offset {first}, where it was closed at {end}"
     ENDS_LATE = (
