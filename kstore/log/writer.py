@@ -22,7 +22,7 @@ from kstore.arguments import (
     path_text,
     warn,
 )
-from kstore.config import LogConfig, changed, given_in_text
+from kstore.config import LogConfig, changed, given_in_text, in_python
 from kstore.engine.append.record_appender import Appended, RecordAppender
 from kstore.engine.record.batch import RecordBatch
 from kstore.errors import (
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from kstore.log.segments.truncation import complete_truncation, start_at, truncate_to
     from kstore.log.write.appender import Appender
     from kstore.log.write.log_validator import validate
-    from kstore.log.write.other_writers import is_last_to_leave
+    from kstore.log.write.other_writers import begin_to_leave
     from kstore.log.write.retention import Decision
     from kstore.typed import BytesLike, Cells, ConfigOptions, HeaderLists, Headers, Times, WriterOptions
 else:
@@ -95,7 +95,7 @@ else:
             "kstore.log.recovery.report": "Recovery",
             "kstore.log.write.appender": "Appender",
             "kstore.log.write.log_validator": "validate",
-            "kstore.log.write.other_writers": "is_last_to_leave",
+            "kstore.log.write.other_writers": "begin_to_leave",
             "kstore.log.write.retention": "Decision",
             "kstore.typed": "BytesLike Cells ConfigOptions HeaderLists Headers Times WriterOptions",
         },
@@ -177,7 +177,7 @@ class LogWriter(RecordAppender, PartitionLog):
             given,
             clock_ms=clock,
             prepares_indexes=own.prepares_indexes,
-            apply_config=partial(_apply_config, weakref.ref(self)),
+            reload_options=partial(_reload_options, weakref.ref(self)),
         )
         self._told_of = self.recovery  # the opening has warned of what is lost
         self._max_timestamps = MaxTimestampIndex(())
@@ -196,12 +196,25 @@ class LogWriter(RecordAppender, PartitionLog):
         if self._lease.session is not None:
             self._lease.session.enter()
 
-    def apply_config(self, config: LogConfig) -> None:
+    def reload_options(self) -> None:
+        """Goes on with the configuration and the leader epoch of another process. It is called with the mutex
+        held."""
+        if "_flusher" not in self.__dict__:  # it is being opened
+            return
+        latest = self._segments.epochs.epochs.latest
+        if latest is not None and latest > self.leader_epoch:
+            self._set_leader_epoch(latest)
+        config = LogConfig(**in_python(self._segments.manifest.known.options))
+        if self._keeps_config and config != self._segments.config:
+            self._apply_config(config)
+
+    def _apply_config(self, config: LogConfig) -> None:
         """Goes on with another configuration; the mutex is held."""
         segments = self._segments
         durability = DURABILITY[self._log_end.durability]
         self._apply_limits(limits_of(config, durability, segments.max_decompressed_bytes))
         segments.config = config
+        self._flusher.flush_every(config.flush_ms if self._flushes else MAX64)
 
     def _begin_leader_epoch(self, epoch: int | None) -> None:
         if epoch is not None:
@@ -284,9 +297,8 @@ class LogWriter(RecordAppender, PartitionLog):
             if self._keeps_config:
                 segments.check_place()
                 segments.manifest.keep_options(given_in_text(config))
-            self.apply_config(config)
+            self._apply_config(config)
             self._log_end.note_change()
-            self._flusher.flush_every(config.flush_ms if self._flushes else MAX64)
         self.maintenance.key_files.note_change()
 
     @property
@@ -722,19 +734,29 @@ class LogWriter(RecordAppender, PartitionLog):
         if self._left:
             return
         self.maintenance.refuse_reentrance()
-        failure = self._appenders.close()
-        is_last = self._lease.session is None or is_last_to_leave(self._segments)
+        try:
+            self._close(self._appenders.close())
+        finally:
+            if self._lease.session is not None and not self._left:  # interrupted: others must not wait for it
+                self._lease.session.enter()
+
+    def _close(self, failure: Exception | None) -> None:
+        """failure: what closing the appenders has raised."""
+        is_last = True
+        if self._lease.session is not None:
+            is_last, failed_flush = begin_to_leave(self._segments)
+            failure = failed_flush or failure
         lost = ""
-        with self._log_end.held():
+        with self._log_end.held(looks=False):
             if not (
-                self._log_end.is_closed or self._lease.has_left
-            ):  # it has left if it was garbage, and came back
+                self._log_end.is_closed or self._log_end.is_behind or self._lease.has_left
+            ):  # it has left if it was garbage, and came back; it is behind if other processes go on
                 lost = self._segments.lost_files()
             self._log_end.close()
         self.maintenance.wait_for_rewriting()
         self._stop_jobs()
         self._log_end.drain()  # a sync under way has taken files that are on the disk before the marker is
-        with self._log_end.held():
+        with self._log_end.held(looks=False):
             if self._left:
                 return
             if self._lease.is_settled:  # an interrupt has kept it locked
@@ -746,6 +768,8 @@ class LogWriter(RecordAppender, PartitionLog):
             try:
                 if refusal is None and is_last:
                     self._segments.close_cleanly()
+                elif refusal is None:
+                    self._segments.deleted.unlink(MAX64)
             except (OSError, KstoreError):
                 self._leave(clean=False)
                 raise
@@ -784,7 +808,7 @@ class LogWriter(RecordAppender, PartitionLog):
         maintenance = self.__dict__.get("maintenance")  # None: the opening has failed
         if maintenance is not None:
             maintenance.rewriter.running.refuse_reentrance()
-        with self._log_end.held():
+        with self._log_end.held(looks=False):
             self._log_end.close()
         if maintenance is not None:
             maintenance.wait_for_rewriting()
@@ -827,10 +851,10 @@ class LogWriter(RecordAppender, PartitionLog):
             )
 
 
-def _apply_config(writer: "weakref.ref[LogWriter]", config: LogConfig) -> None:
+def _reload_options(writer: "weakref.ref[LogWriter]") -> None:
     log = writer()
-    if log is not None and "_segments" in log.__dict__:  # else it is being opened
-        log.apply_config(config)
+    if log is not None:
+        log.reload_options()
 
 
 def _forked() -> None:

@@ -27,6 +27,7 @@ cdef class LogEnd:
     cdef public int64_t start      # the log start offset; changed with the mutex held
     cdef readonly SharedEnd shared # what other processes that write the log see of it; None if there are none
     cdef object others             # called if they have changed more than the end
+    cdef bint is_in_step           # nothing that other processes have done is missing here, as long as the mutex is held
     cdef bint has_told             # the others know that this process refuses to write
     cdef readonly int durability   # a place in DURABILITY: whether an append waits until it is durable
     cdef int32_t known_epoch       # the leader epoch of the last batch; -1 if it is to be noted again
@@ -39,15 +40,20 @@ cdef class LogEnd:
     cdef bint names_unsynced
     cdef int64_t unsynced_from     # the first segment that has files among them
     cdef int64_t syncing_from      # the first segment with files in the sync under way
+    cdef list of_others            # paths of files of segments that other processes have made, perhaps not on the disk
+    cdef int64_t of_others_from    # the first of these segments
     cdef public Traffic traffic    # None: nothing is counted
     cdef unsigned long gathering   # the thread that syncs for what it appends later, for all of it at once; 0 for none
     cdef list waiting              # events to set at the next change; None for none
 
     cdef int acquire(self) except -1
+    cdef int take_mutex(self, bint looks) except -1
     cdef void release(self) noexcept
-    cdef int enter_shared(self) except -1
+    cdef int enter_shared(self, bint looks) except -1
     cdef int look_at_others(self) except -1
-    cdef int take_moment(self) except -1
+    cdef int recover_for_others(self, bint has_failed) except -1
+    cdef int take_in(self) except -1
+    cdef list owed(self)
     cdef void leave_shared(self) noexcept
     cdef void end_append(self) noexcept
     cdef int notify(self) except -1
@@ -59,6 +65,8 @@ cdef class LogEnd:
     cdef int64_t sync_with_others(self, bint sealed, int64_t offset) except -1
     cdef void fail_sync(self, object error) noexcept
     cdef void moment_now(self, ks_moment *moment) noexcept
+    cdef void publish_moment(self) noexcept
+    cdef int end_change(self, bint is_append) except -1
     cdef int64_t sync_once(self, bint sealed) except -1
     cpdef int check_usable(self) except -1
     cpdef int refuse_reentrance(self) except -1

@@ -58,12 +58,13 @@ cdef class Held:
     """`with log_end.held():` for Python code that changes the log."""
 
     cdef LogEnd log_end
+    cdef bint looks
     cdef bint entered
 
     def __enter__(self):
         if self.log_end is None:
             raise TypeError("only a log makes these")
-        self.log_end.acquire()
+        self.log_end.take_mutex(self.looks)
         self.entered = True
 
     def __exit__(self, kind, error, trace):  # not *error: there may be no memory for a tuple
@@ -84,6 +85,7 @@ cdef class UnfinishedChange:
     cdef LogEnd log_end
     cdef str what
     cdef str outer
+    cdef bint is_append
     cdef bint is_undone
 
     def __enter__(self):
@@ -105,7 +107,7 @@ cdef class UnfinishedChange:
         if kind is None or self.is_undone:
             self.log_end.change = self.outer
             if self.outer is None:
-                self.log_end.note_change(True)
+                self.log_end.end_change(self.is_append)
         else:
             self.log_end.refuse(f"{self.what} was not finished: {kind.__name__}: {error}")
 
@@ -123,7 +125,8 @@ cdef class LogEnd:
         ks_gate_init(&self.commit)
         ks_owned_lock_init(&self.mutex)
         self.unsynced = []
-        self.unsynced_from = self.syncing_from = INT64_MAX
+        self.of_others = []
+        self.unsynced_from = self.syncing_from = self.of_others_from = INT64_MAX
         self.sealed = ()
         self.is_closed = True
         self.known_epoch = -1
@@ -145,17 +148,21 @@ cdef class LogEnd:
 
     # ---- changes -------------------------------------------------------------------------------------------
 
-    def held(self):
-        """Holds the mutex in a `with` block. ReentrantCallError."""
+    def held(self, *, bint looks=True):
+        """Holds the mutex in a `with` block. looks: takes in what other processes have done to a shared log, or
+        raises what keeps it from that. ReentrantCallError."""
         cdef Held held = Held.__new__(Held)
         held.log_end = self
+        held.looks = looks
         return held
 
-    def unfinished(self, str what):
-        """A change in several steps; see UnfinishedChange."""
+    def unfinished(self, str what, *, bint is_append=False):
+        """A change in several steps; see UnfinishedChange. is_append: other processes need not take in more than
+        the end of the log, and its producers."""
         cdef UnfinishedChange change = UnfinishedChange.__new__(UnfinishedChange)
         change.log_end = self
         change.what = what
+        change.is_append = is_append
         return change
 
     def publish(self, sealed not None, ActiveSegment active not None):
@@ -166,7 +173,7 @@ cdef class LogEnd:
         self.note_change()
 
     def follow(self, sealed not None, ActiveSegment active):
-        """As `publish`, for segments that another process has published."""
+        """As `publish`, for segments that other processes know."""
         self.segments = (sealed, active)
         self.sealed = sealed
         self.active = active
@@ -234,12 +241,15 @@ cdef class LogEnd:
     # ---- the mutex -----------------------------------------------------------------------------------------
 
     cdef int acquire(self) except -1:
+        return self.take_mutex(True)
+
+    cdef int take_mutex(self, bint looks) except -1:
         if not ks_owned_lock_try(&self.mutex):
             if holds_inner() or not ks_owned_lock_acquire(&self.mutex):
                 self.refuse_reentrance()
                 raise LogFailedError(_ENDING)
         if self.shared is not None:
-            self.enter_shared()
+            self.enter_shared(looks)
         return 0
 
     cpdef int refuse_reentrance(self) except -1:
@@ -298,18 +308,16 @@ cdef class LogEnd:
 
         `others` is called with the mutex held, before anything else is done with a log that another process
         has changed: others.reload(base_offset) if it has changed more than the end, such as the segments;
-        base_offset is that of the active segment. others.recover(base_offset, log_start_offset) if it has broken
-        a change off. others.reload_producers(anew=...) if producers have appended."""
-        cdef ks_moment moment
+        base_offset is that of the active segment, and the result what `publish` takes. others.recover(base_offset,
+        log_start_offset) if it has broken a change off; what is before base_offset was not touched.
+        others.reload_producers(anew=...) if producers have appended."""
         self.others = others
+        self.shared = shared
         if is_first:
             self.active.prepare()
-            self.moment_now(&moment)
             shared.state.durable = self.commit.reached
-            shared.state.changes = 1
-            shared.publish(&moment)
-        shared.changes = shared.state.changes if is_first else 0
-        self.shared = shared
+            shared.changes = shared.state.changes = 1
+            self.publish_moment()
 
     def join(self, SharedEnd shared not None, others not None):
         """Opens a log that other processes write; see `share`. What they have written is taken in."""
@@ -323,6 +331,11 @@ cdef class LogEnd:
             raise
         self.release()
 
+    @property
+    def is_behind(self):
+        """Whether other processes have changed anything that this one has not taken in."""
+        return self.shared is not None and self.shared.is_behind()
+
     def unshare(self):
         """This process leaves the others; the log was closed."""
         if self.shared is not None and ks_owned_lock_is_mine(&self.mutex):
@@ -330,19 +343,32 @@ cdef class LogEnd:
         self.shared = None
         self.others = None
 
-    def note_change(self, bint is_whole=False):
-        """The others must take in more than the end of the log; the mutex is held. is_whole: this ends a change
-        in several steps."""
-        cdef ks_moment moment
-        if self.shared is None:
-            return
-        if is_whole:
-            self.moment_now(&moment)  # first: a process that is killed in between leaves a change broken off
-            self.shared.publish(&moment)
+    def note_change(self):
+        """The others must take in more than the end of the log; the mutex is held."""
+        if self.shared is not None:
+            if self.shared.changes == self.shared.state.changes:
+                self.shared.changes += 1
+            self.shared.state.changes += 1
+
+    cdef int end_change(self, bint is_append) except -1:
+        """A change in several steps is finished. The steps are in this order because a process that is killed in
+        between leaves a change broken off."""
+        if self.shared is not None:
+            if not is_append:
+                self.note_change()
+            self.publish_moment()
             self.shared.state.broken &= ~BROKEN_CHANGE
-        if self.shared.changes == self.shared.state.changes:
-            self.shared.changes += 1
-        self.shared.state.changes += 1
+        return 0
+
+    def note_stored(self, int64_t recovery_point):
+        """This is the recovery point in the checkpoint; the mutex is held."""
+        if self.shared is not None:
+            self.shared.state.stored = recovery_point
+
+    @property
+    def stored(self):
+        """The recovery point in the checkpoint, of a shared log."""
+        return self.shared.state.stored
 
     def note_producers(self):
         """The others must take in what producers have appended; the mutex is held."""
@@ -367,16 +393,19 @@ cdef class LogEnd:
         self.acquire()
         self.release()
 
-    cdef int enter_shared(self) except -1:
-        """The second step of `acquire`."""
+    cdef int enter_shared(self, bint looks) except -1:
+        """The second step of `acquire`. looks: takes in what the other processes have done."""
         cdef SharedEnd shared = self.shared
         cdef bint has_lock = False
         try:
             if shared.acquire(&shared.state.lock) == KS_LOCK_INHERITED:
                 shared.state.broken |= BROKEN_APPEND
             has_lock = True
-            if shared.is_behind():
+            if not shared.is_whole():
+                self.refuse(f"{shared.file.path} was shortened or damaged by another program")
+            elif looks and shared.is_behind():
                 self.look_at_others()
+            self.is_in_step = not shared.is_behind()
         except BaseException:
             if has_lock:
                 ks_shared_lock_release(&shared.state.lock)
@@ -387,48 +416,76 @@ cdef class LogEnd:
     cdef int look_at_others(self) except -1:
         """Takes in what other processes have changed, and repairs what one that died has left."""
         cdef SharedEnd shared = self.shared
-        cdef bint recovers = shared.state.broken & BROKEN_CHANGE, repairs = shared.state.broken != 0
-        cdef bint has_changed = recovers or shared.changes != shared.state.changes
+        cdef bint joins = self.active is None
         if self.is_closed or self.failure is not None or self.change is not None:
             return 0
-        if shared.state.refusal:
-            deleted = shared.state.refusal == RETIRED
-            self.failure = "another process has deleted the topic" if deleted else "a sync failed in another process"
+        if not shared.is_sound():
+            self.refuse(f"{shared.file.path} was damaged by another program")
+        elif shared.state.refusal == RETIRED:
+            self.refuse("another process has deleted the topic")
+        elif shared.state.refusal and not joins:
+            self.refuse("a sync failed in another process")
+        elif shared.state.refusal or shared.state.broken & BROKEN_CHANGE:
+            self.recover_for_others(shared.state.refusal != 0)
+        else:
+            self.take_in()
+        return 0
+
+    cdef int recover_for_others(self, bint has_failed) except -1:
+        """Recovers the log, because a process has broken a change off. has_failed: a sync has failed, so what was
+        not durable must be read again.
+
+        All that the others look at is changed before `broken`: if this process is killed, the next one begins
+        again."""
+        cdef SharedEnd shared = self.shared
+        cdef int64_t base_offset = shared.now().base_offset, durable = shared.state.durable
+        if has_failed:
+            base_offset = min(base_offset, shared.state.stored)
+            durable = min(durable, base_offset)
+        self.others.recover(base_offset, shared.now().start)
+        if self.failure is not None:
             return 0
+        self.commit.reached = shared.state.durable = min(durable, self.offset)
+        self.sync_ceiling = min(self.sync_ceiling, self.commit.reached)
+        self.known_epoch = -1
+        shared.state.producers += 1
+        shared.state.changes += 1
+        self.publish_moment()
+        shared.changes = shared.state.changes
+        shared.producers = shared.state.producers
+        shared.state.refusal = 0
+        shared.state.broken = 0
+        return 0
+
+    cdef int take_in(self) except -1:
+        """The log is as other processes have made it, and one that died inside an append has left it."""
+        cdef SharedEnd shared = self.shared
+        cdef ks_moment *moment = shared.now()
+        cdef bint has_changed = shared.changes != shared.state.changes, repairs = shared.state.broken != 0
+        cdef ActiveSegment active = self.active
+        sealed = self.sealed
+        ks_gate_set(&self.commit, shared.state.durable)
         if has_changed:
             self.sync_ceiling = min(self.sync_ceiling, shared.state.durable)
-            if recovers:
-                self.others.recover(shared.now().base_offset, shared.now().start)
-            else:
-                self.others.reload(shared.now().base_offset)
-        if not recovers:
-            self.take_moment()
-            if repairs:
-                self.active.take_rest()
-                self.offset = max(self.offset, self.active.published.next_offset)
+            sealed, active = self.others.reload(moment.base_offset)
+        if moment.base_offset != active.base_offset:
+            raise LogFailedError(f"{shared.file.path} does not fit {active.path}")
+        active.take(&moment.extent)
+        if repairs:
+            active.take_rest()
+        self.start = moment.start
+        self.offset = max(moment.offset, active.published.next_offset)
+        if has_changed:  # now: readers, who take no lock, must not see a segment that seems empty
+            self.follow(sealed, active)
+            self.known_epoch = -1
         if repairs:
             shared.state.producers += 1
-        if not recovers and (has_changed or shared.producers != shared.state.producers):
+        if has_changed or shared.producers != shared.state.producers:
             self.others.reload_producers(anew=has_changed)
         shared.producers = shared.state.producers
         shared.changes = shared.state.changes
         shared.moves = shared.state.moves
-        if recovers:
-            self.commit.reached = shared.state.durable = min(shared.state.durable, self.offset)
-            self.note_change()
         shared.state.broken = 0
-        self.known_epoch = -1 if has_changed else self.known_epoch
-        return 0
-
-    cdef int take_moment(self) except -1:
-        """The end of the log is where other processes have come to."""
-        cdef ks_moment *moment = self.shared.now()
-        if moment.base_offset != self.active.base_offset:
-            raise LogFailedError(f"{self.shared.file.path} was damaged by another program")
-        self.active.take(&moment.extent)
-        self.offset = moment.offset
-        self.start = moment.start
-        ks_gate_set(&self.commit, self.shared.state.durable)
         return 0
 
     cdef void moment_now(self, ks_moment *moment) noexcept:
@@ -437,16 +494,20 @@ cdef class LogEnd:
         moment.start = self.start
         moment.extent = self.active.published
 
+    cdef void publish_moment(self) noexcept:
+        cdef ks_moment moment
+        self.moment_now(&moment)
+        self.shared.publish(&moment)
+
     cdef void leave_shared(self) noexcept:
         """The first step of `release`: the others see what was appended."""
         cdef SharedEnd shared = self.shared
-        cdef ks_moment moment
         cdef ks_moment *before = shared.now()
         if self.failure is not None or self.change is not None:
             if not self.has_told:
                 self.has_told = True
                 shared.state.broken |= BROKEN_CHANGE
-        elif self.active is not None and not self.is_closed and (
+        elif self.is_in_step and self.active is not None and (
             before.extent.size != self.active.published.size
             or before.offset != self.offset
             or before.base_offset != self.active.base_offset
@@ -455,8 +516,7 @@ cdef class LogEnd:
             or before.extent.offset_entries != self.active.published.offset_entries
             or before.extent.time_entries != self.active.published.time_entries
         ):
-            self.moment_now(&moment)
-            shared.publish(&moment)
+            self.publish_moment()
         ks_shared_lock_release(&shared.state.lock)
 
     # ---- durability ----------------------------------------------------------------------------------------
@@ -469,7 +529,7 @@ cdef class LogEnd:
     @property
     def recovery_point(self):
         """Below this offset every file is on the disk, and its name: no opening needs to look there."""
-        return min(self.commit.reached, self.unsynced_from, self.syncing_from, self.offset)
+        return min(self.commit.reached, self.unsynced_from, self.of_others_from, self.syncing_from, self.offset)
 
     def owe_sync(self, list files, bint names, int64_t base_offset=INT64_MAX):
         """Files, open ones or paths, and perhaps names, that the next sync must bring to the disk first:
@@ -477,6 +537,20 @@ cdef class LogEnd:
         self.unsynced_from = min(self.unsynced_from, base_offset)
         self.unsynced = self.unsynced + [file for file in files if file not in self.unsynced]
         self.names_unsynced = self.names_unsynced or names
+
+    def owe_sync_of_others(self, list paths, int64_t base_offset=INT64_MAX):
+        """The files of all segments, from the one at `base_offset` on, that other processes have made and perhaps
+        not brought to the disk; the next sync must do that first."""
+        self.of_others = paths
+        self.of_others_from = base_offset
+        self.names_unsynced = True
+
+    cdef list owed(self):
+        """What a sync must bring to the disk first; it is not owed any more."""
+        files = self.unsynced + self.of_others
+        self.unsynced, self.of_others = [], []
+        self.unsynced_from = self.of_others_from = INT64_MAX
+        return files
 
     @property
     def owed_count(self):
@@ -487,15 +561,14 @@ cdef class LogEnd:
         """Brings to the disk what the next sync would have to; the mutex is held. OSError; then nothing
         is written any more, because the system may have dropped some of it."""
         try:
-            sync_all(self.unsynced)
+            sync_all(self.unsynced + self.of_others)
             if self.names_unsynced:
                 sync_directory(self.active.directory)
         except OSError as e:
             self.fail_sync(e)
             raise
-        self.unsynced = []
+        self.owed()
         self.names_unsynced = False
-        self.unsynced_from = INT64_MAX
 
     def gather_here(self, bint begins):
         """What this thread appends is not waited for: it calls wait_until_durable, for many at once."""
@@ -562,14 +635,17 @@ cdef class LogEnd:
         """As `sync_once`, if no other process has synced what lies below `offset` meanwhile."""
         cdef SharedEnd shared = self.shared
         cdef int64_t reached
-        cdef uint64_t changes = shared.state.changes
+        cdef uint64_t changes
         shared.acquire(&shared.state.sync_lock)
         try:
             if shared.state.durable >= offset:
                 return shared.state.durable
+            changes = shared.state.changes
             reached = self.sync_once(sealed)
             self.acquire()
             try:
+                if self.shared is None:  # it has left the others meanwhile
+                    return reached
                 if changes != shared.state.changes:  # the log may have been truncated meanwhile
                     return shared.state.durable
                 shared.state.durable = max(shared.state.durable, reached)
@@ -597,9 +673,9 @@ cdef class LogEnd:
             self.check_usable()
             reached = self.active.base_offset if sealed else self.offset
             file = None if sealed else self.active.log
-            older, names = self.unsynced, self.names_unsynced
-            self.unsynced, self.names_unsynced = [], False
-            self.syncing_from, self.unsynced_from = self.unsynced_from, INT64_MAX
+            self.syncing_from = min(self.unsynced_from, self.of_others_from)
+            older, names = self.owed(), self.names_unsynced
+            self.names_unsynced = False
             self.sync_ceiling = INT64_MAX
         finally:
             self.release()

@@ -649,7 +649,7 @@ cdef class RecordAppender(LogAppender):
         the two would leave producers of which the log knows less than it holds, so nothing is written after
         it."""
         cdef int64_t last
-        change = self._log_end.unfinished("an append of producers").__enter__()
+        change = self._log_end.unfinished("an append of producers", is_append=True).__enter__()
         try:  # no `with`: Cython's ends the process if there is no memory for a traceback
             try:
                 last = self.put_joined(found, now) if joined else self.put_each(now, batches)

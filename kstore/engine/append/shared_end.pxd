@@ -27,6 +27,7 @@ cdef struct ks_moment:
     int64_t offset          # the log end offset
     int64_t start           # the log start offset
     ks_extent extent
+    uint64_t check          # of what is before
 
 cdef struct ks_shared:
     char[8] magic
@@ -40,6 +41,7 @@ cdef struct ks_shared:
     uint64_t changes        # of anything but the end: segments, epochs, options
     uint64_t producers      # appends of batches that have producers
     int64_t durable         # every record below this offset is on the disk
+    int64_t stored          # the recovery point in the checkpoint: every file before it is on the disk
     ks_moment[2] moments
 
 
@@ -64,6 +66,8 @@ cdef class SharedEnd:
     cdef uint64_t producers
 
     cdef bint is_behind(self) noexcept nogil
+    cdef bint is_whole(self) noexcept nogil
+    cdef bint is_sound(self) noexcept nogil
     cdef int acquire(self, uint32_t *word) except -1
     cdef ks_moment *now(self) noexcept nogil
-    cdef void publish(self, const ks_moment *moment) noexcept nogil
+    cdef void publish(self, ks_moment *moment) noexcept nogil

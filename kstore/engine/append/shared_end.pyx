@@ -21,8 +21,15 @@ cdef extern from *:
     """
     #define ks_load(at) __atomic_load_n(at, __ATOMIC_ACQUIRE)
     #define ks_store(at, value) __atomic_store_n(at, value, __ATOMIC_RELEASE)
+    static inline uint64_t ks_check_of(const void *words, size_t count) {
+        uint64_t check = 0x9E3779B97F4A7C15u;
+        for (size_t i = 0; i < count; i++)
+            check = (check ^ ((const uint64_t *)words)[i]) * 0x100000001B3u;
+        return check;
+    }
     """
     uint64_t ks_load(const uint64_t *at) nogil
+    uint64_t ks_check_of(const void *words, size_t count) nogil
     void ks_store(uint32_t *at, uint32_t value) nogil
 
 
@@ -33,6 +40,7 @@ cdef extern from "<sys/vfs.h>" nogil:
 
 cdef enum:
     SIZE = 4096
+    WORDS = sizeof(ks_moment) // 8 - 1  # all but the check
 
 cdef char *MAGIC = b"kstore\x00\x01"
 
@@ -106,7 +114,16 @@ cdef class SharedEnd:
             ks_load(&self.state.moves) != self.moves
             or ks_load(&self.state.changes) != self.changes
             or self.state.broken != 0
+            or self.state.refusal != 0
         )
+
+    cdef bint is_whole(self) noexcept nogil:
+        """Whether no other program has shortened the file, or replaced what it holds."""
+        return not self.map.is_lost() and memcmp(self.state.magic, MAGIC, 8) == 0
+
+    cdef bint is_sound(self) noexcept nogil:
+        """Whether no other program has changed the end of the log; the lock is held."""
+        return self.now().check == ks_check_of(self.now(), WORDS)
 
     cdef int acquire(self, uint32_t *word) except -1:
         """Takes one of the locks: KS_LOCK_TAKEN, or KS_LOCK_INHERITED from a process that died with it. What a
@@ -125,10 +142,11 @@ cdef class SharedEnd:
         """The end of the log; the lock is held."""
         return &self.state.moments[self.state.current & 1]
 
-    cdef void publish(self, const ks_moment *moment) noexcept nogil:
+    cdef void publish(self, ks_moment *moment) noexcept nogil:
         """The end of the log is this now; the lock is held. A process that is killed here leaves the end
         before or this one."""
         cdef uint32_t other = (self.state.current & 1) ^ 1
+        moment.check = ks_check_of(moment, WORDS)
         self.state.moments[other] = moment[0]
         ks_store(&self.state.current, other)
         self.state.moves += 1

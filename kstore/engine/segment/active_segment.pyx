@@ -196,6 +196,8 @@ cdef class ActiveSegment:
         self.time_map = MappedFile(time_file, max(time_file.size(), KS_TIME_ENTRY))
         self.offsets = <OffsetIndex>OffsetIndex(self.base_offset).mapped(self.offset_map)
         self.times = <TimeIndex>TimeIndex(self.base_offset).mapped(self.time_map)
+        # of the process that has made them, which may have another configuration: the limits of the entries
+        self.segment_index_bytes = min(self.segment_index_bytes, self.offset_map.size, self.time_map.size)
         return 0
 
     def is_at_its_name(self):
@@ -343,6 +345,9 @@ cdef class ActiveSegment:
         self.staged = extent[0]
         self.offsets.count = extent.offset_entries
         self.times.count = extent.time_entries
+        # Their blocks are there, and must not be written as zeros, as `reserve` does where there is no fallocate.
+        self.offset_map.reserved = max(self.offset_map.reserved, self.offsets.count * KS_OFFSET_ENTRY)
+        self.time_map.reserved = max(self.time_map.reserved, self.times.count * KS_TIME_ENTRY)
         self.publish()
         return 0
 

@@ -1,6 +1,7 @@
 """What compaction, erasure and the making of key files do with the segments of a log."""
 
 import contextlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,6 +11,7 @@ from kstore.engine.io.file import sync_directory
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.segment.segment import Segment
 from kstore.errors import LogClosedError, LogFailedError
+from kstore.log.files.lock import pauses
 from kstore.log.later import later
 from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
@@ -65,7 +67,11 @@ class SegmentRewriter:
             if session is None:
                 yield
                 return
-            session.begin_rewriting()
+            for pause in pauses():
+                self.check()
+                if session.begin_rewriting():
+                    break
+                time.sleep(pause)
             try:
                 yield
             finally:

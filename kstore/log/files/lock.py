@@ -26,6 +26,7 @@ _SHARED_LENGTH = 1 << 61  # bytes that writers with `shared` lock
 CHECKPOINTS, TOPICS, UPKEEP = ((1 << 62) + i for i in range(3))
 _LOADED = 0  # the byte of a partition's directory that its writer locks once it has loaded the log
 _MOST_PAUSE = 0.05  # s, between two attempts to lock
+_MOST_DYING = 2.0  # s between the moments at which a process that ends loses its locks
 _MOST_ENTERING = 10.0  # s that another writer may take to enter a directory
 Made = TypeVar("Made")
 
@@ -149,6 +150,25 @@ class PartitionLock:
         except BaseException:  # the traceback of an interrupt keeps this object alive
             self.release()
             raise
+
+    def check_alone(self, path: Path) -> None:
+        """LogLockedError if another process has the directory too, although the file in which those that share
+        it find each other says that there is none. One that dies may have it for a moment."""
+        directory = self._directory
+        assert directory is not None
+        until = time.monotonic() + _MOST_DYING
+        for pause in pauses():
+            try:
+                fcntl.flock(directory.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise LogLockedError(str(path), None) from None
+            except OSError:  # a file system without such locks
+                return
+            else:
+                fcntl.flock(directory.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return
+            time.sleep(pause)
 
     def show_loaded(self) -> None:
         """Show readers that this process has loaded the log, so that they trust the indexes. If the file

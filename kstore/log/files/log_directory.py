@@ -574,7 +574,7 @@ class PartitionLease(Lease):
             super().__init__(Path(self._location.directory), path, shared=shared)
         except BaseException:
             if self.session is not None:
-                self.session.end_with(removes=self.session.is_first)
+                self.session.end_here()
             raise
 
     @property
@@ -600,6 +600,8 @@ class PartitionLease(Lease):
     def _begin(self) -> None:
         directory = self._locked()
         self._partition_lock = PartitionLock(self.path, shared=self.session is not None)
+        if self.session is not None and self.session.is_first:
+            self._partition_lock.check_alone(self.path)
         if locate(self.path) != self._location:  # a store has made it part of a log directory meanwhile
             raise LogLockedError(str(self.path), None)
         with directory.writing:
@@ -676,7 +678,8 @@ class PartitionLease(Lease):
 
     def _settle(self, directory: LogDirectory, clean: bool) -> None:
         if self.session is not None:
-            self.session.end_with(removes=clean)
+            if clean:
+                self.session.remove_file()
             directory.leave_to_others(self.name)
         if clean and self._has_begun:
             directory.finish(self.name)
@@ -687,6 +690,13 @@ class PartitionLease(Lease):
             self._partition_lock.release()
         super()._unlock(directory)
         self._partition_lock = None  # last: it says whether the directory was moved
+
+    def _leave_inside(self, directory: LogDirectory, clean: bool) -> None:
+        try:
+            super()._leave_inside(directory, clean)
+        finally:  # the next process that enters or leaves must find the directory as this one has left it
+            if self.session is not None:
+                self.session.end_here()
 
 
 _directories: dict[str, LogDirectory] = {}  # by real path; changed with `lock.guard` held

@@ -1,5 +1,6 @@
 """The processes that have one partition open for writing together (`shared=True`)."""
 
+import contextlib
 import os
 import weakref
 
@@ -36,8 +37,11 @@ class SharedSession:
     """The part of this process in a shared log: its number, and its locks on the file kstore-shared.
 
     A process that has entered locks the byte of its number, which the system unlocks when the process ends.
-    From the constructor until `enter`, and from `leave` until `end_with`, no other process enters or leaves.
+    From the constructor until `enter`, and from `leave` until `end_here`, no other process enters or leaves.
     """
+
+    has_entered = False
+    end: SharedEnd | None = None
 
     def __init__(self, directory: str) -> None:
         """Begins to enter. KstoreError on a file system of the network. OSError."""
@@ -45,37 +49,62 @@ class SharedSession:
         if kind is not None:
             raise KstoreError(f"{directory} is on {kind}: {_LOCAL_ONLY}")
         self._path = f"{directory}/{layout.SHARED}"
-        self._file = file = _entering(self._path)
-        self.is_first = not lock.others_from(file.fd, 1)
-        self.was_left = self.is_first and file.size() > 0  # the last process did not close the log cleanly
-        self.end: SharedEnd | None = SharedEnd(file, is_first=self.is_first)
-        lock.keep_byte(file.fd, self.end.number)
-        _sessions.add(self)
+        while True:  # the last process that leaves removes the file
+            self._file = file = File(self._path, "a")
+            _sessions.add(self)  # before it has a lock, which a child of fork must not keep
+            lock.wait_for_byte(file.fd, _ENTERING)
+            if self.is_at_path():
+                break
+            lock.keep_no_more(file.fd, _ENTERING)
+        try:
+            self.is_first = not lock.others_from(file.fd, 1)
+            # whether the last process did not close the log cleanly
+            self.was_left = self.is_first and file.size() > 0
+            self.end = SharedEnd(file, is_first=self.is_first)
+            lock.keep_byte(file.fd, self.end.number)
+        except BaseException:  # the traceback keeps the file open
+            lock.keep_no_more(file.fd, _ENTERING)
+            raise
+
+    def is_at_path(self) -> bool:
+        """Whether the path leads to the file that is open here."""
+        try:
+            return os.path.samestat(os.fstat(self._file.fd), os.stat(self._path))  # noqa: PTH116
+        except FileNotFoundError:
+            return False
 
     def enter(self) -> None:
-        """The log is open here: other processes may enter."""
-        lock.keep_no_more(self._file.fd, _ENTERING)
+        """The log is open here, or closing it was interrupted: other processes may enter and leave."""
+        if self.end is not None:
+            self.has_entered = True
+            lock.keep_no_more(self._file.fd, _ENTERING)
 
     def leave(self) -> bool:
         """Begins to leave: whether this is the last process."""
         lock.wait_for_byte(self._file.fd, _ENTERING)
         return not lock.others_from(self._file.fd, 1)
 
-    def end_with(self, *, removes: bool) -> None:
-        """This process has left. removes: it was the last one, and has closed the log cleanly."""
+    def remove_file(self) -> None:
+        """This is the last process, and it has closed the log cleanly. OSError."""
+        if self.end is not None:
+            unlink(self._path, missing_ok=True)
+
+    def end_here(self) -> None:
+        """This process has left, or has not been able to enter."""
         if self.end is None:
             return
-        if removes:
-            unlink(self._path, missing_ok=True)
+        if self.is_first and not self.has_entered and not self.was_left:
+            with contextlib.suppress(OSError):
+                self.remove_file()
         lock.keep_no_more(self._file.fd, self.end.number)
         lock.keep_no_more(self._file.fd, _REWRITING)
         lock.keep_no_more(self._file.fd, _ENTERING)
         self.end = None
         _sessions.discard(self)
 
-    def begin_rewriting(self) -> None:
-        """Waits until no other process rewrites segments, and keeps others from it."""
-        lock.wait_for_byte(self._file.fd, _REWRITING)
+    def begin_rewriting(self) -> bool:
+        """Whether no other process rewrites segments. Then this keeps others from it."""
+        return lock.keep_byte(self._file.fd, _REWRITING)
 
     def end_rewriting(self) -> None:
         """Lets other processes rewrite segments."""
@@ -90,27 +119,13 @@ class SharedSession:
 
 
 def remove_left(directory: str) -> None:
-    """Removes the file that the processes of a shared log have left when they died. OSError."""
+    """Removes the file of processes that have died, if a writer has the log that does not share it. OSError."""
     path = f"{directory}/{layout.SHARED}"
     if is_there(path):
-        file = _entering(path)
-        if not lock.others_from(file.fd, 1):
-            unlink(path)
-        lock.keep_no_more(file.fd, _ENTERING)
-
-
-def _entering(path: str) -> File:
-    """The file, made if it is not there, with its byte for entering locked. Who removes the file, has this
-    byte locked."""
-    while True:
         file = File(path, "a")
-        lock.wait_for_byte(file.fd, _ENTERING)
-        try:
-            if os.path.samestat(os.fstat(file.fd), os.stat(path)):  # noqa: PTH116
-                return file
-        except FileNotFoundError:
-            pass
-        lock.keep_no_more(file.fd, _ENTERING)
+        # A process that enters and finds the log locked removes it itself.
+        if lock.keep_byte(file.fd, _ENTERING) and not lock.others_from(file.fd, 1):
+            unlink(path, missing_ok=True)
 
 
 def _forked() -> None:

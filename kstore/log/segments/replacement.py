@@ -60,6 +60,8 @@ def _segments_of(log: SegmentSet, new: Sequence[Cleaned], stop: int) -> list[Seg
         segment = log.make_segment()(each.stem, each.base_offset, end_offset=end_offset)
         segment.use_indexes(each.offset_index, each.time_index, each.transaction_index)
         segment.set_max_timestamp(each.max_timestamp)
+        if log.lease.session is not None:  # another process may replace or delete it
+            segment.files.remember()
         segments.append(segment)
     return segments
 

@@ -24,6 +24,7 @@ from kstore.log.producers.transactions import Transactions
 from kstore.log.recovery.loader import Loaded
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.segments.cleaned import SWAP
+from kstore.log.segments.deleted_segments import SUFFIX as DELETED
 from kstore.log.segments.deleted_segments import DeletedSegments
 from kstore.log.segments.reports import Reports
 from kstore.log.segments.sealed_segments import SealedSegments
@@ -84,6 +85,9 @@ class SegmentSet:
     def open(self, loaded: Loaded, now_ms: int, *, prepares_indexes: bool) -> None:
         """Begins to append behind these segments. OSError."""
         end, segments = loaded.log_end_offset, loaded.segments
+        if self.lease.session is not None:
+            for segment in segments:  # another process may replace or delete it
+                segment.files.remember()
         if segments:
             last = segments[-1]
             active = self.make_active(last.stem, last.base_offset, now_ms, end, last)
@@ -207,7 +211,7 @@ class SegmentSet:
         that other processes append to. OSError."""
         config = self.config
         jitter = min(config.segment_jitter_ms, config.effective_segment_ms)
-        return ActiveSegment(
+        made = ActiveSegment(
             self.directory,
             stem,
             base_offset,
@@ -222,6 +226,9 @@ class SegmentSet:
             preallocate=config.preallocate,
             joined=joined,
         )
+        if self.lease.session is not None:  # the others map the index files
+            made.prepare_indexes()
+        return made
 
     # ---- rolling -------------------------------------------------------------------------------------------
 
@@ -270,6 +277,8 @@ class SegmentSet:
                 active = self.make_active(stem, base, now_ms, end.offset)
                 self.producers.write_snapshot(base)
                 sealed = old.sealed(base)
+                if self.lease.session is not None:  # another process may delete it
+                    sealed.files.remember()
                 files: list[File | str] = [*old.files()]
                 if base in self.producers.snapshots:
                     files.append(self.producers.snapshots.path_of(base))
@@ -436,34 +445,42 @@ class SegmentSet:
         self.offsets.start = loaded.log_start_offset
         self.offsets.forget_written()
 
-    def reload(self, active_base: int) -> None:
-        """Takes in the segments that other processes have made and removed. Those before the one of this
-        base offset are sealed. OSError."""
+    def reload(self, active_base: int) -> tuple[SealedSegments, ActiveSegment]:
+        """The segments that other processes have made and left, for `LogEnd.follow`. Those before the one of
+        this base offset are sealed. OSError."""
         end, known = self.log_end, self.sealed()
+        before = self.manifest.known.truncations
+        self.manifest.reload()
+        is_truncated = self.manifest.known.truncations != before
+        if is_truncated:  # the same offsets, perhaps, with other records
+            known = []
         bases, *_ = read_directory(self.directory, (".log",))
         bounds = pairwise([*sorted(base for base in bases if base < active_base), active_base])
         known_at = {segment.base_offset: segment for segment in known}
         make = self.make_segment()
-        found = []
+        found, reused = [], set[int]()
         for base, stop in bounds:
             segment = known_at.get(base)
             if segment is None or segment.end_offset != stop or segment.files.is_replaced():
                 segment = make(layout.segment_stem(base), base, None, stop)
+                segment.files.remember()  # another process may delete it
+            else:
+                reused.add(base)
             found.append(segment)
-        kept = [segment for segment in known if segment in found]
-        has_kept = found[: len(kept)] == kept and kept == known[len(known) - len(kept) :]
-        origin = end.sealed.origin if has_kept else None
+        kept = [segment for segment in known if segment.base_offset in reused]
+        is_grown = found[: len(kept)] == kept and kept == known[len(known) - len(kept) :]
         active = end.active
         if active is None or active.base_offset != active_base or not active.is_at_its_name():
             active = self.make_active(
                 layout.segment_stem(active_base), active_base, self.clock_ms(), -1, joined=True
             )
-        end.follow(SealedSegments(found, origin), active)
-        owed: list[File | str] = [s.path for s in found if s.end_offset > end.durable_offset]
-        end.owe_sync(owed, True, found[-len(owed)].base_offset if owed else MAX64)
+        kinds = (".log", *layout.INDEX_KINDS)
+        owed = [segment for segment in found if segment.end_offset > end.stored]
+        paths = [segment.path_of(kind) for segment in owed for kind in kinds]
+        end.owe_sync_of_others(paths, owed[0].base_offset if owed else MAX64)
         self.epochs.reload()
-        self.manifest.reload()
         self.offsets.forget_written()
+        return SealedSegments(found, end.sealed.origin if is_grown and not is_truncated else None), active
 
     def reload_producers(self, *, anew: bool) -> None:
         """Takes in what the producers of other processes have appended. OSError, CorruptRecordError."""
@@ -483,6 +500,10 @@ class SegmentSet:
         end.owe_sync([*end.active.files()], True)
         end.sync_owed()
         self.deleted.unlink(MAX64)
+        if self.lease.session is not None:  # other processes have died, or left them to the last one
+            for name in list_directory(self.directory):
+                if name.endswith(DELETED):
+                    unlink(f"{self.directory}/{name}", missing_ok=True)
         sync_directory(self.directory)
         self.offsets.store(end.offset)
         self.lease.store_high_watermark(end.offset)

@@ -67,6 +67,7 @@ class StoredOffsets:
         self._written = -1
         self._lease.store(recovery_point, log_start_offset)
         self._largest = self._written = recovery_point
+        self._log_end.note_stored(recovery_point)
 
     def _start_to_store(self) -> int | None:
         """The log start offset, where the first segment does not begin with it."""

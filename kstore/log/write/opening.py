@@ -94,12 +94,12 @@ def open_segments(
     *,
     clock_ms: Callable[[], int],
     prepares_indexes: bool,
-    apply_config: Callable[[LogConfig], None],
+    reload_options: Callable[[], None],
 ) -> SegmentSet:
     """The segments of a directory that is leased, open at `log_end`.
 
-    options: those of "write" in kstore.log.options. apply_config: called if another process has changed the
-    configuration of a shared log. Warns of what is lost. CorruptFileError, ValueError for
+    options: those of "write" in kstore.log.options. reload_options: called if another process may have
+    changed the configuration or the leader epoch. Warns of what is lost. CorruptFileError, ValueError for
     another topic id, OSError.
     """
     directory, now_ms, reports = str(lease.path), clock_ms(), Reports()
@@ -129,13 +129,14 @@ def open_segments(
     if not joins:
         segments.open(loaded, now_ms, prepares_indexes=prepares_indexes)
     if lease.session is not None:
-        others = OtherWriters(segments, options, apply_config)
+        others = OtherWriters(segments, options, reload_options)
         assert lease.session.end is not None
         if joins:
             log_end.follow(SealedSegments(), None)
             log_end.join(lease.session.end, others)
         else:
             log_end.share(lease.session.end, others, is_first=True)
+            log_end.note_stored(min(loaded.recovery.recovery_point, loaded.log_end_offset))
     # A broker's line below the first segment: the records between are in remote storage, of which kstore
     # knows nothing.
     stored_start = lease.state.log_start_offset

@@ -1,68 +1,78 @@
 """What a writer of a shared log takes in of the others, and how it leaves them."""
 
-import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kstore.config import LogConfig, in_python
+from kstore.engine.segment.active_segment import ActiveSegment
 from kstore.errors import KstoreError
 from kstore.log.files.manifest import ManifestFile
 from kstore.log.producers.manager import ProducerStateManager
+from kstore.log.segments.sealed_segments import SealedSegments
 from kstore.log.segments.segment_set import SegmentSet
 from kstore.log.segments.truncation import complete_truncation
-from kstore.log.write.recovering import recovered, with_producers
+from kstore.log.write.recovering import finish_work, recovered, with_producers
 
 
 class OtherWriters:
     """What `LogEnd.share` calls when other processes have changed a shared log."""
 
     def __init__(
-        self, segments: SegmentSet, options: Mapping[str, Any], apply_config: Callable[[LogConfig], None]
+        self, segments: SegmentSet, options: Mapping[str, Any], reload_options: Callable[[], None]
     ) -> None:
         self._segments = segments
         self._options = options
-        self._apply_config = apply_config
+        self._reload_options = reload_options
 
-    def reload(self, active_base: int) -> None:
-        """They have changed more than the end of the log. OSError, CorruptFileError."""
-        self._segments.reload(active_base)
-        self._reload_config()
+    def reload(self, active_base: int) -> tuple[SealedSegments, ActiveSegment]:
+        """They have changed more than the end of the log: its segments now. OSError, CorruptFileError."""
+        found = self._segments.reload(active_base)
+        self._reload_options()
+        return found
 
-    def recover(self, active_base: int, log_start_offset: int) -> None:
-        """One of them has died in a change: the log is recovered from the active segment on, as an opening
-        would do it. What is before was not touched. OSError, CorruptFileError."""
+    def recover(self, base_offset: int, log_start_offset: int) -> None:
+        """One of them has died in a change: the log is recovered from a segment on, as an opening would do
+        it. What is before was not touched, unless it was to be truncated. OSError, CorruptFileError."""
         log = self._segments
-        point = {"clean": False, "recovery_point": active_base, "log_start_offset": log_start_offset}
+        if log.lease.is_moved:  # another log may be there
+            log.log_end.refuse(log.lease.fate)
+            return
+        finish_work(log.directory, log.lease, log.reports)
         manifest = ManifestFile(log.directory)
+        known = manifest.known.truncations
+        if known.pending:  # the newest segments before may be gone; if all are to go, any of them
+            base_offset = min(base_offset, 0 if known.pending == "all" else known.offset)
+        point = {"clean": False, "recovery_point": base_offset, "log_start_offset": log_start_offset}
         producers = ProducerStateManager(log.directory, self._options["producer_id_expiration_ms"])
         loaded = recovered(log.lease, manifest, log.config, {**self._options, **point})
         epochs = with_producers(log.directory, loaded, producers, log.clock_ms())
         log.begin_anew(loaded, producers, epochs, manifest)
         if manifest.known.truncations.pending:
             complete_truncation(log)
-        self._reload_config()
+        self._reload_options()
 
     def reload_producers(self, *, anew: bool) -> None:
         """Their producers have appended. OSError, CorruptRecordError."""
         self._segments.reload_producers(anew=anew)
 
-    def _reload_config(self) -> None:
-        lease = self._segments.lease
-        if lease.kept is None or lease.kept.of_store:
-            return
-        config = LogConfig(**in_python(self._segments.manifest.known.options))
-        if config != self._segments.config:
-            self._apply_config(config)
 
-
-def is_last_to_leave(segments: SegmentSet) -> bool:
-    """Begins to leave a log: whether no other process has it open. Then the caller closes it; else what was
-    appended is on the disk now, unless the log refuses to write."""
-    session = segments.lease.session
-    if session is None or session.end is None or session.leave():
-        segments.log_end.look()
-        return True
-    if not segments.log_end.is_closed:
-        with contextlib.suppress(OSError, KstoreError):  # `refusal` says it
+def begin_to_leave(segments: SegmentSet) -> tuple[bool, Exception | None]:
+    """Whether this process is the last one that has a shared log open: then it closes the log, else what was
+    appended is brought to the disk now. The second value is the error of that."""
+    session, end = segments.lease.session, segments.log_end
+    if session is None or session.end is None:
+        return True, None
+    is_last = session.leave()
+    if end.is_closed:  # closing was interrupted, and other processes may have written since
+        return is_last and not end.is_behind, None
+    is_refused = end.refusal is not None
+    try:
+        if is_last:
+            with end.held():  # what others have left is taken in
+                pass
+        else:
             segments.flush()
-    return False
+    except (OSError, KstoreError) as e:
+        if is_last:
+            end.refuse(f"what other processes have written could not be read: {e}")
+        return is_last, None if is_refused else e
+    return is_last, None
