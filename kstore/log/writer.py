@@ -191,8 +191,11 @@ class LogWriter(RecordAppender, PartitionLog):
         report_recovery(self._segments)
         if kept is not None and kept.keeps and self._keeps_config:
             with self._log_end.held():
+                if self._lease.session is not None:  # other processes may have changed others since
+                    self._apply_config(kept.changed(self._segments.manifest.known.options))
                 keep_config(self._segments)
-                self._log_end.note_change()
+                if kept.changes:
+                    self._log_end.note_change()
         if self._lease.session is not None:
             self._lease.session.enter()
 
@@ -266,6 +269,7 @@ class LogWriter(RecordAppender, PartitionLog):
     @property
     def config(self) -> LogConfig:
         """The configuration of the log, as a LogConfig."""
+        self._log_end.look()
         return self._segments.config
 
     def configure(self, **changes: Unpack[ConfigOptions]) -> None:
@@ -304,6 +308,7 @@ class LogWriter(RecordAppender, PartitionLog):
     @property
     def leader_epoch(self) -> int:
         """The leader epoch that is written into the batches that are appended."""
+        self._log_end.look()
         return max(self._leader_epoch, 0)
 
     def assign_leader_epoch(self, epoch: int) -> None:

@@ -121,7 +121,7 @@ def extend(life: Life) -> None:
     values = life.values(life.rng.randint(1, 60))
     _begin(life, "extend", values)
     keys = [life.key() for _ in values]
-    life.acked(life.log.extend(values, keys, batch_bytes=life.rng.choice([200, 16384])).start, values)
+    life.acked(life.log.extend(values, keys, batch_bytes=life.rng.choice([200, 3000])).start, values)
 
 
 def batch(life: Life) -> None:

@@ -25,9 +25,9 @@ cdef class LogEnd:
     cdef readonly tuple segments   # (sealed, active), replaced as one: readers take no lock
     cdef readonly int64_t offset   # the log end offset
     cdef public int64_t start      # the log start offset; changed with the mutex held
-    cdef readonly SharedEnd shared # what other processes that write the log see of it; None if there are none
+    cdef readonly SharedEnd shared  # what other processes that write the log see of it; None if there are none
     cdef object others             # called if they have changed more than the end
-    cdef bint is_in_step           # nothing that other processes have done is missing here, as long as the mutex is held
+    cdef bint is_in_step           # while the mutex is held: nothing that other processes have done is missing here
     cdef bint has_told             # the others know that this process refuses to write
     cdef readonly int durability   # a place in DURABILITY: whether an append waits until it is durable
     cdef int32_t known_epoch       # the leader epoch of the last batch; -1 if it is to be noted again

@@ -424,6 +424,8 @@ cdef class LogEnd:
         elif shared.state.refusal == RETIRED:
             self.refuse("another process has deleted the topic")
         elif shared.state.refusal and not joins:
+            if shared.state.broken == 0:  # it can be read
+                self.take_in()
             self.refuse("a sync failed in another process")
         elif shared.state.refusal or shared.state.broken & BROKEN_CHANGE:
             self.recover_for_others(shared.state.refusal != 0)
@@ -503,7 +505,7 @@ cdef class LogEnd:
         """The first step of `release`: the others see what was appended."""
         cdef SharedEnd shared = self.shared
         cdef ks_moment *before = shared.now()
-        if self.failure is not None or self.change is not None:
+        if self.change is not None or (self.failure is not None and shared.state.refusal == 0):
             if not self.has_told:
                 self.has_told = True
                 shared.state.broken |= BROKEN_CHANGE

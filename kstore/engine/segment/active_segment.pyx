@@ -214,6 +214,8 @@ cdef class ActiveSegment:
                 path=self.path_of(".txnindex"),
             )
             index.truncate_to(self.staged.next_offset)
+            if self.transaction_file.size() > len(index.to_bytes()):  # its marker did not come: the process has died
+                self.transaction_file.truncate(len(index.to_bytes()))
         except FileNotFoundError:
             self.transaction_file = None
         self._transaction_index = index
