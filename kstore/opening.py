@@ -83,7 +83,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
             use `with`.
         mode "r+": writes as "a" does, but the directory must exist.
 
-    A log has one writer at a time. If the log was not closed cleanly, opening it for writing recovers it
+    A log has one writer at a time, or several with `shared`. If the log was not closed cleanly, opening it for writing recovers it
     first, as Kafka does; opening it for reading shows what that recovery would leave. `log.recovery` is the
     report. Unlike Kafka, opening for writing also removes bytes after the last whole batch of a log that was
     closed cleanly; Kafka appends after them.
@@ -108,7 +108,8 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
         leader_epoch: an int; begins this leader epoch. Default: the newest epoch of the log, or 0.
         wait: how many seconds to wait while another writer has the log open. Default 0.
         shared: True lets other processes that pass it, too, write the log at the same time. Each sees in its
-            next call what the others wrote. It needs a local file system. Default False.
+            next call what the others wrote. A child of fork opens the log itself. KstoreError on a network
+            file system. Default False.
         topic_id: a uuid.UUID for partition.metadata.
         clock: a function that returns the time in milliseconds since 1970, for tests.
         producer_id_expiration_ms: a producer whose newest record is older than this is forgotten, by the

@@ -1,4 +1,4 @@
-"""One partition, written: what a Kafka broker would leave in the directory, with one writer at a time."""
+"""One partition, written: what a Kafka broker would leave in the directory."""
 
 import os
 import warnings

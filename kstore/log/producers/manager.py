@@ -41,6 +41,7 @@ class ProducerStateManager:
         last = loaded.segments[-1]
         if anew or self.producers.end_offset < last.base_offset:
             self.snapshots = SnapshotFiles(self.snapshots.directory)
+            loaded = loaded.replace(recovered_producers=True)  # producers may have written since recovery
             self.producers = Transactions(self.snapshots.directory, loaded).producers
         elif self.producers.end_offset < loaded.log_end_offset:
             producers = self.producers.copy()

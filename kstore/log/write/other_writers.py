@@ -39,7 +39,8 @@ class OtherWriters:
         finish_work(log.directory, log.lease, log.reports)
         manifest = ManifestFile(log.directory)
         known = manifest.known.truncations
-        if known.pending:  # the newest segments before may be gone; if all are to go, any of them
+        # segments before may be gone; if all are to go, any of them
+        if known != log.manifest.known.truncations:
             base_offset = min(base_offset, 0 if known.pending == "all" else known.offset)
         point = {"clean": False, "recovery_point": base_offset, "log_start_offset": log_start_offset}
         producers = ProducerStateManager(log.directory, self._options["producer_id_expiration_ms"])
