@@ -351,3 +351,18 @@ def test_a_transaction_that_a_crash_opens_again(tmp_path: Path) -> None:
         cursor.seek(2)
         assert list(cursor) == []
         assert [record.offset for record in log] == [2, 3, 4]
+
+
+def test_a_transaction_that_is_open_again_below_the_log_start(tmp_path: Path) -> None:
+    """Its records were deleted: a reader at the log start has passed none of those that are left."""
+    path = tmp_path / "t-0"
+    log = kstore.open(path, "a")
+    log.append_batches(transactional(*[(NOW, b"k", b"v", None)] * 2))
+    with kstore.open(path).follow(2, isolation="read_committed", timeout=0) as follower:
+        assert follower.take() is None
+        log.abandon()
+        with kstore.open(path, "a") as log:
+            log.delete_records(2)
+            log.append(b"w")
+            end_transaction(log, "COMMIT", NOW)
+            assert [record.offset for record in follower] == [2]

@@ -156,9 +156,11 @@ class Feed:
         now = view.snapshot
         first, end = now.log_start_offset, now.log_end_offset
         cut = diverged_at(now, position, self.isolation)
+        is_open_again = cut >= 0 and diverged_at(now, position, "read_uncommitted") < 0
+        if is_open_again and position.offset <= first:  # what is open again was deleted
+            cut = -1
         if cut >= 0:
             is_refilled = cut < end
-            is_open_again = diverged_at(now, position, "read_uncommitted") < 0
             cut = max(cut, first)
             error = OffsetOutOfRangeError(
                 position.offset,
