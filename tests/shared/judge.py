@@ -96,17 +96,22 @@ class Journals:
                 known, there.get(known.offset), "lost or replaced"
             )  # fmt: skip
         self._check_order()
+        if not any(removal.kind in ("truncate", "delete") for removal in self.removals):
+            self._check_transactions(log, there)
+        for name, offset in self.committed.items():
+            found = log.cursors()[f"g{name}"].offset
+            assert found > offset, f"process {name} had committed {offset}, and {found} is stored"
+
+    def _check_transactions(self, log: kstore.PartitionLog, there: dict[int, str]) -> None:
+        """A record is hidden if its transaction was aborted, and only then, up to the last stable offset."""
         committed = {
             record.value.decode() for record in log.records(isolation="read_committed") if record.value
         }
-        hidden = set(values) - committed
+        hidden = set(there.values()) - committed
         for value in hidden & self.ended["COMMIT"]:
             offset = next(offset for offset, other in there.items() if other == value)
             assert offset >= log.last_stable_offset(), f"{value} was committed"
         assert not committed & self.ended["ABORT"]
-        for name, offset in self.committed.items():
-            found = log.cursors()[f"g{name}"].offset
-            assert found > offset, f"process {name} had committed {offset}, and {found} is stored"
 
     def _check_order(self) -> None:
         """What was acknowledged before another append began has a lower offset, unless the log was truncated."""

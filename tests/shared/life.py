@@ -79,12 +79,12 @@ class Life:
         self.idempotent = Producer(name)
         self.transactional = Producer(1_000_000 + name)
         self.last_batch = b""
-        self.is_truncated = False  # by any process: what producers have appended may be forgotten
+        self.is_forgotten = False  # perhaps: what producers have appended, because it was removed
         self.log: kstore.LogWriter
 
     def run(self, operations: list[str], openings: int, calls: int) -> None:
         """Opens the log so often, and makes up to so many calls each time."""
-        self.is_truncated = "truncate" in operations
+        self.is_forgotten = not {"truncate", "delete_records"}.isdisjoint(operations)
         for _ in range(openings):
             durability = self.rng.choice(["none", "none", "group"])
             options = {**OPTIONS, "cleanup_policy": "compact,delete" if "compact" in operations else "delete"}
@@ -133,7 +133,7 @@ def batch(life: Life) -> None:
     try:
         done = life.log.append_batches(encoded)
     except kstore.OutOfOrderSequenceError:
-        assert life.is_truncated
+        assert life.is_forgotten
         producer.begin_anew()
         return
     assert not done.duplicate
@@ -144,7 +144,7 @@ def batch(life: Life) -> None:
 
 def retry(life: Life) -> None:
     """The producer sends its last batch again."""
-    if life.last_batch and not life.is_truncated:
+    if life.last_batch and not life.is_forgotten:
         life.journal.write("begin", "retry")
         assert life.log.append_batches(life.last_batch).duplicate
         life.journal.write("done")
@@ -158,7 +158,7 @@ def transaction(life: Life) -> None:
     try:
         done = life.log.append_batches(producer.encode(life, values, transactional=True))
     except kstore.OutOfOrderSequenceError:
-        assert life.is_truncated
+        assert life.is_forgotten
         producer.begin_anew()
         return
     producer.sequence += len(values)

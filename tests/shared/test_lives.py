@@ -95,9 +95,9 @@ class Population:
 
 def check(directory: Path, journals: Path) -> None:
     said = Journals(journals)
-    if not list(directory.glob("*.log")):  # all were killed before there was one
+    if not list(directory.glob("*.log")):  # all were killed before there was one, or when it was replaced
         assert not said.errors, said.errors
-        assert not said.acked
+        assert not said.acked or said.removals
         return
     said.check(kstore.open(directory))
     with kstore.open(directory, "a", shared=True) as log:

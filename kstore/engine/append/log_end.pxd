@@ -25,6 +25,7 @@ cdef class LogEnd:
     cdef readonly tuple segments   # (sealed, active), replaced as one: readers take no lock
     cdef readonly int64_t offset   # the log end offset
     cdef public int64_t start      # the log start offset; changed with the mutex held
+    cdef public int64_t generation  # the number of the last truncation that is complete
     cdef readonly SharedEnd shared  # what other processes that write the log see of it; None if there are none
     cdef object others             # called if they have changed more than the end
     cdef bint is_in_step           # while the mutex is held: nothing that other processes have done is missing here

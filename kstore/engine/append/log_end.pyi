@@ -23,6 +23,7 @@ class UnfinishedChange:
 class LogEnd:
     traffic: Traffic | None
     start: int
+    generation: int
 
     @property
     def active(self) -> ActiveSegment: ...

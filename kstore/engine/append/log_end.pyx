@@ -444,6 +444,7 @@ cdef class LogEnd:
         if has_failed:
             base_offset = min(base_offset, shared.state.stored)
             durable = min(durable, base_offset)
+        self.generation = shared.now().generation
         self.others.recover(base_offset, shared.now().start)
         if self.failure is not None:
             return 0
@@ -476,6 +477,7 @@ cdef class LogEnd:
         if repairs:
             active.take_rest()
         self.start = moment.start
+        self.generation = moment.generation
         self.offset = max(moment.offset, active.published.next_offset)
         if has_changed:  # now: readers, who take no lock, must not see a segment that seems empty
             self.follow(sealed, active)
@@ -494,6 +496,7 @@ cdef class LogEnd:
         moment.base_offset = self.active.base_offset
         moment.offset = self.offset
         moment.start = self.start
+        moment.generation = self.generation
         moment.extent = self.active.published
 
     cdef void publish_moment(self) noexcept:

@@ -26,6 +26,7 @@ cdef struct ks_moment:
     int64_t base_offset     # of the active segment
     int64_t offset          # the log end offset
     int64_t start           # the log start offset
+    int64_t generation      # the number of the last truncation
     ks_extent extent
     uint64_t check          # of what is before
 

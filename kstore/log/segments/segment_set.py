@@ -76,6 +76,7 @@ class SegmentSet:
         self.reports = reports
         self.recovery = loaded.recovery
         self.deleted = DeletedSegments()
+        log_end.generation = manifest.known.truncations.number
         self.offsets = StoredOffsets(lease, log_end, loaded.log_start_offset, loaded.recovery.recovery_point)
         self.on_roll: Callable[[], None] = _nothing  # after a segment was sealed
         # Without segments: those that are deleted later must not stay open for being kept here.
@@ -393,6 +394,11 @@ class SegmentSet:
         """Takes the other files of a segment whose .log was set aside out of the log, and its snapshot."""
         snapshot = self.producers.snapshots.set_aside(segment.base_offset)
         self.deleted.set_rest_aside(segment, snapshot, due_ms)
+
+    def store_truncations(self) -> None:
+        """A truncation is complete. OSError."""
+        self.manifest.store()
+        self.log_end.generation = self.manifest.known.truncations.number
 
     def delete_records(self, offset: int) -> None:
         """Makes an offset within the log its start, durably. OSError."""

@@ -70,7 +70,7 @@ def start_at(log: SegmentSet, offset: int, log_start_offset: int | None = None) 
         log.manifest.carry_out(log.last_stable_offset())
         sync_directory(log.directory)
         offsets.store_lowered_start()
-        log.manifest.store()
+        log.store_truncations()
     log.reports.info("%s: truncated: removed all records, and goes on at offset %d", log.directory, offset)
 
 
@@ -81,7 +81,7 @@ def complete_truncation(log: SegmentSet) -> None:
         start_at(log, known.offset)
     elif known.pending and not truncate_to(log, known.offset):  # the log ends there, or before
         log.manifest.carry_out(log.last_stable_offset())
-        log.manifest.store()
+        log.store_truncations()
 
 
 def _truncate(log: SegmentSet, offset: int, now_ms: int, stable: int) -> None:
@@ -107,7 +107,7 @@ def _truncate(log: SegmentSet, offset: int, now_ms: int, stable: int) -> None:
     log.manifest.carry_out(stable_now if stable_now < stable else offset)
     if is_lowered:  # not before: what lies between was deleted, and is gone only now
         offsets.store_lowered_start()
-    log.manifest.store()
+    log.store_truncations()
 
 
 def _remove_newest(log: SegmentSet, count: int, now_ms: int) -> None:
