@@ -173,7 +173,7 @@ class LogStore:
                     warn(loss, DataLossWarning)  # closing writes new checkpoints
                 sharing.load()
                 recover(self._logs)
-                self._catalog.look = sharing.look
+                sharing.begin()
             else:
                 self._catalog.load_to_read()
             is_untouched = False  # the background may open logs

@@ -1,6 +1,7 @@
 """What the processes that write one store together (`shared=True`) tell each other of its topics."""
 
 import contextlib
+import weakref
 from collections.abc import Iterator
 
 from kstore.errors import LogClosedError, LogFailedError
@@ -50,6 +51,19 @@ class Sharing:
                 directory.list_again()  # another process may have made some since
             self._catalog.load()
             self._seen = self._count()
+
+    def begin(self) -> None:
+        """Lets the catalog ask for changes from here on. It does not keep the logs alive: a store that was
+        never closed is given up at once."""
+        if self._is_shared:
+            this = weakref.ref(self)
+
+            def look() -> None:
+                sharing = this()
+                if sharing is not None:
+                    sharing.look()
+
+            self._catalog.look = look
 
     def _count(self) -> int:
         return self._catalog.directories[0].held.topic_changes

@@ -34,7 +34,7 @@ def log_starts(data: Path) -> dict[tuple[str, int], int]:
 
 
 def kafkas_files(path: Path) -> list[str]:
-    return [entry.name for entry in path.iterdir() if not entry.name.startswith("kstore-")]
+    return [entry.name for entry in path.iterdir() if not entry.name.startswith("kstore")]
 
 
 def test_create_log(data: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 import kstore
 from kstore.log.files import manifest
 from kstore.testing import Recorder, crash_states, failing
+from tests.helpers.reading import cursor_at_end
 
 EARLIER = Path(__file__).with_name("earlier")
 OLDER = {"kstore-config.json", "kstore-truncations.json", "kstore-cursors.id", "kstore-topics.json"}
@@ -58,9 +59,9 @@ def test_the_first_opening_for_writing_converts(path: Path) -> None:
         reader.refresh()
         assert [record.value for record in reader] == VALUES
         assert jobs.position == 10
-        jobs.seek(8)
-        jobs.commit(9)  # the partition has the id of before
-        assert log.cursors()["beyond"].offset == 9 + 1
+        jobs.seek(10)
+        jobs.commit(10)  # the partition has the id of before
+        assert log.cursors()["beyond"].offset == 10
         log.truncate_to(8)
     with kstore.open(path).cursor("beyond") as jobs, pytest.raises(kstore.OffsetOutOfRangeError) as caught:
         list(jobs)
@@ -70,8 +71,8 @@ def test_the_first_opening_for_writing_converts(path: Path) -> None:
 def test_a_cursor_that_needs_an_id_converts(path: Path) -> None:
     """And the next opening for writing removes the files of before."""
     (path / "kstore-cursors.id").unlink()
-    with kstore.open(path).cursor("new") as jobs:
-        jobs.commit(2)
+    with cursor_at_end(path, "new") as jobs:
+        jobs.commit(3)
     assert (path / "kstore.json").exists()
     assert older_in(path)
     with kstore.open(path, "a") as log:
@@ -236,8 +237,8 @@ def test_a_cursor_and_a_writer_make_the_manifest_at_the_same_time(
         monkeypatch.setattr(manifest, "write_whole", late)
 
     def commit(path: Path) -> None:
-        with kstore.open(path).cursor("g") as jobs:
-            jobs.commit(1)
+        with cursor_at_end(path) as jobs:
+            jobs.commit(2)
 
     for name in ("writer", "cursor"):
         path = ram / f"{name}-0"
