@@ -16,7 +16,7 @@ options of a log, LogStore keeps the topics of a log directory, KstoreError is t
 exceptions.
 """
 
-from importlib import import_module
+from __future__ import annotations
 
 from kstore._version import __version__
 
@@ -82,7 +82,7 @@ __all__ = ["__version__", *sorted(_MODULES)]  # noqa: PLE0604 - all are strings
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'kstore' has no attribute {name!r}")
-    value: object = getattr(import_module(_MODULES[name]), name)
+    value: object = getattr(__import__(_MODULES[name], fromlist=[name]), name)  # without `importlib`: 0.5 ms
     globals()[name] = value
     return value
 

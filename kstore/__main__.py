@@ -122,7 +122,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _unknown(command: str) -> str:
     """What to say of a word that is no command."""
-    if os.path.isdir(command):  # noqa: PTH112 - pathlib takes time to import
+    if os.path.isdir(command):
         return f"{command!r} is a directory, not a command: kstore stat {command} shows what is in it"
     from difflib import get_close_matches  # takes time to import
 
@@ -250,7 +250,7 @@ def _replace_closed_streams() -> None:
     if sys.stdout is None:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - for the rest of the program
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
 
 @contextlib.contextmanager

@@ -1,20 +1,24 @@
 """What callers give, checked before anything is touched: the right kind, in range, or an error that names the
 argument."""
 
+from __future__ import annotations
+
 import sys
-import warnings
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
 from itertools import islice
-from math import inf
 from operator import index, length_hint
 from os import PathLike, fspath
-from typing import TypeVar
 
 from kstore.errors import visible
+from kstore.light_typing import TYPE_CHECKING
 
-_Instance = TypeVar("_Instance")
-_Element = TypeVar("_Element")
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+    from typing import TypeGuard, TypeVar
+
+    _Instance = TypeVar("_Instance")
+    _Element = TypeVar("_Element")
+
 # What errors call two options: as Python does, and as Kafka does.
 MAX_MESSAGE_BYTES_NAME = "max_message_bytes (max.message.bytes in Kafka)"
 SEGMENT_BYTES_NAME = "segment_bytes (segment.bytes in Kafka)"
@@ -32,8 +36,7 @@ MAX_DECOMPRESSED_BYTES = 256 << 20  # that one batch may unpack to
 # which no record of today has: a number between them is most likely in the wrong unit.
 FIRST_SECOND = 1_000_000_000
 LAST_SECOND = 2**32 - 1
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
+_INFINITY = float("inf")
 
 
 def integer(name: str, value: object, least: int = 0, most: int = MAX_OFFSET) -> int:
@@ -111,6 +114,19 @@ def path_text(name: str, value: object) -> str:
     return path
 
 
+def is_datetime(value: object) -> TypeGuard[datetime]:
+    """Whether a value is a datetime."""
+    from datetime import datetime  # imported here, because few programs have one
+
+    return isinstance(value, datetime)
+
+
+def _since_1970(value: datetime) -> int:
+    from datetime import UTC, datetime, timedelta
+
+    return (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
 def milliseconds(name: str, value: object, least: int = 0, most: int = MAX_OFFSET) -> int:
     """A moment as milliseconds since 1970: an int of them, or an aware datetime (its microseconds are cut
     off).
@@ -118,7 +134,7 @@ def milliseconds(name: str, value: object, least: int = 0, most: int = MAX_OFFSE
     TypeError for a float (time.time() counts seconds) and all else, ValueError for a naive datetime or out of
     range.
     """
-    if isinstance(value, datetime):
+    if is_datetime(value):
         if value != value:  # noqa: PLR0124 - NaT, which pandas calls a datetime
             raise ValueError(f"{name} is not a time: {value!r}")
         if value.tzinfo is None or value.utcoffset() is None:
@@ -126,7 +142,7 @@ def milliseconds(name: str, value: object, least: int = 0, most: int = MAX_OFFSE
                 f"{name} is a datetime without a time zone: give it one, such as timezone.utc of the module "
                 "datetime"
             )
-        value = (value - _EPOCH) // _MILLISECOND
+        value = _since_1970(value)
     elif isinstance(value, float):
         meant = "int(time.time() * 1000)" if value <= LAST_SECOND else "int() of it, if it is"
         raise TypeError(f"{name} is milliseconds since 1970 as an int, not the float {value!r}: {meant}")
@@ -143,7 +159,7 @@ def moment(name: str, value: object, least: int = 0, most: int = MAX_OFFSET) -> 
     if type(value) is int and value > LAST_SECOND and least <= value <= most:  # as most are
         return value
     ms = milliseconds(name, value, least, most)
-    if not isinstance(value, datetime):
+    if not is_datetime(value):
         warn_of_seconds(name, ms)
     return ms
 
@@ -162,6 +178,8 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "kstore":
         level, frame = level + 1, frame.f_back
+    import warnings
+
     warnings.warn(visible(text), category, stacklevel=level)
 
 
@@ -187,16 +205,16 @@ def any_integer(name: str, value: object) -> int:
     return integer(name, value, -(2**255), 2**255)
 
 
-def number(name: str, value: object, least: float, most: float = inf) -> float:
+def number(name: str, value: object, least: float, most: float = _INFINITY) -> float:
     """`value` as a float from `least` to `most`: seconds or milliseconds to wait. TypeError for what is no
     number, ValueError for one out of range, and for nan."""
     if isinstance(value, bool | type) or not (isinstance(value, float) or hasattr(value, "__index__")):
         raise TypeError(f"{name} is a number, not {value!r} ({type(value).__name__})")
     value = value if isinstance(value, float) else _index(name, value, "a number")
     if not least <= value <= most:
-        bounds = f"at least {least}" if most == inf else f"from {least} to {most}"
+        bounds = f"at least {least}" if most == _INFINITY else f"from {least} to {most}"
         raise ValueError(f"{name} is a number {bounds}, not {value!r}")
     try:
         return float(value)
     except OverflowError:
-        return inf
+        return _INFINITY

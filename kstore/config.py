@@ -1,17 +1,21 @@
 """The configuration of a log: the options of a topic in Kafka (spec 12.1), with underscores for the dots."""
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, Unpack
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64, instances
 from kstore.errors import InvalidConfigError, visible
-from kstore.kinds import Boolean, Choice, Choices, Kind, Positive, Ratio, as_text, int32, int64
+from kstore.kinds import Boolean, Choice, Choices, Positive, Ratio, as_text, int32, int64
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.properties import read_properties
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from os import PathLike
+    from typing import Any, NoReturn, Self, Unpack
+
+    from kstore.kinds import Kind
     from kstore.typed import ConfigOptions
 
 _MINUTE_MS = 60_000
@@ -372,7 +376,7 @@ class LogConfig:
         text="How often a LogStore looks for positions to expire. An option of a store, not of a topic.",
     )
 
-    def __init__(self, **options: "Unpack[ConfigOptions]") -> None:
+    def __init__(self, **options: Unpack[ConfigOptions]) -> None:
         for name, value in options.items():
             if name not in _KEYS:
                 raise _unknown(name, "no such option", _both)
@@ -426,12 +430,12 @@ class LogConfig:
 
         Raises InvalidConfigError for a value that is not allowed, OSError if the file cannot be read.
         """
-        properties = broker if isinstance(broker, Mapping) else read_properties(Path(broker))
+        properties = broker if isinstance(broker, Mapping) else read_properties(broker)
         instances("the names of broker", properties, str)
         _warn_of_idle(properties)
         return cls(**(_broker_options(properties) | _topic_options(topic or {})))
 
-    def replace(self, **changes: "Unpack[ConfigOptions]") -> Self:
+    def replace(self, **changes: Unpack[ConfigOptions]) -> Self:
         """Make a copy with other values for some options: config.replace(segment_bytes=64 << 20).
 
         InvalidConfigError for an unknown option or a value that is not allowed.
@@ -669,6 +673,7 @@ def _broker_options(properties: Mapping[str, object]) -> dict[str, Any]:
 def _warn_of_idle(properties: Mapping[str, object]) -> None:
     """Warn of properties that look like options of a log and have no effect."""
     import difflib
+    import warnings
 
     for name in sorted(properties):
         if name in _TOPIC_NAMES and name not in _TOPIC_NAME_OF:

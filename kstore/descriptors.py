@@ -1,9 +1,10 @@
 """How many files of segments a process keeps open."""
 
-from typing import NamedTuple
+from __future__ import annotations
 
 from kstore.arguments import integer
 from kstore.engine.io import file
+from kstore.light_typing import NamedTuple
 
 
 class OpenFiles(NamedTuple):

@@ -2,11 +2,20 @@
 ValueError.
 """
 
+from __future__ import annotations
+
 import os
-import re
 
 # C0, DEL and C1, line ends, marks that change the direction of text, and lone surrogates
-_INVISIBLE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+_INVISIBLE = (
+    range(0x20),
+    range(0x7F, 0xA0),
+    range(0x61C, 0x61D),
+    range(0x200E, 0x2010),
+    range(0x2028, 0x202F),
+    range(0x2066, 0x206A),
+    range(0xD800, 0xE000),
+)
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
@@ -15,15 +24,20 @@ def visible(text: object) -> str:
     obeys or an encoding refuses become \n, \t, \xNN or \uNNNN. Messages, warnings, logging and the command
     line use this function.
     """
-    return re.sub(_INVISIBLE, escaped, str(text))
+    text = str(text)
+    if text.isprintable():
+        return text
+    # Without `re`: a finalizer may call this when the interpreter ends, and imports nothing more.
+    return "".join(escaped(each) if any(ord(each) in part for part in _INVISIBLE) else each for each in text)
 
 
-def escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return _SHORT.get(found[0]) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
+def escaped(character: str) -> str:
+    """The escape for a character."""
+    code = ord(character)
+    return _SHORT.get(character) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
-def _remake(kind: type["KstoreError"], args: tuple[object, ...], state: dict[str, object]) -> "KstoreError":
+def _remake(kind: type[KstoreError], args: tuple[object, ...], state: dict[str, object]) -> KstoreError:
     # an error with OSError and another builtin base needs the __new__ of OSError
     maker = OSError if issubclass(kind, OSError) else Exception
     error = maker.__new__(kind, *args)
@@ -105,7 +119,7 @@ class CorruptRecordError(CorruptFileError):
         self.offset = offset
         super().__init__(reason, file=file, position=position, expected=expected, found=found)
         if file:
-            directory = os.path.dirname(file)  # noqa: PTH120
+            directory = os.path.dirname(file)
             place = f"it is at offset {offset}; " if offset >= 0 else ""
             self.add_note(
                 "it holds the positions of one group of cursors: remove it, and give the group its positions "

@@ -1,31 +1,34 @@
 """Types of configuration values, their limits and their text form (spec 12)."""
 
+from __future__ import annotations
+
 import operator
-import re
-from typing import NamedTuple, Protocol
 
 from kstore.arguments import MAX32, MAX64
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.properties import parse_integer
 
 _DECIMAL = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-_COMMA = r"\s*,\s*"
 
 
-class Kind(Protocol):
-    """A type and its limits. `check` and `parse` return the value in kstore's type, or raise ValueError."""
+if TYPE_CHECKING:
+    from typing import Protocol
 
-    @property
-    def allowed(self) -> str:
-        """The allowed values in words."""
-        ...
+    class Kind(Protocol):
+        """A type and its limits. `check` and `parse` return the value in kstore's type, or raise ValueError."""
 
-    def check(self, value: object) -> object:
-        """Check a value of Python."""
-        ...
+        @property
+        def allowed(self) -> str:
+            """The allowed values in words."""
+            ...
 
-    def parse(self, text: str) -> object:
-        """Parse a value from text. Space around it is ignored."""
-        ...
+        def check(self, value: object) -> object:
+            """Check a value of Python."""
+            ...
+
+        def parse(self, text: str) -> object:
+            """Parse a value from text. Space around it is ignored."""
+            ...
 
 
 class Integer(NamedTuple):
@@ -74,6 +77,8 @@ class Ratio:
         return float(value)
 
     def parse(self, text: str) -> float:
+        import re
+
         if re.fullmatch(_DECIMAL, text.strip()) is None:
             raise ValueError(text)
         return self.check(float(text))
@@ -142,8 +147,8 @@ class Choices(NamedTuple):
         return tuple(dict.fromkeys(value))
 
     def parse(self, text: str) -> tuple[str, ...]:
-        text = text.strip()
-        return self.check(re.split(_COMMA, text)) if text else ()
+        words = text.strip().split(",")
+        return self.check([word.strip() for word in words]) if text.strip() else ()
 
 
 def as_text(value: object) -> str:

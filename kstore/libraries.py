@@ -4,14 +4,18 @@ Not every library can be imported again if its import was broken off, by Ctrl-C 
 handler: numpy refuses to be loaded twice in a process. So signals wait until an import has ended.
 """
 
+from __future__ import annotations
+
 import _thread
 import os
 import sys
-from importlib import import_module
-from types import ModuleType
-from typing import Any
 
 from kstore.errors import LibraryError
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
 
 _importing = _thread.RLock()  # a child that is forked in an import would wait for ever for its end
 
@@ -39,6 +43,7 @@ def _imported(name: str) -> ModuleType:
     known = sys.modules.get(name)
     if known is not None and not _is_half_done(known):
         return known
+    from importlib import import_module
     from signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask, valid_signals
 
     before = pthread_sigmask(SIG_BLOCK, ())

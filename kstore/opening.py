@@ -1,13 +1,13 @@
 """kstore.open, open_async and get_include."""
 
+from __future__ import annotations
+
+import os
 import time
-from collections.abc import Callable
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice, number, path_text, warn
 from kstore.errors import LogNotFoundError
+from kstore.light_typing import TYPE_CHECKING, overload
 from kstore.log.files.lock import once_free, pauses
 from kstore.log.later import later
 from kstore.log.options import names_of, refuse_others
@@ -15,12 +15,15 @@ from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import doubt_about, require_free, require_partition
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from os import PathLike
+    from typing import Any, Literal, Unpack
     from uuid import UUID
 
     from kstore.config import LogConfig, changed
     from kstore.log.write.opening import KeptConfig
     from kstore.log.writer import LogWriter
-    from kstore.typed import ConfigOptions
+    from kstore.typed import ConfigOptions, StrPath
 else:
     later(
         globals(),
@@ -28,7 +31,6 @@ else:
             "kstore.config": "LogConfig changed",
             "kstore.log.write.opening": "KeptConfig",
             "kstore.log.writer": "LogWriter",
-            "kstore.typed": "ConfigOptions",
         },
     )
 
@@ -57,7 +59,7 @@ def open(
     durability: Literal["none", "group", "each"] = "none",
     keep_cut: bool = False,
     leader_epoch: int | None = None,
-    topic_id: "UUID | None" = None,
+    topic_id: UUID | None = None,
     clock: Callable[[], int] | None = None,
     clean: bool | None = None,
     recovery_point: int | None = None,
@@ -152,7 +154,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     if not (config is None or isinstance(config, LogConfig)):  # before its options are read
         raise TypeError(f"config must be a kstore.LogConfig, not {config!r}")
     changes = (config.given_options() if config is not None else {}) | options
-    if mode == "a" and not Path(path).exists() and (doubt := doubt_about(Path(path))):
+    if mode == "a" and not os.path.exists(path) and (doubt := doubt_about(path)):
         warn(doubt)
     return open_writer(path, KeptConfig(changes, keeps=True), create=mode == "a", wait=wait, **own)
 
@@ -162,7 +164,7 @@ def open_writer(
 ) -> LogWriter:
     """Open a partition for writing, with its saved options and changes of them."""
     changed(LogConfig(), kept.changes)  # checks the options before any change
-    _check_directory(Path(path), create=create)
+    _check_directory(path, create=create)
     return once_free(lambda: LogWriter(path, create=create, kept=kept, **own), wait)
 
 
@@ -186,7 +188,7 @@ async def open_async(path: str | PathLike[str], *, wait: float = 0, **options: A
     raise AssertionError
 
 
-def _check_directory(path: Path, *, create: bool) -> None:
+def _check_directory(path: StrPath, *, create: bool) -> None:
     """Raise LogNotFoundError if the directory is not a partition and, with `create`, cannot become one."""
     try:
         require_partition(path)
@@ -201,6 +203,6 @@ def get_include() -> str:
 
     Pass it to a compiler as an include directory, and to Cython as include_path.
     """
-    package = Path(__file__).resolve().parent
-    installed = package / "include"
-    return str(installed if installed.is_dir() else package.parent / "include")
+    package = os.path.dirname(os.path.realpath(__file__))
+    installed = f"{package}/include"
+    return installed if os.path.isdir(installed) else f"{os.path.dirname(package)}/include"

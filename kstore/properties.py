@@ -1,14 +1,24 @@
 """Java properties files, and numbers as Java reads them."""
 
-import re
-from pathlib import Path
+from __future__ import annotations
+
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kstore.typed import StrPath
 
 
 def parse_integer(text: str) -> int:
     """A decimal integer as Java reads it: no underscores, no surrounding space."""
-    if not re.fullmatch(r"[+-]?[0-9]+", text):
+    if not is_integer(text):
         raise ValueError(text)
     return int(text)
+
+
+def is_integer(text: str) -> bool:
+    """Whether a text is a decimal integer as Java reads it."""
+    digits = text[1:] if text.startswith(("+", "-")) else text
+    return digits.isascii() and digits.isdecimal()
 
 
 _MOST_BYTES = 16 << 20
@@ -19,6 +29,8 @@ _PLAIN = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def _unescape(text: str) -> str:
+    import re
+
     def one(match: re.Match[str]) -> str:
         code = match[1]
         return chr(int(code[1:], 16)) if code[0] == "u" and len(code) == 5 else _PLAIN.get(code, code)
@@ -26,10 +38,10 @@ def _unescape(text: str) -> str:
     return re.sub(_ESCAPE, one, text)
 
 
-def read_properties(path: Path) -> dict[str, str]:
+def read_properties(path: StrPath) -> dict[str, str]:
     """What a Java properties file says. ValueError if it is longer than any is: a device may have no end.
     OSError."""
-    with path.open("rb") as file:
+    with open(path, "rb") as file:
         data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         raise ValueError(f"{path} is no properties file: it has more than {_MOST_BYTES} bytes")
@@ -39,6 +51,8 @@ def read_properties(path: Path) -> dict[str, str]:
 def parse_properties(data: bytes) -> dict[str, str]:
     """A Java properties file such as meta.properties: comments, continued lines, escapes, any of `=`, `:`,
     space."""
+    import re  # imported here, because few programs read such a file
+
     properties = {}
     logical = ""
     lines = re.split(_LINE_END, data.decode("iso-8859-1"))

@@ -3,7 +3,10 @@ themselves."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, Protocol, SupportsIndex, TypeAlias, TypedDict
+from os import PathLike
+from typing import Literal, Protocol, SupportsIndex, TypeAlias, TypedDict
+
+from kstore.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -21,6 +24,7 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
+StrPath: TypeAlias = str | PathLike[str]
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 Headers: TypeAlias = Iterable[tuple[str, BytesLike | None]] | Mapping[str, BytesLike | None]
 # columns of extend(); arrays of numpy are iterables of anything

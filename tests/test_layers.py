@@ -20,8 +20,10 @@ from tests.helpers.imports import (
 # From the bottom. A module belongs to the longest name that it begins with. It may import its own floor and
 # those below; names of one floor lie side by side, and do not import each other.
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("kstore._version", "kstore.errors", "kstore.properties"),
-    ("kstore.arguments", "kstore.libraries", "kstore.typed"),
+    ("kstore._version", "kstore.light_typing"),
+    ("kstore.errors", "kstore.typed"),
+    ("kstore.properties",),
+    ("kstore.arguments", "kstore.libraries"),
     ("kstore.kinds",),
     ("kstore.config",),
     ("kstore.engine",),

@@ -1,9 +1,9 @@
 """What is done with a log beside appending, now and then: retention, compaction, erasure, .keys files."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from kstore.engine.io.mutex import Mutex
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.compact.key_files import KeyFiles
 from kstore.log.compact.segment_rewriter import SegmentRewriter
 from kstore.log.later import later

@@ -1,9 +1,9 @@
 """The options of an opening that are no options of a topic: those of kstore.open, LogStore, PartitionLog and
 LogWriter. The table has for each its default and what checks it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from __future__ import annotations
+
 from functools import partial
-from typing import Any, Literal, NamedTuple
 
 from kstore.arguments import (
     DURABILITY,
@@ -15,8 +15,14 @@ from kstore.arguments import (
     integer,
 )
 from kstore.errors import visible
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 
-Use = Literal["read", "write", "store"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any, Literal
+
+    Use = Literal["read", "write", "store"]
+
 _INT32 = 2**31 - 1
 
 

@@ -1,12 +1,9 @@
 """One partition: a directory of segments, read as Kafka would read it."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Iterable, Iterator
-from datetime import datetime
 from functools import partial
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypeAlias, cast, overload
 
 from kstore.arguments import (
     ISOLATION,
@@ -15,76 +12,79 @@ from kstore.arguments import (
     boolean,
     choice,
     integer,
+    is_datetime,
     moment,
     number,
 )
-from kstore.engine.compact.last_offsets import last_in
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader, RecordReader
-from kstore.engine.segment.index import AbortedTxn
-from kstore.engine.segment.segment import Located, OffsetAndTimestamp, floor_of
+from kstore.engine.segment.segment import OffsetAndTimestamp, floor_of
 from kstore.errors import CorruptFileError, OffsetOutOfRangeError
+from kstore.light_typing import TYPE_CHECKING, cast, overload
 from kstore.log.files import checkpoints, layout
-from kstore.log.files.layout import TopicPartition
 from kstore.log.later import later
 from kstore.log.read.offset_lookup import SPECIAL, raise_told, time_called
-from kstore.log.read.page_cache import CACHE, PageCache, Residency, residency_of
-from kstore.log.recovery.loader import Loaded
+from kstore.log.read.page_cache import CACHE, PageCache, residency_of
 from kstore.log.view.log_view import LogView, count_record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
     from socket import socket
+    from types import TracebackType
+    from typing import Literal, NoReturn, Self, TypeAlias
     from uuid import UUID
 
+    from kstore.engine.compact.last_offsets import last_in
+    from kstore.engine.segment.index import AbortedTxn
+    from kstore.engine.segment.segment import Located
     from kstore.log.cursors.cursor import Cursor
     from kstore.log.cursors.home import Home
     from kstore.log.cursors.offset_commits import OffsetAndMetadata
+    from kstore.log.files.layout import TopicPartition
     from kstore.log.follow.feed import Feed, read_by
     from kstore.log.follow.follower import Follower
     from kstore.log.follow.position import Position, checked_position, position_in
     from kstore.log.follow.sources import DirectorySource, Source
     from kstore.log.producers.states import ProducerState
     from kstore.log.producers.transactions import Transactions
+    from kstore.log.read.page_cache import Residency
     from kstore.log.read.progress import ProgressCallback, check_progress
     from kstore.log.read.scan import Header, Scan, Wanted, checked_columns
     from kstore.log.read.slice import Slice
     from kstore.log.read.span import Span
+    from kstore.log.recovery.loader import Loaded
     from kstore.log.send.sending import Sent
     from kstore.log.threads.one_thread import Iterated, OneThread
     from kstore.log.view.by_key import checked_key, history_of, last_record
     from kstore.log.view.fetch import Fetch
     from kstore.log.view.run import reader_of, scan_of
     from kstore.typed import Column
+
+    _Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
+    _OnError: TypeAlias = Literal["raise", "skip"]
+    _Cache: TypeAlias = Literal["keep", "drop"]
+    _TimeName: TypeAlias = Literal["earliest", "latest", "max", "max_timestamp", "earliest_local"]
 else:
     later(
         globals(),
         {
+            "kstore.engine.compact.last_offsets": "last_in",
             "kstore.log.cursors.cursor": "Cursor",
             "kstore.log.cursors.home": "Home",
-            "kstore.log.cursors.offset_commits": "OffsetAndMetadata",
             "kstore.log.follow.feed": "Feed read_by",
             "kstore.log.follow.follower": "Follower",
             "kstore.log.follow.position": "Position checked_position position_in",
-            "kstore.log.follow.sources": "DirectorySource Source",
-            "kstore.log.producers.states": "ProducerState",
-            "kstore.log.producers.transactions": "Transactions",
+            "kstore.log.follow.sources": "DirectorySource",
             "kstore.log.view.by_key": "checked_key history_of last_record",
             "kstore.log.view.fetch": "Fetch",
             "kstore.log.view.run": "reader_of scan_of",
-            "kstore.log.read.progress": "ProgressCallback check_progress",
-            "kstore.log.read.scan": "Header Scan Wanted checked_columns",
-            "kstore.log.read.slice": "Slice",
-            "kstore.log.read.span": "Span",
-            "kstore.log.send.sending": "Sent",
+            "kstore.log.read.progress": "check_progress",
+            "kstore.log.read.scan": "Wanted checked_columns",
             "kstore.log.threads.one_thread": "Iterated OneThread",
-            "kstore.typed": "Column",
         },
     )
 
-_Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
-_OnError: TypeAlias = Literal["raise", "skip"]
-_Cache: TypeAlias = Literal["keep", "drop"]
-_TimeName: TypeAlias = Literal["earliest", "latest", "max", "max_timestamp", "earliest_local"]
 
 _MAX_COUNT = 2**31 - 1
 _FAR = 2**127  # bounds of time are compared only, and may lie beyond all timestamps
@@ -114,13 +114,13 @@ class PartitionLog(LogView):
     @property
     def topic_partition(self) -> TopicPartition | None:
         """The topic and partition that the directory is named after; None if it has no such name."""
-        return layout.parse_directory(Path(os.path.realpath(self.path)).name)
+        return layout.parse_directory(os.path.basename(os.path.realpath(self.path)))
 
-    def view(self, snapshot: Loaded | None = None) -> "PartitionLog":
+    def view(self, snapshot: Loaded | None = None) -> PartitionLog:
         """A view of the log as it is now, or in a snapshot of it. It changes only by its own `refresh()`."""
         return cast(PartitionLog, super().view(snapshot))
 
-    def _blank(self) -> "PartitionLog":
+    def _blank(self) -> PartitionLog:
         return object.__new__(PartitionLog)
 
     def source(self) -> Source:
@@ -136,11 +136,11 @@ class PartitionLog(LogView):
         """How many bytes of each segment are in the page cache now. OSError if the system does not tell."""
         return [residency_of(segment) for segment in self.segments]
 
-    def topic_id(self) -> "UUID | None":
+    def topic_id(self) -> UUID | None:
         """The topic id in partition.metadata; None if there is no such file. CorruptCheckpointError if it is
         damaged."""
         try:
-            return checkpoints.read_topic_id(Path(self.path, layout.METADATA))
+            return checkpoints.read_topic_id(f"{self.path}/{layout.METADATA}")
         except (FileNotFoundError, NotADirectoryError):  # the log may be a single file
             return None
 
@@ -214,7 +214,7 @@ class PartitionLog(LogView):
 
     def send(
         self,
-        sock: "socket",
+        sock: socket,
         offset: int,
         max_bytes: int = 1 << 20,
         isolation: _Isolation = "read_uncommitted",
@@ -229,7 +229,7 @@ class PartitionLog(LogView):
         """
         return self.span(offset, max_bytes, isolation, whole_batches=whole_batches).send(sock)
 
-    def from_file_start(self) -> "PartitionLog":
+    def from_file_start(self) -> PartitionLog:
         """A view of the log that begins with the first record in its files, even below the log start offset.
 
         delete_records() moves the log start offset at once; the files stay until a whole segment is below it.
@@ -462,7 +462,7 @@ class PartitionLog(LogView):
         if isinstance(timestamp, str):
             timestamp = time_called(timestamp)
         else:  # a datetime before 1970 is not one of the negative numbers that stand for something
-            least = 0 if isinstance(timestamp, datetime) else SPECIAL.start
+            least = 0 if is_datetime(timestamp) else SPECIAL.start
             timestamp = moment("timestamp", timestamp, least)
         return self.find_timestamp(timestamp)
 

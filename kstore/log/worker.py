@@ -1,5 +1,7 @@
 """Worker threads: what kstore does beside the calls of the program, when it is due."""
 
+from __future__ import annotations
+
 import _thread
 import atexit
 import os
@@ -7,17 +9,21 @@ import sys
 import threading
 import weakref
 from _queue import Empty, SimpleQueue
-from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 from time import monotonic, sleep
-from typing import Any
+
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 _IDLE = 1.0  # s: a thread that has worked waits so long for more before it ends
 _BEGINS = 1.0  # s: a thread that has not begun by then found no memory for it
 _LONGEST = 1e6  # s: of one wait
-_workers: "weakref.WeakSet[Worker]" = weakref.WeakSet()
-_at_work: "dict[int, Worker]" = {}  # by thread
+_workers: weakref.WeakSet[Worker] = weakref.WeakSet()
+_at_work: dict[int, Worker] = {}  # by thread
 
 
 def _system(name: str) -> Any:
@@ -26,7 +32,7 @@ def _system(name: str) -> Any:
     return getattr(_thread, name) if patching is None else patching.get_original("_thread", name)
 
 
-def allocate_lock() -> "_thread.LockType":
+def allocate_lock() -> _thread.LockType:
     """A lock for threads of begin_thread()."""
     lock: _thread.LockType = _system("allocate_lock")()
     return lock
@@ -79,7 +85,7 @@ class Worker:
         self._after: list[Callable[[], None]] = []
         self._is_ended = False
 
-    def ask(self, job: "Job | None", due: float) -> None:
+    def ask(self, job: Job | None, due: float) -> None:
         """Has a job done at that time of the monotonic clock. RuntimeError, MemoryError: there is no
         thread."""
         self._asked.put((job, due))
@@ -125,11 +131,11 @@ class Worker:
             del job  # it holds what it works for
             wait = max(0.0, min(self._heap[0][0] - monotonic(), _LONGEST)) if self._due else _IDLE
 
-    def _enter(self, job: "Job", at: float) -> None:
+    def _enter(self, job: Job, at: float) -> None:
         heappush(self._heap, (at, next(self._numbers), job))
         self._due[job] = at
 
-    def _do(self, job: "Job") -> None:
+    def _do(self, job: Job) -> None:
         try:
             self._running = job
             again = None if job.is_stopped or self._is_ended else job.work()
@@ -143,7 +149,7 @@ class Worker:
         finally:
             self._running = None
 
-    def stop(self, job: "Job") -> None:
+    def stop(self, job: Job) -> None:
         """Lets the thread forget a job that is stopped, and end if that was the last one."""
         if self._owner:
             self._asked.put((job, 0.0))
@@ -156,7 +162,7 @@ class Worker:
         """Whether there is a thread."""
         return bool(self._owner) and not self._is_ended
 
-    def wait_for(self, job: "Job") -> None:
+    def wait_for(self, job: Job) -> None:
         """Waits as long as this job runs. Not within the thread itself."""
         while self._running is job and not self.is_here():
             sleep(0.001)

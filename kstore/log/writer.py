@@ -1,15 +1,11 @@
 """One partition, written: what a Kafka broker would leave in the directory."""
 
+from __future__ import annotations
+
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 from functools import partial
-from os import PathLike
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from kstore.arguments import (
     DURABILITY,
@@ -23,8 +19,7 @@ from kstore.arguments import (
     warn,
 )
 from kstore.config import LogConfig, changed, given_in_text, in_python
-from kstore.engine.append.record_appender import Appended, RecordAppender
-from kstore.engine.record.batch import RecordBatch
+from kstore.engine.append.record_appender import RecordAppender
 from kstore.errors import (
     KstoreError,
     LogClosedError,
@@ -34,26 +29,21 @@ from kstore.errors import (
     PolicyViolationError,
     visible,
 )
+from kstore.light_typing import TYPE_CHECKING, cast
 from kstore.log.files import layout
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of
-from kstore.log.files.log_directory import PartitionLease
 from kstore.log.later import later
 from kstore.log.maintenance import Maintenance
 from kstore.log.options import checked
 from kstore.log.partition import PartitionLog
-from kstore.log.producers.states import ProducerState
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.recovery.loader import Loaded
-from kstore.log.segments.segment_set import SegmentSet
-from kstore.log.view.log_view import LogView
 from kstore.log.write.append_limits import limits_of
 from kstore.log.write.appenders import Appenders
 from kstore.log.write.flusher import Flusher
 from kstore.log.write.opening import (
     ALL_WORK,
-    KeptConfig,
-    OwnWork,
     checked_clock,
     keep_config,
     lease_of,
@@ -62,19 +52,32 @@ from kstore.log.write.opening import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime
+    from os import PathLike
+    from types import TracebackType
+    from typing import Any, Literal, Unpack
+
+    from kstore.engine.append.record_appender import Appended
+    from kstore.engine.record.batch import RecordBatch
     from kstore.log.compact.erasure import Match, matching
     from kstore.log.compact.key_files import KeyFileReport, make_key_files
     from kstore.log.compact.report import Compaction, Erasure
     from kstore.log.cursors.arguments import checked_groups
     from kstore.log.cursors.home import Home
+    from kstore.log.files.log_directory import PartitionLease
     from kstore.log.follow.sources import DirectorySource, Source, WriterSource
+    from kstore.log.producers.states import ProducerState
     from kstore.log.producers.transactions import Transactions
     from kstore.log.read.progress import ProgressCallback, check_progress
     from kstore.log.recovery.last_batch import last_epoch
     from kstore.log.recovery.report import Recovery
+    from kstore.log.segments.segment_set import SegmentSet
     from kstore.log.segments.truncation import complete_truncation, start_at, truncate_to
+    from kstore.log.view.log_view import LogView
     from kstore.log.write.appender import Appender
     from kstore.log.write.log_validator import validate
+    from kstore.log.write.opening import KeptConfig, OwnWork
     from kstore.log.write.other_writers import begin_to_leave
     from kstore.log.write.retention import Decision
     from kstore.typed import BytesLike, Cells, ConfigOptions, HeaderLists, Headers, Times, WriterOptions
@@ -101,7 +104,7 @@ else:
         },
     )
 
-_writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
+_writers: weakref.WeakSet[LogWriter] = weakref.WeakSet()
 
 
 class LogWriter(RecordAppender, PartitionLog):
@@ -135,7 +138,7 @@ class LogWriter(RecordAppender, PartitionLog):
     ) -> None:
         if not self._left:
             raise RuntimeError(f"{self.path} is open already: make another LogWriter")
-        self.path = os.path.abspath(os.fspath(path))  # noqa: PTH100 - the program may go to another directory
+        self.path = os.path.abspath(os.fspath(path))
         given = checked("write", options)
         if not (config is None or isinstance(config, LogConfig)):
             raise TypeError(f"config must be a kstore.LogConfig, not {config!r}")
@@ -146,7 +149,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._use_clock(clock)
         clock()  # if it raises, nothing is made
         self._lease = lease_of(
-            Path(self.path), Path(path), create=create, reads_options=kept is not None, shared=given["shared"]
+            self.path, path, create=create, reads_options=kept is not None, shared=given["shared"]
         )
         self._left = False  # from here on an interrupt must find the `try` that abandons the log
         try:
@@ -440,13 +443,13 @@ class LogWriter(RecordAppender, PartitionLog):
         system.
         """
         path = path_text("path", path)
-        if not path.endswith(".log") or Path(path).is_dir():
+        if not path.endswith(".log") or os.path.isdir(path):
             raise ValueError(f"{path} is no .log file")
-        staged = Path(os.path.realpath(Path(path).parent))
-        if str(staged) == os.path.realpath(self.path):
+        staged = os.path.realpath(os.path.dirname(path))
+        if staged == os.path.realpath(self.path):
             raise ValueError(f"{path} is a file of this log itself")
         if is_locked(staged) or is_locked(directory_of(staged)):
-            raise LogLockedError(str(staged), None)
+            raise LogLockedError(staged, None)
         while True:
             self._now()
             active = self.active
@@ -856,7 +859,7 @@ class LogWriter(RecordAppender, PartitionLog):
             )
 
 
-def _reload_options(writer: "weakref.ref[LogWriter]") -> None:
+def _reload_options(writer: weakref.ref[LogWriter]) -> None:
     log = writer()
     if log is not None:
         log.reload_options()

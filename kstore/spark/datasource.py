@@ -112,7 +112,7 @@ def _compare_pythons() -> None:
     if "PYSPARK_PYTHON" in os.environ:
         return
     found = shutil.which("python3")
-    if found is None or os.path.dirname(found) != os.path.dirname(sys.executable):  # noqa: PTH120
+    if found is None or os.path.dirname(found) != os.path.dirname(sys.executable):
         warnings.warn(
             f"Spark's workers will run {found}, not {sys.executable}: set PYSPARK_PYTHON before the session "
             "begins if kstore is installed only here",

@@ -18,10 +18,10 @@ def local_path(name: str, url: str) -> str:
     as executors see them. KSTORE_UNSUPPORTED."""
     found = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*)", url)
     if found is None:
-        return os.path.abspath(url)  # noqa: PTH100
+        return os.path.abspath(url)
     if found[1].lower() != "file" or found[2] not in (None, "", "localhost"):
         raise failure("KSTORE_UNSUPPORTED", f"{name} must lie in a mounted file system", file=url)
-    return os.path.abspath(found[3])  # noqa: PTH100
+    return os.path.abspath(found[3])
 
 
 def roots_of(paths: Paths) -> tuple[str, ...]:
@@ -41,8 +41,8 @@ def roots_of(paths: Paths) -> tuple[str, ...]:
 def no_log_directory(root: str) -> SparkSourceError:
     """The error for a path that holds no partitions and is not there, or is itself a partition."""
     reason = "no log directory there"
-    if os.path.isdir(root):  # noqa: PTH112
-        around = os.path.dirname(root)  # noqa: PTH120
+    if os.path.isdir(root):
+        around = os.path.dirname(root)
         reason = (
             f"it is a partition; path is the log directory around it, {around}, and options name the topic"
         )

@@ -1,17 +1,22 @@
 """The arguments of LogStore, checked before anything is touched."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Iterable, Mapping
-from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from kstore.arguments import boolean, choice, integer, number, path_text
 from kstore.config import LogConfig
 from kstore.errors import visible
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.cursors.arguments import checked_groups
 from kstore.log.options import checked, names_of
 from kstore.store.open_partitions import default_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from os import PathLike
+    from typing import Any
 
 
 class StoreArguments(NamedTuple):

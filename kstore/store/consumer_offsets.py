@@ -1,21 +1,22 @@
 """Positions of a broker's groups, in its topic __consumer_offsets: taken over, and given back."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import struct
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
-from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
 
 from kstore.arguments import boolean, integer, path_text
 from kstore.config import LogConfig
-from kstore.engine.record.batch import Record, RecordBatch, control_type
+from kstore.engine.record.batch import control_type
 from kstore.errors import CorruptCheckpointError, CorruptRecordError, LogNotFoundError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.cursors.arguments import checked_group, is_group
 from kstore.log.cursors.expiry import expire
-from kstore.log.cursors.group_file import Changes, Entries, GroupFile, groups_in, read_positions
+from kstore.log.cursors.group_file import GroupFile, groups_in, read_positions
 from kstore.log.cursors.home import Home
 from kstore.log.cursors.offset_commits import (
     MAX_METADATA_BYTES,
@@ -31,7 +32,14 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.log.writer import LogWriter
 from kstore.properties import read_properties
-from kstore.store.topic_catalog import TopicCatalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from os import PathLike
+
+    from kstore.engine.record.batch import Record, RecordBatch
+    from kstore.log.cursors.group_file import Changes, Entries
+    from kstore.store.topic_catalog import TopicCatalog
 
 TOPIC = "__consumer_offsets"
 PARTITIONS = 50  # Kafka's offsets.topic.num.partitions
@@ -207,7 +215,7 @@ def _partitions_in(directory: Path, *, needed: bool = True) -> dict[int, Path]:
     own = _own_number(directory)
     if own is not None:
         return {own: directory}
-    names = os.listdir(directory) if directory.is_dir() else []  # noqa: PTH208
+    names = os.listdir(directory) if directory.is_dir() else []
     parsed = {name: layout.parse_directory(name) for name in names if layout.is_partition_name(name)}
     found = {
         tp.partition: directory / name for name, tp in parsed.items() if tp is not None and tp.topic == TOPIC

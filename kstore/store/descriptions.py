@@ -1,13 +1,18 @@
 """Descriptions of a store: its health, its topics."""
 
-from pathlib import Path
-from typing import NamedTuple
+from __future__ import annotations
 
-from kstore.config import LogConfig, in_python
-from kstore.log.files.layout import TopicPartition
-from kstore.store.open_partitions import OpenPartitions
-from kstore.store.topic_catalog import TopicCatalog
-from kstore.store.upkeep.upkeep import Upkeep
+from kstore.config import in_python
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kstore.config import LogConfig
+    from kstore.log.files.layout import TopicPartition
+    from kstore.store.open_partitions import OpenPartitions
+    from kstore.store.topic_catalog import TopicCatalog
+    from kstore.store.upkeep.upkeep import Upkeep
 
 
 class TopicDescription(NamedTuple):

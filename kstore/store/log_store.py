@@ -1,19 +1,14 @@
 """Topics in one or more log directories, as a broker's log manager keeps them."""
 
+from __future__ import annotations
+
 import contextlib
 import io
 import os
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
-from os import PathLike
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, NoReturn, Self, Unpack, cast
 
 from kstore.arguments import boolean, elements, integer, warn
-from kstore.config import LogConfig
 from kstore.errors import (
     KstoreError,
     LogClosedError,
@@ -22,31 +17,18 @@ from kstore.errors import (
     LogNotFoundError,
     visible,
 )
-from kstore.log.compact.erasure import Match
-from kstore.log.compact.report import Erasure
+from kstore.light_typing import TYPE_CHECKING, cast
 from kstore.log.cursors.arguments import checked_groups
-from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
-from kstore.log.follow.position import Position
 from kstore.log.options import refuse_others
 from kstore.log.partition import PartitionLog
-from kstore.log.read.progress import ProgressCallback
-from kstore.log.read.scan import Scan
 from kstore.log.recovery.report import DataLossWarning
-from kstore.log.write.retention import Decision
 from kstore.store.arguments import checked_arguments
-from kstore.store.consumer_offsets import (
-    CursorTransfer,
-    committed_here,
-    expire_positions,
-    give_back,
-    lag_of,
-    take_over,
-)
-from kstore.store.descriptions import StoreHealth, TopicDescription, describe_topic, health_of
-from kstore.store.metrics import StoreMetrics, measure
+from kstore.store.consumer_offsets import committed_here, expire_positions, give_back, lag_of, take_over
+from kstore.store.descriptions import describe_topic, health_of
+from kstore.store.metrics import measure
 from kstore.store.open_partitions import OpenPartitions
 from kstore.store.read.store_cursor import StoreCursor
 from kstore.store.read.store_follower import StoreFollower
@@ -60,19 +42,39 @@ from kstore.store.topic_catalog import TopicCatalog
 from kstore.store.topic_changes import TopicChanges
 from kstore.store.upkeep.maintenance_tasks import commits_of
 from kstore.store.upkeep.upkeep import Upkeep
-from kstore.typed import (
-    BytesLike,
-    Cells,
-    Column,
-    ConfigOptions,
-    HeaderLists,
-    Headers,
-    StoreColumn,
-    StoreOptions,
-    Times,
-)
+from kstore.typed import Column
 
-_stores: "weakref.WeakSet[LogStore]" = weakref.WeakSet()  # those that write
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
+    from os import PathLike
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Any, Literal, NoReturn, Self, Unpack
+
+    from kstore.config import LogConfig
+    from kstore.log.compact.erasure import Match
+    from kstore.log.compact.report import Erasure
+    from kstore.log.cursors.offset_commits import OffsetAndMetadata
+    from kstore.log.follow.position import Position
+    from kstore.log.read.progress import ProgressCallback
+    from kstore.log.read.scan import Scan
+    from kstore.log.write.retention import Decision
+    from kstore.store.consumer_offsets import CursorTransfer
+    from kstore.store.descriptions import StoreHealth, TopicDescription
+    from kstore.store.metrics import StoreMetrics
+    from kstore.typed import (
+        BytesLike,
+        Cells,
+        ConfigOptions,
+        HeaderLists,
+        Headers,
+        StoreColumn,
+        StoreOptions,
+        Times,
+    )
+
+_stores: weakref.WeakSet[LogStore] = weakref.WeakSet()  # those that write
 
 
 class LogStore:

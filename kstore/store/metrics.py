@@ -1,17 +1,22 @@
 """What a store has counted, and as text for Prometheus."""
 
+from __future__ import annotations
+
 import contextlib
 import re
-from collections.abc import Iterator
 from itertools import accumulate
-from pathlib import Path
-from typing import NamedTuple
 
 from kstore.engine.io.file import Traffic
 from kstore.errors import LogClosedError
-from kstore.log.files.layout import TopicPartition
-from kstore.store.open_partitions import OpenPartitions
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.store.upkeep.partition_files import files_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from kstore.log.files.layout import TopicPartition
+    from kstore.store.open_partitions import OpenPartitions
 
 BOUNDS = tuple(1024 * 2**i / 1e9 for i in range(23))  # as the engine has them
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")

@@ -1,11 +1,11 @@
 """The partitions that a store has open for writing: opened when they are needed, closed when others are
 needed more."""
 
+from __future__ import annotations
+
 import resource
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import Any
 
 from kstore.engine.io.file import Traffic
 from kstore.engine.io.mutex import Mutex
@@ -16,12 +16,18 @@ from kstore.errors import (
     LogNotFoundError,
     ReentrantCallError,
 )
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
-from kstore.log.files.layout import TopicPartition
 from kstore.log.write.opening import OwnWork
 from kstore.log.writer import LogWriter
-from kstore.store.topic_catalog import TopicCatalog
 from kstore.store.upkeep.partition_files import FileFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any
+
+    from kstore.log.files.layout import TopicPartition
+    from kstore.store.topic_catalog import TopicCatalog
 
 _MINE = 2  # references to a log that only the table has: its own, and the argument of getrefcount
 _LEAST = 8

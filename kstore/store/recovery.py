@@ -1,17 +1,24 @@
 """What a store does with logs that were not closed cleanly: those with something to recover are opened,
 several at a time if there is much to do."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
 
 from kstore.errors import KstoreError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.recovery.work_left import work_left
-from kstore.store.open_partitions import OpenPartitions
-from kstore.store.store_directory import StoreDirectory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Future
+
+    from kstore.store.open_partitions import OpenPartitions
+    from kstore.store.store_directory import StoreDirectory
 
 _MUCH = 16 << 20  # bytes to read
 _MANY = 64  # logs: files are brought to the disk, which several threads do in less time than one
@@ -81,7 +88,7 @@ def _call_for_all(
     if threads == 1:
         work()
         return
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(threads - 1, "kstore-recovery") as pool:
         others: list[Future[None]] = []

@@ -1,12 +1,18 @@
 """What the processes that write one store together (`shared=True`) tell each other of its topics."""
 
+from __future__ import annotations
+
 import contextlib
 import weakref
-from collections.abc import Iterator
 
 from kstore.errors import LogClosedError, LogFailedError
-from kstore.store.open_partitions import OpenPartitions
-from kstore.store.upkeep.upkeep import Upkeep
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kstore.store.open_partitions import OpenPartitions
+    from kstore.store.upkeep.upkeep import Upkeep
 
 
 class Sharing:

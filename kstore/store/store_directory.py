@@ -1,20 +1,27 @@
 """One log directory of a store: what lies in it, and how partitions come and go there (spec 1.1)."""
 
+from __future__ import annotations
+
 import errno
 import os
 import time
-from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
 from kstore.engine.io.directory import make_directory, make_empty_directory, remove_directory
 from kstore.engine.io.file import File, read_whole, rename, sync_directory, unlink
 from kstore.errors import KstoreError, LogLockedError, LogNotFoundError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
-from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import PartitionLock
-from kstore.log.files.log_directory import LogDirectory, WholeLease
+from kstore.log.files.log_directory import WholeLease
 from kstore.properties import parse_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from kstore.log.files.layout import TopicPartition
+    from kstore.log.files.log_directory import LogDirectory
 
 TICK = 100_000_000  # ns: within it a directory may change twice and keep its time
 
@@ -99,7 +106,7 @@ class StoreDirectory:
     def gone(self) -> list[TopicPartition]:
         """Partitions in use whose directories were removed or renamed. OSError."""
         known = list(self.partitions)
-        names = set(os.listdir(self.path))  # noqa: PTH208
+        names = set(os.listdir(self.path))
         return [tp for tp in known if str(tp) not in names]
 
     def give_back(self) -> None:
@@ -226,7 +233,7 @@ def _remove(directory: Path) -> None:
     remove_directory(str(directory))
 
 
-def _is_directory(entry: "os.DirEntry[str]") -> bool:
+def _is_directory(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
     except OSError as e:

@@ -1,14 +1,20 @@
 """A topic: its partitions, and where a record goes."""
 
+from __future__ import annotations
+
 import random
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 
 from kstore.arguments import integer
 from kstore.engine.record.partitions import murmur2
 from kstore.errors import LogNotFoundError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 _SPELL_BYTES = 16384  # Kafka's batch.size
 

@@ -1,16 +1,19 @@
 """Appending to the topics of a store: whole columns, and from asyncio."""
 
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from __future__ import annotations
 
 from kstore.engine.record.partitions import split_by_partition
+from kstore.light_typing import TYPE_CHECKING, cast
 from kstore.log.files.topic_table import MOST_PARTITIONS
-from kstore.log.writer import LogWriter
-from kstore.store.open_partitions import OpenPartitions
-from kstore.typed import BytesLike, Cells, HeaderLists, Headers, Times
 
 if TYPE_CHECKING:
+    from datetime import datetime
+    from typing import Any
+
     from kstore.log.write.async_appender import AsyncAppender, Touch, Work
+    from kstore.log.writer import LogWriter
+    from kstore.store.open_partitions import OpenPartitions
+    from kstore.typed import BytesLike, Cells, HeaderLists, Headers, Times
 
 
 class TopicAppender:
@@ -29,7 +32,7 @@ class TopicAppender:
         keys: Cells | None,
         timestamps: Times | None,
         headers: HeaderLists | None,
-        touch: "Touch | None" = None,
+        touch: Touch | None = None,
     ) -> dict[int, range]:
         """Appends many records; `touch` gets the end of each log before it is appended to."""
 
@@ -73,7 +76,7 @@ class TopicAppender:
         if (log := self._logs.peek(tp)) is not None:
             log.maintenance.log_end.refuse_reentrance()  # the other thread would wait for this one
 
-        def append(touch: "Touch") -> tuple[int, int]:
+        def append(touch: Touch) -> tuple[int, int]:
             log = self._logs.get(tp)
             touch(log.maintenance.log_end, log)
             return tp.partition, log.append(value, key, timestamp, headers)
@@ -98,7 +101,7 @@ class TopicAppender:
             ),
         )
 
-    async def _later(self, topic: str, work: "Work") -> Any:
+    async def _later(self, topic: str, work: Work) -> Any:
         from kstore.log.write.async_appender import AsyncAppender
 
         appender = self._async.get(topic) or self._async.setdefault(topic, AsyncAppender())

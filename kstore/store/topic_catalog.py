@@ -1,13 +1,13 @@
 """What topics a store has, where their partitions lie, and how both change: one change at a time, at once or
 not at all."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from kstore.arguments import integer, warn
 from kstore.config import LogConfig, in_python
@@ -21,6 +21,7 @@ from kstore.errors import (
     LogNotFoundError,
 )
 from kstore.kinds import as_text
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.checkpoints import read_topic_id, topic_id_text
 from kstore.log.files.layout import TopicPartition
@@ -37,6 +38,10 @@ from kstore.log.files.topic_table import (
 from kstore.log.recovery.report import DataLossWarning
 from kstore.store.store_directory import StoreDirectory
 from kstore.store.topic import Topic, checked_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
 
 
 class TopicCatalog:
@@ -73,7 +78,7 @@ class TopicCatalog:
         self._configs: dict[str, LogConfig] = {}  # of topics, as the table says
 
     @classmethod
-    def to_read(cls, paths: Iterable[Path]) -> "TopicCatalog":
+    def to_read(cls, paths: Iterable[Path]) -> TopicCatalog:
         """The topics that there are now in these directories. OSError, KstoreError."""
         catalog = cls(LogConfig())
         catalog.take(paths)
@@ -361,7 +366,7 @@ class TopicCatalog:
         found = {path: other for path in paths - live for other in free if _is_same(path, other)}
         free -= set(found.values())
         for path in paths - set(found):
-            if free and (is_all or not os.path.exists(path)):  # noqa: PTH110 - it raises nothing
+            if free and (is_all or not os.path.exists(path)):
                 alike, best = max((_common_end(path, other), other) for other in free)
                 if alike and sum(_common_end(path, other) == alike for other in free) == 1:
                     found[path] = best
@@ -535,7 +540,7 @@ class TopicCatalog:
 def _is_same(a: str, b: str) -> bool:
     """Whether two paths lead to one directory: links, or one file system mounted twice."""
     try:
-        return os.path.samefile(a, b)  # noqa: PTH121 - paths as they are written down
+        return os.path.samefile(a, b)
     except (OSError, ValueError):
         return False
 

@@ -1,18 +1,24 @@
 """How the topics of a store are made, changed and deleted: their table, their logs, and their maintenance."""
 
+from __future__ import annotations
+
 import contextlib
-from collections.abc import Mapping
-from typing import Any
 
 from kstore.arguments import boolean, integer
 from kstore.config import in_python
 from kstore.errors import LogClosedError, LogFailedError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.topic_table import MOST_PARTITIONS
-from kstore.store.open_partitions import OpenPartitions
-from kstore.store.sharing import Sharing
 from kstore.store.topic import checked_name
-from kstore.store.upkeep.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from kstore.store.open_partitions import OpenPartitions
+    from kstore.store.sharing import Sharing
+    from kstore.store.upkeep.upkeep import Upkeep
 
 
 class TopicChanges:

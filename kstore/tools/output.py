@@ -52,7 +52,7 @@ def open_output(path: str, *, text: bool) -> Iterator[IO[str] | IO[bytes]]:
     target = os.path.realpath(path)  # keeps a symbolic link
     owner = -1, -1
     try:
-        found = os.stat(path)  # noqa: PTH116
+        found = os.stat(path)
         mode, owner = found.st_mode, (found.st_uid, found.st_gid)
     except FileNotFoundError:
         mode = stat.S_IFREG | 0o666 & ~_umask()
@@ -69,16 +69,16 @@ def open_output(path: str, *, text: bool) -> Iterator[IO[str] | IO[bytes]]:
                 os.fchown(number, *owner)
             os.fchmod(number, stat.S_IMODE(mode))
             yield out
-        os.replace(temporary, target)  # noqa: PTH105
+        os.replace(temporary, target)
     finally:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)  # noqa: PTH108
+            os.unlink(temporary)
 
 
 def _opened(file: str | int, text: bool) -> IO[str] | IO[bytes]:
     if text:
-        return open(file, "w", encoding="utf-8", newline="")  # noqa: PTH123
-    return open(file, "wb")  # noqa: PTH123
+        return open(file, "w", encoding="utf-8", newline="")
+    return open(file, "wb")
 
 
 def _umask() -> int:

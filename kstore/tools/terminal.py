@@ -13,7 +13,7 @@ _COMMANDS = re.compile("\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u20
 
 def for_terminal(text: str) -> str:
     r"""`text` with \xNN for control characters, except tabs and line ends."""
-    return _COMMANDS.sub(escaped, text)
+    return _COMMANDS.sub(lambda found: escaped(found[0]), text)
 
 
 def say(*lines: object) -> None:

@@ -116,7 +116,7 @@ def note_name(directory: str) -> None:
 
 def is_log_directory(path: Path) -> bool:
     """Whether a directory is a log directory, by its checkpoint files or its partitions."""
-    if directory_of(path / "any-0") == path:
+    if directory_of(path / "any-0") == str(path.absolute()):
         return True
     return path.is_dir() and any(
         layout.is_partition_name(entry.name) and any(entry.glob("*.log")) for entry in path.iterdir()
@@ -149,7 +149,7 @@ def _dry(args: argparse.Namespace) -> tuple[Path, int, bool]:
     path = Path(args.directory)
     if not path.is_dir():
         raise not_found(path)
-    return path, config.index_interval_bytes, note_open(path, directory_of(path))
+    return path, config.index_interval_bytes, note_open(path, Path(directory_of(path)))
 
 
 def note_open(path: Path, directory: Path) -> bool:

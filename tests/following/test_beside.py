@@ -47,7 +47,7 @@ def test_opening_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def load(path: Path, **options: object) -> Loaded:
         looks.append(path)
         if len(looks) < 4:
-            raise FileNotFoundError(2, "No such file or directory", str(path / "0.log"))
+            raise FileNotFoundError(2, "No such file or directory", f"{path}/0.log")
         return real(path, **options)  # type: ignore[arg-type]
 
     real = refresh.load
@@ -73,7 +73,7 @@ def test_opening_gives_up_with_a_word(tmp_path: Path, monkeypatch: pytest.Monkey
     directory = written(tmp_path / "t-0")
 
     def load(path: Path, **options: object) -> Loaded:
-        raise FileNotFoundError(2, "No such file or directory", str(path / "0.log"))
+        raise FileNotFoundError(2, "No such file or directory", f"{path}/0.log")
 
     monkeypatch.setattr(refresh, "load", load)
     with pytest.raises(kstore.KstoreError, match="deleted since the log was opened"):

@@ -384,7 +384,7 @@ def test_a_damaged_checkpoint_is_parsed_once(tmp_path: Path, monkeypatch: pytest
     parse = checkpoints._read
 
     def counted(path: Path, *rest: Any) -> Any:
-        parsed.append(path.name)
+        parsed.append(Path(path).name)
         return parse(path, *rest)
 
     monkeypatch.setattr(checkpoints, "_read", counted)

@@ -5,7 +5,7 @@ What is appended is in record_appender.pyx. What is rare or a matter of policy i
 derives from it (log/writer.py): see the section on hooks.
 """
 
-from typing import NamedTuple
+from kstore.light_typing import NamedTuple
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cpython.pythread cimport PyThread_get_thread_ident

@@ -9,7 +9,7 @@ The file is long because one record, columns of records and encoded batches are 
 buffer.
 """
 
-from typing import NamedTuple
+from kstore.light_typing import NamedTuple
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

@@ -12,7 +12,6 @@ producer that lies about them cannot be detected, one that contradicts itself ca
 """
 
 import sys
-from datetime import datetime
 
 from cpython.buffer cimport PyBuffer_IsContiguous
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -27,7 +26,7 @@ from libc.string cimport memcpy
 
 from libkstore.format cimport KS_MAX_VARINT, ks_write_varlong
 
-from kstore.arguments import FIRST_SECOND, LAST_SECOND, elements, milliseconds
+from kstore.arguments import FIRST_SECOND, LAST_SECOND, elements, is_datetime, milliseconds
 from kstore.arguments import warn_of_seconds as warn
 from kstore.errors import InvalidTimestampError
 
@@ -279,7 +278,7 @@ cdef class TimestampInput:
             self.constant = default_ms
             return self
         # not of a tuple of both: Cython would not look whether that raises
-        if isinstance(timestamps, datetime) or isinstance(timestamps, float) or (
+        if is_datetime(timestamps) or isinstance(timestamps, float) or (
             hasattr(timestamps, "__index__") and numpy_of(timestamps) is None
         ):
             self.constant = moment(timestamps)
@@ -410,7 +409,7 @@ cdef inline int64_t time_of(object number, int64_t i) except? -2:
 
 cdef int64_t odd_time_of(object given, int64_t i) except? -2:
     # a datetime before 1970 is no timestamp, though -1 is
-    return milliseconds(f"timestamp{of_record(i)}", given, 0 if isinstance(given, datetime) else -1)
+    return milliseconds(f"timestamp{of_record(i)}", given, 0 if is_datetime(given) else -1)
 
 
 cdef int refuse_overflow(object number, int64_t i) except -1:

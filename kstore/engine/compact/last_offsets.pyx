@@ -12,7 +12,7 @@ is read alone, and not its whole batch.
 """
 
 import os
-from typing import NamedTuple
+from kstore.light_typing import NamedTuple
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree

@@ -5,7 +5,6 @@ Reads and writes are by position, so threads and forks share a File without harm
 """
 
 import errno as _errno
-import mmap
 import os
 import sys
 import weakref
@@ -74,7 +73,7 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():  # a Python without that
     raise ImportError("kstore needs the GIL, which guards its table of open files: leave out PYTHON_GIL=0 and -X gil=0")
 
 ADVICE = ("normal", "sequential", "willneed", "dontneed")
-cdef int64_t page_size = mmap.PAGESIZE
+cdef int64_t page_size = os.sysconf("SC_PAGESIZE")
 
 
 cdef void note(int call, File file, int64_t position, int64_t size, const uint8_t *data) noexcept nogil:

@@ -23,9 +23,8 @@ from libkstore.format cimport (
     ks_write_varlong,
 )
 
-from datetime import datetime
 
-from kstore.arguments import boolean, choice, each_of, elements, integer, moment as any_moment
+from kstore.arguments import boolean, choice, each_of, elements, integer, is_datetime, moment as any_moment
 from kstore.engine.record.codec import NAMES as CODECS
 from kstore.errors import RecordTooLargeError
 
@@ -436,7 +435,7 @@ def encode_batch(
 
 cdef int64_t time_given(name, value) except? -2:
     # a datetime before 1970 is no timestamp, though -1 is
-    return any_moment(name, value, 0 if isinstance(value, datetime) else -1)
+    return any_moment(name, value, 0 if is_datetime(value) else -1)
 
 
 cdef int64_t next_delta(deltas) except? -1:

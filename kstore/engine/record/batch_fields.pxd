@@ -2,7 +2,6 @@ from libc.stdint cimport int64_t
 
 from kstore.engine.columns.array cimport Field
 from kstore.engine.io.buffer_pool cimport ks_vector
-from kstore.engine.io.file_windows cimport ReadWindow
 from libkstore.format cimport ks_batch
 
 
@@ -14,6 +13,3 @@ cdef int field_width(int field) noexcept nogil
 cdef int put_field(
     ks_vector *v, int field, int64_t more, const ks_batch *b, int64_t position, int kind
 ) noexcept nogil
-
-
-cdef object header_table(ReadWindow w, str path, int64_t start, fields)

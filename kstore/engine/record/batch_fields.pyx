@@ -188,7 +188,7 @@ cdef inline void put_some(char *target, const row *r, const projection *p) noexc
         target += p.widths[i]
 
 
-cdef object header_table(ReadWindow w, str path, int64_t start, fields):
+def header_table(ReadWindow w not None, str path not None, int64_t start, fields):
     """The headers of the batches that the window may show, from byte `start` on; see Segment.read_headers."""
     numpy = library("numpy")
 

@@ -17,7 +17,6 @@ between batches, and zstd is given the parameters that a level stands for when t
 that Kafka's stream has, which are quicker than the ones zstd takes for small inputs, and as good.
 """
 
-import zlib
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
@@ -140,6 +139,8 @@ cdef object decompress_gzip(bytes data, int64_t limit):
         members += 1
         if members > MOST_PIECES:
             raise CodecError("gzip: members", at, f"at most {<int64_t>MOST_PIECES}", "more")
+        import zlib  # imported here, as the other codecs are
+
         inflater = zlib.decompressobj(31)
         while not inflater.eof:
             if at >= len(data):
@@ -528,6 +529,8 @@ def _called(int codec, int64_t size, function, *arguments, **options):
 
 cdef int64_t compress_gzip(int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
     """One member. Its header names no level and no system, as Java's does not."""
+    import zlib
+
     cdef int64_t done = placed(_called(GZIP, size, zlib.compress, viewed(data, size), level, 31), out, room)
     out[8] = 0
     out[9] = 255

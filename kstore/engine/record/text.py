@@ -1,6 +1,6 @@
 """Bytes as the text that Java makes of them."""
 
-import re
+from __future__ import annotations
 
 # Java takes an encoded surrogate, whole or cut off, as one malformed sequence; Python as one a byte.
 _SURROGATE = rb"\xed[\xa0-\xbf][\x80-\xbf]?"
@@ -11,4 +11,6 @@ def java_text(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
+        import re  # imported here, because few records need it
+
         return re.sub(_SURROGATE, b"\xef\xbf\xbd", data).decode("utf-8", "replace")

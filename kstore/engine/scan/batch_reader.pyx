@@ -9,7 +9,7 @@ The file is long because most of it tells apart the ways in which a log can be d
 read.
 """
 
-from typing import NamedTuple
+from kstore.light_typing import NamedTuple
 
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport Py_INCREF, PyObject

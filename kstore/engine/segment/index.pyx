@@ -15,7 +15,7 @@ entries become zeros.
 The file is long because the three share their entries and their errors.
 """
 
-from typing import NamedTuple
+from kstore.light_typing import NamedTuple
 
 from cpython.buffer cimport (
     PyBUF_C_CONTIGUOUS,

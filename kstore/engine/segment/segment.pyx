@@ -8,7 +8,7 @@ The file is long because each lookup also has to go on where an index is wrong o
 """
 
 import errno
-from typing import NamedTuple
+from kstore.light_typing import NamedTuple
 
 from cython cimport final, no_gc_clear
 from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t, uint8_t
@@ -16,7 +16,6 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t, uint8_t
 from kstore.engine.io.file cimport FileHandle
 from kstore.engine.io.file_windows cimport ReadWindow
 from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_fault
-from kstore.engine.record.batch_fields cimport header_table
 from kstore.engine.record.batch_walk cimport WALK_DAMAGED, LOOK, NEAR, WALK_NONE, WALK_SYSTEM, step
 from kstore.engine.segment.index cimport IndexEntries, OffsetIndex, TimeIndex, int64_of
 from kstore.engine.segment.segment_files cimport SegmentFiles
@@ -782,6 +781,8 @@ cdef class Segment:
         at the end that hold no whole batch are left out. The GIL is free while it runs.
         """
         cdef int64_t at = int64_of("start", start)
+        from kstore.engine.record.batch_fields import header_table  # needs numpy, as few programs do
+
         return header_table(self.fresh(), self.path, at, fields)
 
     def __repr__(self):

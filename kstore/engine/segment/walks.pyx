@@ -1,7 +1,7 @@
 # cython: binding=False
 """Walks from batch to batch of a segment: over all, as recovery does (spec 8.4), or over the last ones."""
 
-from typing import NamedTuple
+from kstore.light_typing import NamedTuple
 
 from cython cimport final
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t

@@ -1,12 +1,17 @@
 """Which part of a log may be compacted, and whether it is time to (spec 10.2)."""
 
-from bisect import bisect_right
-from collections.abc import Sequence
-from operator import attrgetter
-from typing import NamedTuple
+from __future__ import annotations
 
-from kstore.config import LogConfig
-from kstore.engine.segment.segment import Segment
+from bisect import bisect_right
+from operator import attrgetter
+
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kstore.config import LogConfig
+    from kstore.engine.segment.segment import Segment
 
 _base_offset = attrgetter("base_offset")
 

@@ -1,26 +1,37 @@
 """One compaction: passes over the log until all that may be compacted is, each in groups of segments (spec
 10.4 to 10.6)."""
 
-from collections.abc import Callable, Iterator
+from __future__ import annotations
+
 from contextlib import contextmanager
 
 from kstore.arguments import MAX32
-from kstore.config import LogConfig
 from kstore.engine.compact.cleaner import SegmentCleaner
 from kstore.engine.compact.last_offsets import MapBuilder, OffsetMap
-from kstore.engine.io.file import File, sync_directory
-from kstore.engine.segment.index import AbortedTxn, TransactionIndex
-from kstore.engine.segment.segment import Segment
+from kstore.engine.io.file import sync_directory
+from kstore.engine.segment.index import TransactionIndex
 from kstore.errors import CorruptFileError, LogChangedError, OffsetOverflowError, PolicyViolationError
-from kstore.log.compact.cleanable import Cleanable, between, cleanable, groups, legacy_horizon
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.compact.cleanable import between, cleanable, groups, legacy_horizon
 from kstore.log.compact.report import CompactedSegment, Compaction
-from kstore.log.compact.segment_rewriter import LogState, SegmentRewriter
 from kstore.log.compact.split import OverflowedError, copied, parts_of
 from kstore.log.compact.throttle import Throttle
 from kstore.log.compact.transactions import CleanedTransactions
 from kstore.log.read.offset_lookup import raise_told
-from kstore.log.read.progress import Meter, ProgressCallback
-from kstore.log.segments.cleaned import Cleaned, complete, give_up, new_log
+from kstore.log.read.progress import Meter
+from kstore.log.segments.cleaned import complete, give_up, new_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kstore.config import LogConfig
+    from kstore.engine.io.file import File
+    from kstore.engine.segment.index import AbortedTxn
+    from kstore.engine.segment.segment import Segment
+    from kstore.log.compact.cleanable import Cleanable
+    from kstore.log.compact.segment_rewriter import LogState, SegmentRewriter
+    from kstore.log.read.progress import ProgressCallback
+    from kstore.log.segments.cleaned import Cleaned
 
 SLOT_BYTES = 24  # of the map of offsets, for each key
 

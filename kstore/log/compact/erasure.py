@@ -1,7 +1,9 @@
 """One erasure: which records go, and the segments without them in place of those that hold them."""
 
+from __future__ import annotations
+
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from kstore.arguments import choice, elements
@@ -10,18 +12,24 @@ from kstore.engine.compact.last_offsets import OffsetMap
 from kstore.engine.io.file import File, sync_directory, unlink
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader
-from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.compact.compactor import changes_met_by
 from kstore.log.compact.report import ErasedSegment, Erasure
-from kstore.log.compact.segment_rewriter import LogState, SegmentRewriter
 from kstore.log.compact.throttle import Throttle
 from kstore.log.compact.transactions import CleanedTransactions
 from kstore.log.files.log_dir_state import is_kept_checkpoint
 from kstore.log.read.offset_lookup import raise_told
 from kstore.log.read.page_cache import PageCache
-from kstore.log.read.progress import Meter, ProgressCallback
+from kstore.log.read.progress import Meter
 from kstore.log.segments.cleaned import CLEANED, complete, give_up, new_log, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kstore.engine.segment.segment import Segment
+    from kstore.log.compact.segment_rewriter import LogState, SegmentRewriter
+    from kstore.log.read.progress import ProgressCallback
 
 Match = Callable[[Record], object]
 _LOOK = 4096  # records between two looks whether it is to stop

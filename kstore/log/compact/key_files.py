@@ -6,13 +6,13 @@ import time
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.arguments import MAX32
 from kstore.engine.compact.last_offsets import KeyFile, MapBuilder, OffsetMap, packed
 from kstore.engine.io.file import new_draft, rename, unlink
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogClosedError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.compact.segment_rewriter import SegmentRewriter
 from kstore.log.files import layout
 from kstore.log.later import later

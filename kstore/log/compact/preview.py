@@ -1,18 +1,24 @@
 """What a compaction would do to a log that is open for reading."""
 
-from collections.abc import Callable, Iterable
+from __future__ import annotations
+
 from pathlib import Path
 from time import time_ns
 
 from kstore.config import LogConfig
 from kstore.errors import LogClosedError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.compact.compactor import compact
 from kstore.log.compact.erasure import erase, matching
-from kstore.log.compact.report import Compaction, Erasure
 from kstore.log.compact.segment_rewriter import LogState, last_offsets
 from kstore.log.files.log_dir_state import read_cleaner_offset
-from kstore.log.partition import PartitionLog
-from kstore.log.read.progress import ProgressCallback
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kstore.log.compact.report import Compaction, Erasure
+    from kstore.log.partition import PartitionLog
+    from kstore.log.read.progress import ProgressCallback
 
 
 def preview(

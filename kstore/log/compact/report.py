@@ -1,6 +1,8 @@
 """What a compaction or an erasure did, or would do."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from kstore.light_typing import NamedTuple
 
 
 class CompactedSegment(NamedTuple):

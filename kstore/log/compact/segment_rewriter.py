@@ -1,25 +1,28 @@
 """What compaction, erasure and the making of key files do with the segments of a log."""
 
+from __future__ import annotations
+
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.arguments import MAX64
-from kstore.config import LogConfig
 from kstore.engine.io.file import sync_directory
 from kstore.engine.io.mutex import Mutex
-from kstore.engine.segment.segment import Segment
 from kstore.errors import LogClosedError, LogFailedError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files.lock import pauses
 from kstore.log.later import later
-from kstore.log.producers.states import ProducerState
-from kstore.log.producers.transactions import Transactions
-from kstore.log.segments.cleaned import Cleaned
-from kstore.log.segments.segment_set import SegmentSet
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kstore.config import LogConfig
+    from kstore.engine.segment.segment import Segment
+    from kstore.log.producers.states import ProducerState
+    from kstore.log.producers.transactions import Transactions
+    from kstore.log.segments.cleaned import Cleaned
     from kstore.log.segments.replacement import replace_segments
+    from kstore.log.segments.segment_set import SegmentSet
 else:
     later(globals(), {"kstore.log.segments.replacement": "replace_segments"})
 

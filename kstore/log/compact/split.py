@@ -1,13 +1,20 @@
 """A segment whose offsets span more than an index can name, as Kafka before 2.0 could make it, in parts that
 do not."""
 
-from collections.abc import Sequence
+from __future__ import annotations
 
 from kstore.arguments import MAX32
 from kstore.engine.io.file import sync_directory
-from kstore.engine.segment.index import AbortedTxn, TransactionIndex
+from kstore.engine.segment.index import TransactionIndex
 from kstore.engine.segment.segment import Segment
-from kstore.log.segments.cleaned import Cleaned, complete, new_log
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.segments.cleaned import complete, new_log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kstore.engine.segment.index import AbortedTxn
+    from kstore.log.segments.cleaned import Cleaned
 
 CHUNK = 1 << 20  # bytes that are copied at once
 

@@ -1,7 +1,13 @@
 """How fast a compaction may read and write."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
 from time import monotonic, sleep
+
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _NAP = 0.1  # seconds: who waits longer looks in between whether it is to stop
 

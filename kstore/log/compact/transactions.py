@@ -1,12 +1,19 @@
 """Which transactions the batches belong to that a cleaner goes through (spec 10.7)."""
 
-import heapq
-from collections.abc import Iterable
+from __future__ import annotations
 
-from kstore.engine.record.batch import RecordBatch, control_type
-from kstore.engine.segment.index import AbortedTxn, TransactionIndex
+import heapq
+
+from kstore.engine.record.batch import control_type
 from kstore.errors import CorruptIndexError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.producers.states import ABORT, COMMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kstore.engine.record.batch import RecordBatch
+    from kstore.engine.segment.index import AbortedTxn, TransactionIndex
 
 
 class CleanedTransactions:

@@ -1,13 +1,18 @@
 """The arguments of cursors, checked."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from datetime import datetime
 
 from kstore.arguments import boolean, each_of, integer, moment, number
 from kstore.errors import OffsetOutOfRangeError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.cursors.offset_commits import MAX_METADATA_BYTES
-from kstore.log.view.log_view import LogView
+
+if TYPE_CHECKING:
+    from kstore.log.view.log_view import LogView
 
 _GROUP = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _NAMES = ("earliest", "latest")

@@ -1,16 +1,15 @@
 """A cursor: the durable position of a reader in one partition."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from datetime import datetime
+from __future__ import annotations
+
 from functools import partial
 from itertools import chain
-from types import TracebackType
-from typing import Any, NoReturn
 
 from kstore.arguments import ISOLATION, ON_ERROR, boolean, choice, integer, number
 from kstore.engine.record.batch import Record
-from kstore.engine.scan.batch_reader import RecordReader, Skipped
+from kstore.engine.scan.batch_reader import RecordReader
 from kstore.errors import OffsetOutOfRangeError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.cursors.arguments import (
     check_commit,
     check_delivered,
@@ -21,19 +20,27 @@ from kstore.log.cursors.arguments import (
 )
 from kstore.log.cursors.cursor_batch import BatchSlot, CursorBatch
 from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, ColumnOptions, CursorColumns
-from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.cursors.offset_committer import OffsetCommitter, commit_all
 from kstore.log.follow.feed import Feed, read_by
 from kstore.log.follow.follower import Follower
 from kstore.log.follow.position import position_in
-from kstore.log.follow.sources import Source
 from kstore.log.follow.waiting import Waitable
 from kstore.log.read.left_out import LeftOut
 from kstore.log.threads.async_call import in_thread
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import Iterated, OneThread
 from kstore.log.threads.resumed import TASK_TURN, Resumed, in_turns
-from kstore.typed import Column
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from datetime import datetime
+    from types import TracebackType
+    from typing import Any, NoReturn
+
+    from kstore.engine.scan.batch_reader import Skipped
+    from kstore.log.cursors.offset_commits import OffsetAndMetadata
+    from kstore.log.follow.sources import Source
+    from kstore.typed import Column
 
 
 def begin(

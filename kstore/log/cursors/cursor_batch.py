@@ -1,14 +1,22 @@
 """Batches of records of a cursor that are committed together."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from types import TracebackType
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from __future__ import annotations
+
+from typing import Generic, Protocol, TypeVar
 from weakref import ref
 
-from kstore.engine.record.batch import Record
-from kstore.log.cursors.offset_committer import OffsetCommitter
-from kstore.log.follow.feed import Feed
-from kstore.log.follow.position import Position
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from types import TracebackType
+    from typing import Any
+
+    from kstore.engine.record.batch import Record
+    from kstore.log.cursors.offset_committer import OffsetCommitter
+    from kstore.log.follow.feed import Feed
+    from kstore.log.follow.position import Position
+
 
 Item = TypeVar("Item")
 Given_contra = TypeVar("Given_contra", contravariant=True)
@@ -39,7 +47,7 @@ class _Records(list[Item]):
 class Slot(Protocol[Given_contra]):
     """The open batch of a cursor; a cursor has one at most."""
 
-    def begin(self, batch: "CursorBatch[Any]") -> None:
+    def begin(self, batch: CursorBatch[Any]) -> None:
         """Open a batch. RuntimeError if another one is open."""
 
     @property
@@ -61,7 +69,7 @@ class Block(NamedTuple):
     """The `with` block of a batch, and the start of the batch. If the reference to the batch is dead, an
     interrupt prevented `__exit__`."""
 
-    batch: "ref[CursorBatch[Any]]"
+    batch: ref[CursorBatch[Any]]
     start: Any
 
 
@@ -95,7 +103,7 @@ class BatchSlot:
         if self._block is not None:
             raise RuntimeError("a batch of this cursor is open: leave its `with` block first")
 
-    def begin(self, batch: "CursorBatch[Any]") -> None:
+    def begin(self, batch: CursorBatch[Any]) -> None:
         """Open a batch. RuntimeError if another one is open."""
         self.check_free()
         self._block = Block(ref(batch), self._feed.position)

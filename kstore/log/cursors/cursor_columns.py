@@ -1,19 +1,27 @@
 """Records of a cursor as columns."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from __future__ import annotations
+
 from functools import partial
 from itertools import chain
-from typing import Any
 
 from kstore.arguments import integer
-from kstore.engine.columns.array import ColumnBatch, leading_columns
+from kstore.engine.columns.array import leading_columns
 from kstore.engine.scan.column_scanner import CursorBatches
-from kstore.log.follow.feed import Feed, Read
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.follow.follower import Follower
 from kstore.log.read import scan
-from kstore.log.threads.one_thread import Iterated, OneThread
+from kstore.log.threads.one_thread import OneThread
 from kstore.log.threads.resumed import Resumed, in_turns
 from kstore.log.view.run import scan_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from typing import Any
+
+    from kstore.engine.columns.array import ColumnBatch
+    from kstore.log.follow.feed import Feed, Read
+    from kstore.log.threads.one_thread import Iterated
 
 _OFFSET = "offset"
 BATCH_ROWS, BATCH_BYTES = 1 << 14, 4 << 20

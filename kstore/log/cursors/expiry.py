@@ -1,20 +1,18 @@
 """Expiry of the positions of groups without readers: Kafka's offsets.retention.minutes."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 
 from kstore.errors import CursorLockedError
-from kstore.log.cursors.group_file import (
-    Changes,
-    Entries,
-    GroupFile,
-    has_left,
-    note_life,
-    path_of,
-    read_positions,
-)
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.cursors.group_file import GroupFile, has_left, note_life, path_of, read_positions
 from kstore.log.cursors.member_lock import MemberLock, byte_of
-from kstore.log.files.layout import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.log.cursors.group_file import Changes, Entries
+    from kstore.log.files.layout import TopicPartition
 
 
 def expire(
@@ -76,7 +74,7 @@ def _is_due(directory: str, group: str, entries: Entries, retention_ms: int, now
     if not entries:
         return False
     try:
-        left = os.stat(path_of(directory, group)).st_mtime_ns // 1_000_000  # noqa: PTH116
+        left = os.stat(path_of(directory, group)).st_mtime_ns // 1_000_000
     except FileNotFoundError:
         return False
     return max(left, *(entry.commit.position.timestamp for entry in entries.values())) + retention_ms <= now

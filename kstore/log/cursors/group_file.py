@@ -9,6 +9,8 @@ less one, is the number of bytes that were synced before it (a base sequence of 
 byte is damage and not the work of a power cut.
 """
 
+from __future__ import annotations
+
 import os
 import struct
 import time
@@ -16,18 +18,22 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
 
 from kstore.engine.io.file import File, read_whole, set_mtime_ms, sync_directory, unlink, write_whole
 from kstore.engine.io.mutex import Mutex
-from kstore.engine.record.batch import Record, RecordBatch
+from kstore.engine.record.batch import RecordBatch
 from kstore.engine.record.batch_builder import encode_batch
 from kstore.errors import CorruptRecordError, LogFailedError, visible
-from kstore.log.cursors.member_lock import LockFile, byte_of
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.log.cursors.member_lock import byte_of
 from kstore.log.cursors.offset_commits import Commit, decode, encode_key, encode_value
 from kstore.log.files.layout import TopicPartition
 from kstore.log.recovery.repairs import CUT, name_for_cut
 from kstore.log.recovery.report import DataLossWarning
+
+if TYPE_CHECKING:
+    from kstore.engine.record.batch import Record
+    from kstore.log.cursors.member_lock import LockFile
 
 _PREFIX, SUFFIX = "kstore-cursors-", ".positions"
 _OVERHEAD, _LEAST, _MAGIC = 12, 61, 16
@@ -63,12 +69,12 @@ def note_life(path: str, now: int, *, reads: bool) -> None:
 
 def has_left(path: str) -> bool:
     """Whether the last reader has closed its cursor. If not, it is reading or was killed. OSError."""
-    return os.stat(path).st_mtime_ns % 1_000_000 == 0  # noqa: PTH116
+    return os.stat(path).st_mtime_ns % 1_000_000 == 0
 
 
 def groups_in(directory: str) -> list[str]:
     """The groups that have a file in a directory. OSError."""
-    names = sorted(os.listdir(directory))  # noqa: PTH208
+    names = sorted(os.listdir(directory))
     return [
         name[len(_PREFIX) : -len(SUFFIX)]
         for name in names
@@ -203,7 +209,7 @@ class GroupFile:
         self._mine_end = 0
 
     @classmethod
-    def of(cls, directory: str, group: str, lock_file: LockFile) -> "GroupFile":
+    def of(cls, directory: str, group: str, lock_file: LockFile) -> GroupFile:
         """The GroupFile of a group in this process, of which there is one for a lock file."""
         with lock_file.mutex:
             known: GroupFile | None = lock_file.shared.get(group)
@@ -215,7 +221,7 @@ class GroupFile:
         """Close the file in a forked child, so that a lock of the parent on it ends with the parent."""
         file, self._file = self._file, None
         if file is not None:  # a thread that fork did not copy may hold another reference
-            with suppress(OSError), open(os.devnull, "rb") as nothing:  # noqa: PTH123
+            with suppress(OSError), open(os.devnull, "rb") as nothing:
                 os.dup2(nothing.fileno(), file.fd, inheritable=False)
 
     def read(self) -> dict[TopicPartition, Entry]:
@@ -309,7 +315,7 @@ class GroupFile:
     def _catch_up(self) -> None:
         """Read what other processes have written, and remove an incomplete commit of a crash."""
         try:
-            there = os.stat(self._path)  # noqa: PTH116 - each commit calls it
+            there = os.stat(self._path)
         except FileNotFoundError:
             self._file, self._content = None, _Content(self._path, self.group)
             return

@@ -1,23 +1,27 @@
 """The directory with the positions of a partition, and the id of the partition in them."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.errors import LogNotFoundError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
 from kstore.log.files.checked_json import corrupt
-from kstore.log.files.layout import TopicPartition
 from kstore.log.files.log_dir_state import located, name_of
-from kstore.log.files.manifest import NAME, Stamp, create, read_manifest, stamp_of
+from kstore.log.files.manifest import NAME, create, read_manifest, stamp_of
 from kstore.log.later import later
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kstore.log.cursors.group_file import Entry, groups_in, read_durable_positions, read_positions
     from kstore.log.cursors.member_lock import explain_refusal
     from kstore.log.cursors.offset_commits import Commit, OffsetAndMetadata
+    from kstore.log.files.layout import TopicPartition
+    from kstore.log.files.manifest import Stamp
 else:
     later(
         globals(),
@@ -42,12 +46,12 @@ class Home(NamedTuple):
     tp: TopicPartition
 
     @classmethod
-    def of(cls, path: str) -> "Home":
+    def of(cls, path: str) -> Home:
         """The Home of the partition at a path. LogNotFoundError."""
         parent, name = os.path.split(located(path))
         parent = os.path.realpath(parent)
-        real = os.path.join(parent, name)  # noqa: PTH118
-        if not os.path.isdir(real):  # noqa: PTH112
+        real = os.path.join(parent, name)
+        if not os.path.isdir(real):
             raise LogNotFoundError(f"no partition directory at {path}, so it has no cursors")
         return cls(real, parent if layout.is_partition_name(name) else real, name_of(Path(real)))
 

@@ -10,28 +10,33 @@ by one (sparse) byte whenever a lock is taken or a file of positions is replaced
 changed, no lock was lost and no file of positions was replaced.
 """
 
+from __future__ import annotations
+
 import errno
 import fcntl
 import os
 import sys
 import time
 import weakref
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from kstore.engine.io.file import File
 from kstore.engine.io.mutex import Mutex
 from kstore.errors import CursorLockedError, LogClosedError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.lock import User, conflict_in, holder_of, keep_byte, keep_no_more
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 NAME = "kstore-cursors.lock"
 _TAKEN = (errno.EACCES, errno.EAGAIN)
 _CLAIMS = 0  # the byte that is locked while the file grows
 _KEPT = 1 << 62
 _guard = Mutex()
-_files: "dict[str, LockFile]" = {}
-_all: "weakref.WeakSet[LockFile]" = weakref.WeakSet()  # also files that another program removed
+_files: dict[str, LockFile] = {}
+_all: weakref.WeakSet[LockFile] = weakref.WeakSet()  # also files that another program removed
 
 
 def byte_of(*names: object) -> int:
@@ -70,7 +75,7 @@ class LockFile:
         _all.add(self)
 
     @classmethod
-    def of(cls, directory: str, user: User) -> "LockFile":
+    def of(cls, directory: str, user: User) -> LockFile:
         """The lock file of a directory, created if it is missing. The user must leave it. OSError."""
         path = f"{directory}/{NAME}"
         with _guard:
@@ -122,7 +127,7 @@ class LockFile:
         """How many claims the file has. An unchanged number means that no lock was taken since. -1 if the
         path leads to another file."""
         try:
-            mine, there = os.fstat(self.fd), os.stat(self.path)  # noqa: PTH116 - each commit calls it
+            mine, there = os.fstat(self.fd), os.stat(self.path)
             return mine.st_size if os.path.samestat(there, mine) else -1
         except OSError:
             return -1

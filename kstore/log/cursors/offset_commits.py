@@ -1,13 +1,17 @@
 """Committed positions in the format of the records of __consumer_offsets (spec 11): OffsetCommitKey and
 OffsetCommitValue."""
 
-import struct
-from typing import NamedTuple
+from __future__ import annotations
 
-from kstore.engine.record.batch import Record
+import struct
+
 from kstore.errors import CorruptRecordError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.position import Position
+
+if TYPE_CHECKING:
+    from kstore.engine.record.batch import Record
 
 MAX_METADATA_BYTES = 4096  # Kafka's offset.metadata.max.bytes
 _KEY_VERSION = 1

@@ -1,16 +1,23 @@
 """Committing the position of a group in one partition."""
 
+from __future__ import annotations
+
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 
 from kstore.errors import CursorLockedError, LogClosedError, LogNotFoundError
-from kstore.log.cursors.group_file import Changes, Entries, GroupFile
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.cursors.group_file import GroupFile
 from kstore.log.cursors.home import Home
 from kstore.log.cursors.member_lock import MemberLock, byte_of
 from kstore.log.cursors.offset_commits import Commit, OffsetAndMetadata
 from kstore.log.files.lock import once_free
-from kstore.log.follow.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kstore.log.cursors.group_file import Changes, Entries
+    from kstore.log.follow.position import Position
 
 
 def lock_for(home: Home, group: str) -> MemberLock:

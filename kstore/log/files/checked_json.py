@@ -1,12 +1,16 @@
 """JSON files of kstore's own. The first line holds a checksum of the rest; remove it to edit such a file."""
 
-import re
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from __future__ import annotations
 
 from kstore.engine.record.batch import crc32c
 from kstore.errors import CorruptCheckpointError
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from kstore.typed import StrPath
 
 _DEEPEST = 100  # levels of brackets; what kstore writes has 4
 _CRC = rb'\{\n "crc32c": (\d{1,10}),\n'  # of what follows
@@ -20,15 +24,17 @@ def encode(content: Mapping[str, object]) -> bytes:
     return b'{\n "crc32c": %d,\n' % crc32c(rest) + rest
 
 
-def has_checksum(path: Path, data: bytes, what: str) -> bool:
+def has_checksum(path: StrPath, data: bytes, what: str) -> bool:
     """Whether a file has a checksum, which is checked. CorruptCheckpointError."""
+    import re  # imported here, because few processes read such a file
+
     crc = re.match(_CRC, data)
     if crc is not None and int(crc[1]) != (found := crc32c(data[crc.end() :])):
         raise corrupt(path, what, f"CRC-32C {int(crc[1])}, or no line with one", found)
     return crc is not None
 
 
-def decode(path: Path, data: bytes, what: str) -> Any:
+def decode(path: StrPath, data: bytes, what: str) -> Any:
     """Decode the content of a file. CorruptCheckpointError, ValueError; RecursionError if the caller has used
     up the stack."""
     has_checksum(path, data, what)
@@ -54,6 +60,6 @@ def _depth(data: bytes) -> int:
     return deepest
 
 
-def corrupt(path: Path, what: str, expected: str, found: object) -> CorruptCheckpointError:
+def corrupt(path: StrPath, what: str, expected: str, found: object) -> CorruptCheckpointError:
     """The error for a damaged file."""
     return CorruptCheckpointError(what, file=str(path), expected=expected, found=found)

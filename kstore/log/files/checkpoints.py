@@ -1,28 +1,32 @@
 """The small text files of a log directory and of a partition (spec 1.4 to 1.6)."""
 
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from __future__ import annotations
 
 from kstore.engine.io.file import read_whole, write_whole
 from kstore.errors import CorruptCheckpointError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.layout import TopicPartition
 from kstore.properties import parse_integer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import TypeVar
     from uuid import UUID
 
-Entry = TypeVar("Entry")
+    from kstore.typed import StrPath
+
+    _Entry = TypeVar("_Entry")
+
 _SHOWN = 200  # characters of a damaged line
 
 
 def _read(
-    path: Path,
+    path: StrPath,
     content: bytes,
-    parse: Callable[[list[str]], Entry],
+    parse: Callable[[list[str]], _Entry],
     form: str,
-    salvage: list[Entry] | None = None,
-) -> list[Entry]:
+    salvage: list[_Entry] | None = None,
+) -> list[_Entry]:
     """Parse a checkpoint file: a version line, the number of entries, and a line for each. An empty file has
     no entries.
 
@@ -103,7 +107,7 @@ def _known_offsets(path: str) -> tuple[Mapping[TopicPartition, int], CorruptChec
         found: list[tuple[TopicPartition, int]] = []
         error = None
         try:
-            found = _read(Path(path), content, _parse_offset_entry, "TOPIC PARTITION OFFSET", found)
+            found = _read(path, content, _parse_offset_entry, "TOPIC PARTITION OFFSET", found)
         except CorruptCheckpointError as e:
             error = e.with_traceback(None)  # else it would keep the frames alive
         known = content, dict(found), error
@@ -111,7 +115,7 @@ def _known_offsets(path: str) -> tuple[Mapping[TopicPartition, int], CorruptChec
     return known[1:]
 
 
-def look_into(path: Path | str) -> tuple[Mapping[TopicPartition, int], CorruptCheckpointError | None]:
+def look_into(path: StrPath) -> tuple[Mapping[TopicPartition, int], CorruptCheckpointError | None]:
     """Read one of the four checkpoint files of a log directory: the offsets of its sound lines, and an error
     if it is damaged. A missing file has no lines. OSError."""
     try:
@@ -120,7 +124,7 @@ def look_into(path: Path | str) -> tuple[Mapping[TopicPartition, int], CorruptCh
         return {}, None
 
 
-def read_epochs(path: Path) -> list[tuple[int, int]]:
+def read_epochs(path: StrPath) -> list[tuple[int, int]]:
     """The (epoch, start offset) pairs of a leader-epoch-checkpoint, in the order of the file."""
     content = read_whole(str(path))
 
@@ -135,24 +139,24 @@ def _content(lines: list[str]) -> bytes:
     return "".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)).encode()
 
 
-def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+def write_offsets(path: StrPath, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace one of the four checkpoint files of a log directory, durably. OSError."""
     content = _content([f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()])
     write_whole(str(path), content)
     _remember(str(path), content, dict(offsets))
 
 
-def write_epochs(path: Path, entries: Iterable[tuple[int, int]]) -> None:
+def write_epochs(path: StrPath, entries: Iterable[tuple[int, int]]) -> None:
     """Replace a leader-epoch-checkpoint, durably. OSError."""
     write_whole(str(path), _content([f"{epoch} {start_offset}" for epoch, start_offset in entries]))
 
 
-def write_topic_id(path: Path, topic_id: "UUID") -> None:
+def write_topic_id(path: StrPath, topic_id: UUID) -> None:
     """Write a partition.metadata file, durably (spec 1.5). OSError."""
     write_whole(str(path), f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode())
 
 
-def read_topic_id(path: Path) -> "UUID":
+def read_topic_id(path: StrPath) -> UUID:
     """The topic id in a partition.metadata file (spec 1.5)."""
 
     def fail(expected: str, found: object) -> CorruptCheckpointError:
@@ -177,7 +181,7 @@ def read_topic_id(path: Path) -> "UUID":
     return topic_id
 
 
-def topic_id_text(topic_id: "UUID") -> str:
+def topic_id_text(topic_id: UUID) -> str:
     """A topic id as Kafka prints it: 22 characters of URL-safe base64."""
     import base64
 

@@ -1,13 +1,18 @@
 """Leader epochs of a log (spec 7.8), and the leader-epoch-checkpoint (spec 1.6)."""
 
+from __future__ import annotations
+
 import contextlib
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Self
+import os
 
 from kstore.engine.io.file import File
 from kstore.errors import CorruptFileError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import checkpoints, layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Self
 
 
 class LeaderEpochs:
@@ -75,7 +80,7 @@ class LeaderEpochCheckpoint:
 
     def __init__(self, directory: str, epochs: LeaderEpochs | None) -> None:
         """None: what the file says when `reload` is called."""
-        self._path = Path(directory, layout.LEADER_EPOCHS)
+        self._path = f"{directory}/{layout.LEADER_EPOCHS}"
         self._written: tuple[tuple[int, int], ...] | None = None
         self.epochs = epochs or LeaderEpochs()
         if epochs is not None:
@@ -118,8 +123,8 @@ class LeaderEpochCheckpoint:
         if self._written == entries:
             return
         self._written = None
-        if not entries and not self._path.exists():
-            File(str(self._path), "a")
+        if not entries and not os.path.exists(self._path):
+            File(self._path, "a")
         elif self._read() != entries:
             checkpoints.write_epochs(self._path, entries)
         self._written = entries

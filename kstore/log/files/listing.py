@@ -1,15 +1,20 @@
 """Listing directories. If no descriptor is free, a cached one is closed and the call repeated."""
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import os
-from collections.abc import Callable
-from typing import TypeVar
 
 from kstore.engine.io import directory
 from kstore.engine.io.file import frees_descriptor, unlink
+from kstore.light_typing import TYPE_CHECKING
 
-_Found = TypeVar("_Found")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    _Found = TypeVar("_Found")
 
 
 def list_directory(path: str) -> list[str]:
@@ -17,7 +22,7 @@ def list_directory(path: str) -> list[str]:
     return _asked(os.listdir, path)
 
 
-def scan_directory(path: str) -> "os._ScandirIterator[str]":
+def scan_directory(path: str) -> os._ScandirIterator[str]:
     """The result of os.scandir. OSError."""
     return _asked(os.scandir, path)
 
@@ -46,7 +51,7 @@ def _asked(ask: Callable[[str], _Found], path: str) -> _Found:
 def is_there(path: str) -> bool:
     """Whether a path exists. OSError if that cannot be determined. Path.exists takes three times as long."""
     try:
-        os.stat(path)  # noqa: PTH116
+        os.stat(path)
     except ValueError:  # not a valid path
         return False
     except OSError as e:

@@ -1,5 +1,7 @@
 """One writer for each directory: an fcntl lock on `.lock`, as a Kafka broker takes it (spec 1.8)."""
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import fcntl
@@ -7,16 +9,22 @@ import os
 import struct
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from enum import Enum
-from pathlib import Path
-from typing import TypeVar
 
 from kstore.engine.io.directory import Directory
 from kstore.engine.io.file import File
 from kstore.engine.io.mutex import Mutex
-from kstore.errors import KstoreError, LogLockedError
+from kstore.errors import LogLockedError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Literal, TypeVar
+
+    from kstore.errors import KstoreError
+    from kstore.typed import StrPath
+
+    _Made = TypeVar("_Made")
 
 _FLOCK = struct.Struct("@hhqqi")  # struct flock: type, whence, start, length, pid
 _OWN_LENGTH = 1 << 62  # bytes that kstore locks; a broker locks all, so the length identifies the holder
@@ -28,7 +36,6 @@ _LOADED = 0  # the byte of a partition's directory that its writer locks once it
 _MOST_PAUSE = 0.05  # s, between two attempts to lock
 _MOST_DYING = 2.0  # s between the moments at which a process that ends loses its locks
 _MOST_ENTERING = 10.0  # s that another writer may take to enter a directory
-Made = TypeVar("Made")
 
 
 def holder_of(fd: int, start: int = 0, length: int = 0) -> int | None:
@@ -76,7 +83,7 @@ class User:
     """A user of a lock file, which holds weak references to its users."""
 
 
-def once_free(make: Callable[[], Made], wait: float, error: type[KstoreError] = LogLockedError) -> Made:
+def once_free(make: Callable[[], _Made], wait: float, error: type[KstoreError] = LogLockedError) -> _Made:
     """The result of `make`, which is called again for `wait` seconds while it raises `error`."""
     until = time.monotonic() + wait
     for pause in pauses():
@@ -98,34 +105,26 @@ def pauses() -> Iterator[float]:
         pause = min(2 * pause, _MOST_PAUSE)
 
 
-def is_locked(directory: Path) -> bool:
+def is_locked(directory: StrPath) -> bool:
     """Whether a log in this directory, or one whose checkpoints are in it, is open for writing in any
     process."""
-    return holder_in(directory) is not Holder.NONE
+    return holder_in(directory) is not None
 
 
-class Holder(Enum):
-    """The program that has a directory locked."""
-
-    NONE = 0
-    KSTORE = 1
-    BROKER = 2
-
-
-def holder_in(directory: Path) -> Holder:
-    """The program that has a directory locked, in this process or another."""
+def holder_in(directory: StrPath) -> Literal["kstore", "broker"] | None:
+    """The program that has a directory locked, in this process or another, or None."""
     key = os.path.realpath(directory)
     with _guard:  # closing the file would drop the lock that another thread is taking
         if key in _locked:
-            return Holder.KSTORE
+            return "kstore"
         try:
             file = File(f"{key}/{layout.LOCK}")
             found = conflict_in(file.fd, 0, 0)
         except (OSError, struct.error):
-            return Holder.NONE
+            return None
         if found is None:
-            return Holder.NONE
-        return Holder.KSTORE if found[2] in (_OWN_LENGTH, _SHARED_LENGTH) else Holder.BROKER
+            return None
+        return "kstore" if found[2] in (_OWN_LENGTH, _SHARED_LENGTH) else "broker"
 
 
 class PartitionLock:
@@ -136,7 +135,7 @@ class PartitionLock:
     object.
     """
 
-    def __init__(self, directory: Path, *, shared: bool) -> None:
+    def __init__(self, directory: StrPath, *, shared: bool) -> None:
         self._directory: Directory | None = Directory(str(directory))
         _partition_locks.add(self)
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
@@ -177,11 +176,11 @@ class PartitionLock:
             with contextlib.suppress(OSError):
                 keep_byte(self._directory.fd, _LOADED, shared=True)
 
-    def is_at(self, directory: Path) -> bool:
+    def is_at(self, directory: StrPath) -> bool:
         """Whether a path still leads to the locked directory."""
         try:
             mine = self._directory
-            return mine is not None and os.path.samestat(os.fstat(mine.fd), directory.stat())
+            return mine is not None and os.path.samestat(os.fstat(mine.fd), os.stat(directory))
         except OSError:
             return False
 
@@ -202,10 +201,10 @@ class PartitionLock:
         self._directory = None
 
 
-_partition_locks: "weakref.WeakSet[PartitionLock]" = weakref.WeakSet()
+_partition_locks: weakref.WeakSet[PartitionLock] = weakref.WeakSet()
 
 
-def is_loaded(partition: Path) -> bool:
+def is_loaded(partition: StrPath) -> bool:
     """Whether a process has a partition open for writing, and has loaded it."""
     try:
         directory = Directory(str(partition))
@@ -241,7 +240,7 @@ def lock_directory(directory: str, *, shared: bool = False) -> tuple[File, bool]
             else:
                 fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _OWN_LENGTH)
             _hold(file.fd, shared=shared)
-            if os.fstat(file.fd).st_ino == Path(path).stat().st_ino:
+            if os.fstat(file.fd).st_ino == os.stat(path).st_ino:
                 _locked.add(directory)
                 return file, is_alone
         except FileNotFoundError:

@@ -6,17 +6,22 @@ has its own files in that format, so that several programs can write partitions 
 ignores them.
 """
 
+from __future__ import annotations
+
 import os
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import NamedTuple
 
 from kstore.engine.io.file import read_whole, unlink, write_whole
 from kstore.errors import CorruptCheckpointError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.listing import is_there
 from kstore.log.files.manifest import OLDER_TABLE, read_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kstore.typed import StrPath
 
 _SIGNS = (
     layout.META_PROPERTIES,
@@ -43,7 +48,7 @@ class Location(NamedTuple):
         return self.directory == self.path
 
 
-def locate(path: str | Path) -> Location:
+def locate(path: StrPath) -> Location:
     """The location of the partition at a path. Its checkpoints are in the log directory around it, or in the
     partition.
 
@@ -52,7 +57,7 @@ def locate(path: str | Path) -> Location:
     be that of another partition there. Its name in its own checkpoints is arbitrary. A link in a log
     directory is a partition of that directory, as for a broker; any other link is resolved.
     """
-    whole = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow a link to another log directory
+    whole = os.path.abspath(path)
     place = located(whole)
     parent, base = os.path.split(place)
     name = layout.partition_named(base)
@@ -63,12 +68,12 @@ def locate(path: str | Path) -> Location:
 def located(path: str) -> str:
     """The absolute path of a partition. A link in a log directory is not resolved, as by a broker; any other
     link is."""
-    path = os.path.abspath(path)  # noqa: PTH100
-    if not os.path.islink(path):  # noqa: PTH114
+    path = os.path.abspath(path)
+    if not os.path.islink(path):
         return path
     parent, base = os.path.split(path)
     real = os.path.realpath(path)
-    if (layout.is_partition_name(base) and _is_log_directory(parent)) or os.path.islink(real):  # noqa: PTH114
+    if (layout.is_partition_name(base) and _is_log_directory(parent)) or os.path.islink(real):
         return path  # the link leads to itself
     return real
 
@@ -77,17 +82,17 @@ def _is_log_directory(path: str) -> bool:
     return any(is_there(f"{path}/{sign}") for sign in _SIGNS)
 
 
-def directory_of(path: Path) -> Path:
+def directory_of(path: StrPath) -> str:
     """The directory with the checkpoints of a partition."""
-    return Path(locate(path).directory)
+    return locate(path).directory
 
 
-def name_of(path: Path) -> TopicPartition:
+def name_of(path: StrPath) -> TopicPartition:
     """The name of a partition in the checkpoints."""
     return locate(path).name
 
 
-def is_led(path: Path) -> bool:
+def is_led(path: StrPath) -> bool:
     """Whether a controller of Kafka assigns the leader epochs of a partition: it is in a broker's directory,
     or has a topic id. No other program may begin an epoch there, because clients refuse metadata whose epoch
     is below one they have read."""
@@ -95,7 +100,7 @@ def is_led(path: Path) -> bool:
     return is_there(f"{path}/{layout.METADATA}") or is_there(f"{directory}/{layout.META_PROPERTIES}")
 
 
-def is_tiered(path: Path) -> bool:
+def is_tiered(path: StrPath) -> bool:
     """Whether the broker of a partition's log directory has remote storage, which may have older records."""
     return is_there(f"{locate(path).directory}/{layout.REMOTE_INDEXES}")
 
@@ -107,7 +112,7 @@ class KeptOptions(NamedTuple):
     of_store: bool
 
 
-def kept_options(path: Path) -> KeptOptions:
+def kept_options(path: StrPath) -> KeptOptions:
     """The saved options of a partition: those of its topic, if a store's table has the topic, else those in
     the partition. CorruptCheckpointError, OSError."""
     place = locate(path)
@@ -160,7 +165,7 @@ def read_checkpoint(path: str) -> Checkpoint:
     return Checkpoint(offsets)
 
 
-def read_state(path: Path, read: Callable[[str], Checkpoint] = read_checkpoint) -> State:
+def read_state(path: StrPath, read: Callable[[str], Checkpoint] = read_checkpoint) -> State:
     """Read the state of a partition from marker and checkpoints. read: reads a checkpoint file. OSError."""
     place = locate(path)
     if place.name.topic == layout.CLUSTER_METADATA:  # Raft loads it, and uses no marker
@@ -185,7 +190,7 @@ def read_state(path: Path, read: Callable[[str], Checkpoint] = read_checkpoint) 
     return State(clean, recovery_point, log_start_offset, tuple(complaints), by_broker, by_itself)
 
 
-def read_log_start(path: Path, read: Callable[[str], Checkpoint] = read_checkpoint) -> int:
+def read_log_start(path: StrPath, read: Callable[[str], Checkpoint] = read_checkpoint) -> int:
     """Read only the log start offset of read_state. OSError."""
     place = locate(path)
     return 0 if place.name.topic == layout.CLUSTER_METADATA else _log_start_of(place, [], read)
@@ -216,7 +221,7 @@ def _offset_in(
     return offsets.get(name, 0)
 
 
-def read_cleaner_offset(path: Path) -> int | None:
+def read_cleaner_offset(path: StrPath) -> int | None:
     """The end of the compacted part of a partition, or None. The sound lines of a damaged file are used.
     OSError."""
     place = locate(path)
@@ -226,7 +231,7 @@ def read_cleaner_offset(path: Path) -> int | None:
     return offsets.get(place.name)
 
 
-def is_known_compacted(path: Path) -> bool:
+def is_known_compacted(path: StrPath) -> bool:
     """Whether a partition is known to be compacted: the cleaner's checkpoint names a partition of its topic,
     or it is a compacted topic of Kafka's own. CorruptCheckpointError if that file is damaged, or was replaced
     after damage, and no sound line names the topic. OSError."""
@@ -258,7 +263,7 @@ def _look_into_cleaner_offsets(
     """Read a cleaner's checkpoint, and its damage or None. An empty file is damaged, unless it is a broker's:
     a broker creates it empty and fills it at the first compaction. OSError."""
     offsets, damage = checkpoints.look_into(path)
-    beside = f"{os.path.dirname(path)}/{layout.META_PROPERTIES}"  # noqa: PTH120
+    beside = f"{os.path.dirname(path)}/{layout.META_PROPERTIES}"
     if not offsets and _is_empty(path) and not is_there(beside):
         damage = _error_of_emptied(path)
     return offsets, damage
@@ -286,7 +291,7 @@ def is_a_brokers(marker: str) -> bool:
 def _is_emptied(path: str) -> bool:
     """Whether a checkpoint file has lost its content. A broker creates it empty and fills it before a clean
     shutdown; kstore never creates an empty one."""
-    directory = os.path.dirname(path)  # noqa: PTH120
+    directory = os.path.dirname(path)
     return _is_empty(path) and (
         is_there(f"{directory}/{layout.CLEAN_SHUTDOWN}")
         or not is_there(f"{directory}/{layout.META_PROPERTIES}")
@@ -295,12 +300,12 @@ def _is_emptied(path: str) -> bool:
 
 def _is_empty(path: str) -> bool:
     try:
-        return os.stat(path).st_size == 0  # noqa: PTH116
+        return os.stat(path).st_size == 0
     except OSError:
         return False
 
 
-def keep_damaged(directory: Path) -> list[str]:
+def keep_damaged(directory: StrPath) -> list[str]:
     """Copy damaged checkpoints that cannot be rebuilt to .cut files, before a write replaces them.
 
     The lost lines may be of partitions that are not open. Returns a sentence if log start offsets are lost.
@@ -333,9 +338,11 @@ def _keep(path: str) -> str:
     return kept
 
 
-def kept_checkpoints(directory: Path) -> list[Path]:
-    """The copies of damaged checkpoints in a directory."""
-    return sorted(path for path in directory.glob("*" + layout.CUT) if is_kept_checkpoint(path.name))
+def kept_checkpoints(directory: StrPath) -> list[str]:
+    """The copies of damaged checkpoints in a directory; none in a file. OSError."""
+    if not os.path.isdir(directory):
+        return []
+    return sorted(f"{directory}/{name}" for name in os.listdir(directory) if is_kept_checkpoint(name))
 
 
 def is_kept_checkpoint(name: str) -> bool:
@@ -343,10 +350,10 @@ def is_kept_checkpoint(name: str) -> bool:
     return name.endswith(layout.CUT) and name.startswith(tuple(f"{file}." for file in layout.IRREPLACEABLE))
 
 
-def remove_drafts(directory: Path) -> None:
+def remove_drafts(directory: StrPath) -> None:
     """Remove unfinished checkpoint files that a crash has left. The caller has locked the directory.
     OSError."""
     for name in (*layout.CHECKPOINTS, layout.MANIFEST):
-        draft = directory / (name + layout.DRAFT)
-        if draft.is_file():
-            unlink(str(draft), missing_ok=True)
+        draft = f"{directory}/{name}{layout.DRAFT}"
+        if os.path.isfile(draft):
+            unlink(draft, missing_ok=True)

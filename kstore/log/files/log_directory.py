@@ -4,25 +4,22 @@ A process has one LogDirectory for a directory. Each log that is open for writin
 lease of it. The last lease that ends unlocks the directory.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kstore.engine.io.file import File, sync_directory, unlink, write_whole
 from kstore.engine.io.mutex import Mutex
 from kstore.errors import CorruptCheckpointError, LogFailedError, LogLockedError, LogNotFoundError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import checkpoints, layout, lock
-from kstore.log.files.layout import TopicPartition
-from kstore.log.files.listing import is_there
+from kstore.log.files.listing import is_there, list_directory
 from kstore.log.files.lock import PartitionLock
 from kstore.log.files.log_dir_state import (
     Checkpoint,
-    KeptOptions,
-    State,
     directory_of,
     is_a_brokers,
     keep_damaged,
@@ -38,6 +35,8 @@ from kstore.log.files.manifest import topic_being_deleted
 from kstore.log.later import later
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
     from kstore.engine.append.shared_end import SharedDirectory
     from kstore.log.files.shared_session import SharedSession
 else:
@@ -48,6 +47,11 @@ else:
             "kstore.log.files.shared_session": "SharedSession",
         },
     )
+
+if TYPE_CHECKING:
+    from kstore.log.files.layout import TopicPartition
+    from kstore.log.files.log_dir_state import KeptOptions, State
+    from kstore.typed import StrPath
 
 _KEPT_IN_MEMORY = (layout.RECOVERY_POINTS, layout.LOG_STARTS, layout.HIGH_WATERMARKS)
 
@@ -60,7 +64,7 @@ class Checkpoints:
     """
 
     def __init__(
-        self, directory: Path, own: TopicPartition | None, *, by_broker: bool, lock_file: File | None
+        self, directory: StrPath, own: TopicPartition | None, *, by_broker: bool, lock_file: File | None
     ) -> None:
         """own: the partition, if the files are in a partition. by_broker: a broker closed the directory.
         lock_file: the .lock file, if other processes write these files, too."""
@@ -97,7 +101,7 @@ class Checkpoints:
                 self._read(file)
             yield
 
-    def _reader(self, around: Path) -> Callable[[str], Checkpoint]:
+    def _reader(self, around: StrPath) -> Callable[[str], Checkpoint]:
         """A reader of checkpoint files that returns those of `around` from memory."""
 
         def read(path: str) -> Checkpoint:
@@ -108,7 +112,7 @@ class Checkpoints:
 
         return read
 
-    def state_of(self, path: Path, name: TopicPartition) -> State:
+    def state_of(self, path: StrPath, name: TopicPartition) -> State:
         """The state of a partition in the checkpoints; `clean` is not set. OSError."""
         around = directory_of(path)
         state = read_state(path, self._reader(around))
@@ -117,15 +121,15 @@ class Checkpoints:
             state = state._replace(complaints=tuple(c for c in state.complaints if c.file != starts))
         return state if state.by_itself else state._replace(clean=False, by_broker=self._by_broker)
 
-    def log_start_of(self, path: Path) -> int:
+    def log_start_of(self, path: StrPath) -> int:
         """The log start offset of a partition. OSError."""
         return read_log_start(path, self._reader(directory_of(path)))
 
     def put_cleaner_offset(self, name: TopicPartition, offset: int) -> None:
         """Write the end of the compacted part of a partition. OSError."""
-        file = self._directory / layout.CLEANER_OFFSETS
+        file = f"{self._directory}/{layout.CLEANER_OFFSETS}"
         with self._changing():
-            found = read_checkpoint(str(file))
+            found = read_checkpoint(file)
             offsets = {name: offset} if self._own is not None else {**found.offsets, name: offset}
             if found.damage or offsets != found.offsets:
                 checkpoints.write_offsets(file, offsets)
@@ -163,8 +167,8 @@ class Checkpoints:
             kept = {name: offset for name, offset in known.items() if name not in names}
             if len(kept) < len(known):
                 self._write(file, kept)
-        cleaner = self._directory / layout.CLEANER_OFFSETS
-        offsets = read_checkpoint(str(cleaner)).offsets
+        cleaner = f"{self._directory}/{layout.CLEANER_OFFSETS}"
+        offsets = read_checkpoint(cleaner).offsets
         kept = {name: offset for name, offset in offsets.items() if name not in names}
         if len(kept) < len(offsets):
             checkpoints.write_offsets(cleaner, kept)
@@ -178,7 +182,7 @@ class Checkpoints:
 
     def _write(self, file: str, offsets: dict[TopicPartition, int]) -> None:
         self._unwritten.add(file)  # a failed write may have replaced the file nevertheless
-        checkpoints.write_offsets(self._directory / file, offsets)
+        checkpoints.write_offsets(f"{self._directory}/{file}", offsets)
         self._offsets[file] = offsets
         self._unwritten.discard(file)
         if file == layout.LOG_STARTS:  # writing it does not restore lost lines
@@ -193,12 +197,12 @@ class Lease:
     A lease also ends when it is garbage-collected. If `leave` is interrupted, it may be called again.
     """
 
-    directory: "LogDirectory | None" = None  # set once there is something to release
+    directory: LogDirectory | None = None  # set once there is something to release
     name: TopicPartition | None = None  # None: all of the directory
     is_settled = False  # whether nothing but unlocking is left to do
     _has_begun = False
 
-    def __init__(self, path: Path, place: Path, *, shared: bool = False) -> None:
+    def __init__(self, path: StrPath, place: StrPath, *, shared: bool = False) -> None:
         """Lock a log directory for `place`: the directory itself, or a partition in it. LogLockedError if
         another process has the directory, or another lease that place. OSError.
 
@@ -222,7 +226,7 @@ class Lease:
     def _begin(self) -> None:
         """Called when the directory is locked."""
 
-    def _settle(self, directory: "LogDirectory", clean: bool) -> None:
+    def _settle(self, directory: LogDirectory, clean: bool) -> None:
         """Called before the directory is unlocked."""
 
     def leave(self, *, clean: bool) -> None:
@@ -240,7 +244,7 @@ class Lease:
         if directory is not None and not self.has_left:
             directory.writing.later(partial(self._leave_inside, directory, False))
 
-    def _leave_inside(self, directory: "LogDirectory", clean: bool) -> None:
+    def _leave_inside(self, directory: LogDirectory, clean: bool) -> None:
         try:
             if not self.is_settled:
                 self._settle(directory, clean)
@@ -249,7 +253,7 @@ class Lease:
             self._unlock(directory)
             self._left = True  # not before: an interrupt may have kept it locked
 
-    def _unlock(self, directory: "LogDirectory") -> None:
+    def _unlock(self, directory: LogDirectory) -> None:
         """Unlocks the place, then the directory. May be called again."""
         directory.drop(self._place, self)
 
@@ -266,8 +270,8 @@ class LogDirectory:
 
     checkpoints: Checkpoints
 
-    def __init__(self, path: Path, key: str) -> None:
-        self.path = path
+    def __init__(self, path: StrPath, key: str) -> None:
+        self.path = os.fspath(path)
         self.writing = Mutex(inner=True)
         self._key = key  # its real path
         self._leases: dict[str, weakref.ref[Lease]] = {}  # by the real path of their place
@@ -283,7 +287,7 @@ class LogDirectory:
     # ---- the lock ------------------------------------------------------------------------------------------
 
     @classmethod
-    def enter(cls, path: Path, place: Path, lease: Lease, *, shared: bool) -> None:
+    def enter(cls, path: StrPath, place: StrPath, lease: Lease, *, shared: bool) -> None:
         """Lock a directory for a lease. LogLockedError, OSError."""
         key = os.path.realpath(path)
         with lock.guard():
@@ -304,7 +308,7 @@ class LogDirectory:
                 found._unlock_if_unused()
                 raise
 
-    def drop(self, place: Path, lease: Lease) -> None:
+    def drop(self, place: StrPath, lease: Lease) -> None:
         """Remove a lease, and unlock the directory after the last one."""
         lock.guard().later(partial(self._drop, self._name_of(place), lease), wait=True)
 
@@ -329,12 +333,12 @@ class LogDirectory:
             lock.unlock_directory(self._key, self._file)
             self._file = self._state = None
 
-    def _name_of(self, place: Path) -> str:
+    def _name_of(self, place: StrPath) -> str:
         """The real path of a place in the directory, without a system call where possible."""
-        name = place.name
-        if name in ("", ".", "..") or place.parent != self.path or place.is_symlink():
+        parent, name = os.path.split(place)
+        if name in ("", ".", "..") or parent != self.path or os.path.islink(place):
             return os.path.realpath(place)
-        return os.path.join(self._key, name)  # noqa: PTH118
+        return os.path.join(self._key, name)
 
     def _is_live(self, name: str) -> bool:
         known = self._leases.get(name)
@@ -345,7 +349,7 @@ class LogDirectory:
         leases = [ref() for ref in list(self._leases.values())]
         return [other for other in leases if other is not None and other is not lease]
 
-    def has_writer(self, partition: Path) -> bool:
+    def has_writer(self, partition: StrPath) -> bool:
         """Whether a partition is open for writing in this process."""
         return self._is_live(self._name_of(partition))
 
@@ -353,7 +357,9 @@ class LogDirectory:
         """Whether the path still leads to the locked file."""
         try:
             mine = self._file
-            return mine is not None and os.path.samestat(os.fstat(mine.fd), (self.path / layout.LOCK).stat())
+            return mine is not None and os.path.samestat(
+                os.fstat(mine.fd), os.stat(f"{self.path}/{layout.LOCK}")
+            )
         except OSError:
             return False
 
@@ -449,9 +455,9 @@ class LogDirectory:
             return
         if not self._is_clean:
             names = {
-                layout.parse_directory(entry.name)
-                for entry in self.path.iterdir()
-                if layout.is_partition_name(entry.name) and any(entry.glob("*.log"))
+                layout.parse_directory(name)
+                for name in list_directory(self.path)
+                if layout.is_partition_name(name) and _has_segment(f"{self.path}/{name}")
             }
             if not names <= self._closed:
                 return
@@ -461,8 +467,9 @@ class LogDirectory:
         """Whether this is the last process that leaves, and none has left a partition uncleanly."""
         if self._file is None or not lock.lock_alone(self._file):
             return False
-        places = [self.path, *(path for path in self.path.iterdir() if layout.is_partition_name(path.name))]
-        return not any(is_there(f"{path}/{layout.SHARED}") for path in places)
+        names = filter(layout.is_partition_name, list_directory(self.path))
+        places = [self.path, *(f"{self.path}/{name}" for name in names)]
+        return not any(is_there(f"{place}/{layout.SHARED}") for place in places)
 
     @property
     def is_shared(self) -> bool:
@@ -514,15 +521,21 @@ class LogDirectory:
                 self.check_place()
                 self.checkpoints.store()
 
-    def state_of(self, path: Path, name: TopicPartition) -> State:
+    def state_of(self, path: StrPath, name: TopicPartition) -> State:
         """The state of a partition in the checkpoints; `clean` is not set. OSError."""
         with self.writing:
             return self.checkpoints.state_of(path, name)
 
-    def log_start_of(self, path: Path) -> int:
+    def log_start_of(self, path: StrPath) -> int:
         """The log start offset of a partition. OSError."""
         with self.writing:
             return self.checkpoints.log_start_of(path)
+
+
+def _has_segment(path: str) -> bool:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+        return any(name.endswith(".log") for name in list_directory(path))
+    return False
 
 
 class WholeLease(Lease):
@@ -532,7 +545,7 @@ class WholeLease(Lease):
     was_clean = False
     losses: Sequence[str] = ()
 
-    def __init__(self, path: Path, *, shared: bool = False) -> None:
+    def __init__(self, path: StrPath, *, shared: bool = False) -> None:
         super().__init__(path, path, shared=shared)
 
     def _begin(self) -> None:
@@ -560,8 +573,8 @@ class PartitionLease(Lease):
     kept: KeptOptions | None = None
     state: State
 
-    def __init__(self, path: Path, *, reads_options: bool, shared: bool = False) -> None:
-        self.path = path
+    def __init__(self, path: StrPath, *, reads_options: bool, shared: bool = False) -> None:
+        self.path = os.fspath(path)
         # before the directory is locked: what the first process does there, others wait for
         self.session = SharedSession(str(path)) if shared else None
         self._location = locate(path)
@@ -571,7 +584,7 @@ class PartitionLease(Lease):
         self._reads_options = reads_options
         self._partition_lock: PartitionLock | None = None
         try:
-            super().__init__(Path(self._location.directory), path, shared=shared)
+            super().__init__(self._location.directory, path, shared=shared)
         except BaseException:
             if self.session is not None:
                 self.session.end_here()

@@ -7,22 +7,28 @@ Only a process that has the directory locked for writing replaces a manifest. A 
 create the first one of a partition, because it needs the id. So the manifest of a partition always has an id.
 """
 
+from __future__ import annotations
+
 import errno
 import os
-from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
 
 from kstore.engine.io.file import File, read_whole, sync_directory, unlink, write_whole
 from kstore.engine.record.batch import crc32c
 from kstore.errors import CorruptCheckpointError, InvalidConfigError, LogFailedError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
 from kstore.log.files.checked_json import corrupt, decode, encode, has_checksum
 from kstore.log.files.listing import is_there
 from kstore.log.files.topic_table import TopicTable, options_in
 from kstore.log.files.truncations import NO_TRUNCATIONS, Truncations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, TypeAlias
+
+    from kstore.typed import StrPath
 
 NAME = layout.MANIFEST
 _VERSION = 1
@@ -45,14 +51,14 @@ class Manifest(NamedTuple):
     table: TopicTable = TopicTable()
 
     @classmethod
-    def of(cls, content: Mapping[str, Any]) -> "Manifest":
+    def of(cls, content: Mapping[str, Any]) -> Manifest:
         """From the content of a file. KeyError, TypeError, ValueError, AttributeError, InvalidConfigError."""
         own_id = bytes.fromhex(content.get("id", ""))
         if content["version"] != _VERSION or len(own_id) not in (0, 16):
             raise ValueError(f"version {content['version']!r:.80}, id {own_id!r:.80}")
         return cls(own_id, options_in(content), Truncations.of(content), TopicTable.of(content))
 
-    def with_truncations(self, truncations: Truncations) -> "Manifest":
+    def with_truncations(self, truncations: Truncations) -> Manifest:
         """The manifest with other truncations."""
         return self._replace(truncations=truncations)
 
@@ -114,7 +120,7 @@ class ManifestFile:
         self.known = manifest
 
 
-def read_manifest(directory: str | Path) -> Manifest:
+def read_manifest(directory: StrPath) -> Manifest:
     """The manifest of a directory; if there is none, made of the files of an earlier version.
     CorruptCheckpointError, OSError."""
     try:
@@ -134,13 +140,13 @@ def read_manifest(directory: str | Path) -> Manifest:
     return found or Manifest()
 
 
-def write_manifest(directory: str | Path, manifest: Manifest, *, replaces: bool = True) -> None:
+def write_manifest(directory: StrPath, manifest: Manifest, *, replaces: bool = True) -> None:
     """Write the manifest of a directory, durably and atomically. OSError; FileExistsError without
     `replaces`, if the directory has one."""
     write_whole(f"{directory}/{NAME}", manifest.encode(), replaces=replaces)
 
 
-def create(directory: str | Path, manifest: Manifest) -> Manifest:
+def create(directory: StrPath, manifest: Manifest) -> Manifest:
     """Create the manifest of a directory, durably, and give it an id. Returns the one that is there then,
     which another process may have created. CorruptCheckpointError, OSError."""
     made = manifest._replace(id=manifest.id or os.urandom(16))
@@ -151,7 +157,7 @@ def create(directory: str | Path, manifest: Manifest) -> Manifest:
     return made
 
 
-def converted(directory: str | Path) -> Manifest:
+def converted(directory: StrPath) -> Manifest:
     """The manifest of a directory that this process has locked for writing. The files of an earlier version
     become part of it. CorruptCheckpointError, OSError."""
     older = [name for name in _OLDER if is_there(f"{directory}/{name}")]
@@ -165,7 +171,7 @@ def converted(directory: str | Path) -> Manifest:
     return manifest
 
 
-def topic_being_deleted(directory: Path) -> str | None:
+def topic_being_deleted(directory: StrPath) -> str | None:
     """The topic of an unfinished deletion, or None. CorruptCheckpointError, OSError."""
     for name in (NAME, OLDER_TABLE):
         with suppress(FileNotFoundError):
@@ -178,23 +184,23 @@ def topic_being_deleted(directory: Path) -> str | None:
     return None
 
 
-def stamp_of(directory: str | Path) -> Stamp:
+def stamp_of(directory: StrPath) -> Stamp:
     """Which manifest a directory has now."""
     try:
-        found = os.stat(f"{directory}/{NAME}")  # noqa: PTH116 - each commit calls it
+        found = os.stat(f"{directory}/{NAME}")
     except OSError:
         return None
     return found.st_ino, found.st_ctime_ns, found.st_size
 
 
-def truncations_of(path: Path, stamp: Stamp) -> Truncations:
+def truncations_of(path: StrPath, stamp: Stamp) -> Truncations:
     """The truncations of a log that has this manifest; unknown ones if it is damaged. OSError."""
     # a writer writes the manifest before it removes an older file
     for name in (_TRUNCATIONS, NAME) if stamp is None else (NAME,):
         try:
             data = read_whole(f"{path}/{name}")
             # the common case: do not parse it
-            if b'"truncations"' not in data and has_checksum(Path(path, name), data, "manifest"):
+            if b'"truncations"' not in data and has_checksum(f"{path}/{name}", data, "manifest"):
                 return NO_TRUNCATIONS
             return _decoded(path, name, data).truncations
         except (FileNotFoundError, NotADirectoryError):
@@ -206,19 +212,19 @@ def truncations_of(path: Path, stamp: Stamp) -> Truncations:
     return NO_TRUNCATIONS
 
 
-def _read(directory: str | Path, name: str) -> Manifest | None:
+def _read(directory: StrPath, name: str) -> Manifest | None:
     try:
         data = read_whole(f"{directory}/{name}")
     except (FileNotFoundError, NotADirectoryError):
-        path = Path(directory, name)
-        if name == NAME and path.is_symlink():
+        path = f"{directory}/{name}"
+        if name == NAME and os.path.islink(path):
             raise corrupt(path, "manifest", "a file", "a link that leads nowhere") from None
         return None
     return _decoded(directory, name, data)
 
 
-def _decoded(directory: str | Path, name: str, data: bytes) -> Manifest:
-    path = Path(directory, name)
+def _decoded(directory: StrPath, name: str, data: bytes) -> Manifest:
+    path = f"{directory}/{name}"
     try:
         content = _older_id(data) if name == _ID else decode(path, data, "manifest")
         return Manifest.of(content)

@@ -1,5 +1,7 @@
 """The header of a .snapshot file, and its checksum (spec 3.5)."""
 
+from __future__ import annotations
+
 import struct
 
 from kstore.engine.record.batch import crc32c

@@ -1,5 +1,7 @@
 """The processes that have one partition open for writing together (`shared=True`)."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import weakref
@@ -30,7 +32,7 @@ _REMOTE = {
     0x47504653: "GPFS",
 }
 
-_sessions: "weakref.WeakSet[SharedSession]" = weakref.WeakSet()
+_sessions: weakref.WeakSet[SharedSession] = weakref.WeakSet()
 
 
 class SharedSession:
@@ -69,7 +71,7 @@ class SharedSession:
     def is_at_path(self) -> bool:
         """Whether the path leads to the file that is open here."""
         try:
-            return os.path.samestat(os.fstat(self._file.fd), os.stat(self._path))  # noqa: PTH116
+            return os.path.samestat(os.fstat(self._file.fd), os.stat(self._path))
         except FileNotFoundError:
             return False
 

@@ -4,17 +4,21 @@ Each log directory has a copy in its manifest. The newest copy is used. A change
 the table, atomically, and then carried out. After a crash, the next opening of the store completes it.
 """
 
-import os
-from collections.abc import Container, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from __future__ import annotations
 
+import os
+from types import MappingProxyType
+
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
-from kstore.log.files.layout import TopicPartition
 from kstore.log.later import later
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping, Sequence
+    from typing import Any
+
     from kstore.config import LogConfig
+    from kstore.log.files.layout import TopicPartition
 else:
     later(globals(), {"kstore.config": "LogConfig"})
 
@@ -53,20 +57,20 @@ class TopicTable(NamedTuple):
     topics: Mapping[str, KnownTopic] = MappingProxyType({})
     change: Change | None = None
 
-    def with_topic(self, name: str, topic: KnownTopic, change: Change | None = None) -> "TopicTable":
+    def with_topic(self, name: str, topic: KnownTopic, change: Change | None = None) -> TopicTable:
         """The table with a new or changed topic."""
         return TopicTable(self.number + 1, {**self.topics, name: topic}, change)
 
-    def without_topic(self, name: str, places: Mapping[int, str]) -> "TopicTable":
+    def without_topic(self, name: str, places: Mapping[int, str]) -> TopicTable:
         """The table with the decided deletion of a topic, whose partitions are in these log directories."""
         topics = {known: topic for known, topic in self.topics.items() if known != name}
         return TopicTable(self.number + 1, topics, Change(name, delete=True, make=places))
 
-    def finished(self) -> "TopicTable":
+    def finished(self) -> TopicTable:
         """The table after its change is complete."""
         return self._replace(change=None)
 
-    def before(self) -> "TopicTable":
+    def before(self) -> TopicTable:
         """The table without the partitions of an unfinished creation. It does not contain a topic that is
         being deleted."""
         change = self.change
@@ -79,7 +83,7 @@ class TopicTable(NamedTuple):
         return self._replace(topics=topics, change=None)
 
     @classmethod
-    def of(cls, content: Mapping[str, Any]) -> "TopicTable":
+    def of(cls, content: Mapping[str, Any]) -> TopicTable:
         """From the content of a manifest. ValueError, KeyError, TypeError, AttributeError,
         InvalidConfigError."""
         if "topics" not in content:

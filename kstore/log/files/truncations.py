@@ -4,12 +4,18 @@ their position were removed.
 Kafka uses leader epochs for this, but a log without a controller has only one epoch.
 """
 
+from __future__ import annotations
+
 import time
-from collections.abc import Mapping
-from typing import Any, NamedTuple
 
 from kstore.arguments import MAX64
-from kstore.errors import CorruptCheckpointError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from kstore.errors import CorruptCheckpointError
 
 _MOST = 64  # entries
 # ns between numbers: more than 1 ms, the precision of the times of older commits
@@ -40,7 +46,7 @@ class Truncations(NamedTuple):
     damage: CorruptCheckpointError | OSError | None = None
 
     @classmethod
-    def unknown(cls, damage: CorruptCheckpointError | OSError) -> "Truncations":
+    def unknown(cls, damage: CorruptCheckpointError | OSError) -> Truncations:
         """The truncations of a log whose file cannot be read."""
         damage.add_note(
             "so it is not known whether records before this position were truncated. Put the file back from a "
@@ -49,7 +55,7 @@ class Truncations(NamedTuple):
         return cls(number=-1, damage=damage)
 
     @classmethod
-    def of(cls, content: Mapping[str, Any]) -> "Truncations":
+    def of(cls, content: Mapping[str, Any]) -> Truncations:
         """From the content of a manifest. ValueError, TypeError."""
         entries = tuple(
             (_offset(n), _offset(at), _offset(stable)) for n, at, stable in content.get("truncations", ())
@@ -82,11 +88,11 @@ class Truncations(NamedTuple):
         entries = self.entries[:-1] if self.pending else self.entries
         return min((entry[at] for entry in entries if entry[0] > number), default=-1)
 
-    def expecting(self, offset: int, pending: str) -> "Truncations":
+    def expecting(self, offset: int, pending: str) -> Truncations:
         """The truncations with a pending one at an offset."""
         return self._and_one(self.entries, offset, offset, pending)
 
-    def carried_out(self, stable_offset: int) -> "Truncations":
+    def carried_out(self, stable_offset: int) -> Truncations:
         """The truncations after the pending one is complete. A transaction that an earlier one has opened again
         is still open, so its stable offset counts on."""
         offset = self.entries[-1][1]
@@ -94,13 +100,13 @@ class Truncations(NamedTuple):
         stable = min(stable_offset, *(entry[2] for entry in self.entries[len(kept) :]))
         return self._and_one(kept, offset, stable, "")
 
-    def without_pending(self) -> "Truncations":
+    def without_pending(self) -> Truncations:
         """The truncations without the pending one. Later numbers are still greater than its number."""
         return self._replace(entries=self.entries[:-1], pending="") if self.pending else self
 
     def _and_one(
         self, kept: tuple[tuple[int, int, int], ...], offset: int, stable: int, pending: str
-    ) -> "Truncations":
+    ) -> Truncations:
         if len(kept) >= _MOST:
             # merge the two oldest: a reader between them may be reported a lower offset than necessary
             (_, first, first_stable), (number, *_) = kept[:2]

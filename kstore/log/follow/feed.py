@@ -1,28 +1,29 @@
 """Reading on from a position of a log: the loop that followers, cursors and readers of topics share."""
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from __future__ import annotations
 
-from kstore.engine.scan.batch_reader import BatchReader, RecordReader, Skipped
 from kstore.errors import LogChangedError, LogClosedError, OffsetOutOfRangeError
-from kstore.log.follow.position import Position, diverged_at, position_in
-from kstore.log.follow.sources import Source
-from kstore.log.later import later
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.follow.position import diverged_at, position_in
 from kstore.log.read.left_out import LeftOut
-from kstore.log.view.log_view import LogView
 from kstore.log.view.run import reader_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import TypeAlias
+
+    from kstore.engine.scan.batch_reader import BatchReader, RecordReader, Skipped
     from kstore.engine.scan.column_scanner import CursorBatches
-else:
-    later(globals(), {"kstore.engine.scan.column_scanner": "CursorBatches"})
+    from kstore.log.follow.position import Position
+    from kstore.log.follow.sources import Source
+    from kstore.log.view.log_view import LogView
 
-# Reads a part of a view once. `change` says that it ended early: a file is no longer what the view shows.
-Run: TypeAlias = CursorBatches | RecordReader | BatchReader  # noqa: TC007 - not a string: a union at run time
-Read: TypeAlias = Callable[[LogView, int, int], Run]  # makes the run of a range of a view
+    # Reads a part of a view once. `change` says that it ended early: a file is no longer what the view shows.
+    Run: TypeAlias = CursorBatches | RecordReader | BatchReader
+    Read: TypeAlias = Callable[[LogView, int, int], Run]  # makes the run of a range of a view
 
 
-def read_by(kind: type[RecordReader] | type[BatchReader], isolation: str, on_error: str) -> Read:
+def read_by(kind: type[RecordReader | BatchReader], isolation: str, on_error: str) -> Read:
     """Reads the records, or the batches, of a view."""
     return lambda view, start, stop: reader_of(
         kind, view, start, stop, isolation, on_error, ends_at_change=True

@@ -1,24 +1,32 @@
 """Following a log: what is there, and then what comes, as it comes."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
 from functools import partial
 from itertools import chain
 from threading import get_ident
 from time import monotonic
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 from kstore.engine.columns.array import ColumnBatch
 from kstore.engine.io.notification import EventFd
 from kstore.engine.record.batch import Record, RecordBatch
-from kstore.engine.scan.batch_reader import Skipped
 from kstore.errors import KstoreError
-from kstore.log.follow.feed import Feed, Read
-from kstore.log.follow.position import Position
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.follow.readable import wait_readable, wait_readable_async
 from kstore.log.follow.waiting import Waitable
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import BUSY, Iterated, OneThread
 from kstore.log.threads.resumed import TASK_TURN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Self
+
+    from kstore.engine.scan.batch_reader import Skipped
+    from kstore.log.follow.feed import Feed, Read
+    from kstore.log.follow.position import Position
+
 
 Item = TypeVar("Item", bound=RecordBatch | Record | ColumnBatch)
 
@@ -122,7 +130,7 @@ class Follower(Closing, Waitable, Generic[Item]):
             raise RuntimeError(BUSY)
         self._busy = me
 
-    def _look(self, wait: "_Wait") -> Item | None:
+    def _look(self, wait: _Wait) -> Item | None:
         """The next one; None where `wait.pause` says how long to sleep before the next look, or that there is
         none."""
         item: Item | None = next(self._items, None)
@@ -169,7 +177,7 @@ class Follower(Closing, Waitable, Generic[Item]):
         """What becomes readable when the next look is worth it, for `kstore.wait`."""
         return self._event, self._feed.source.watch
 
-    def _heard(self, told: bool, wait: "_Wait") -> None:
+    def _heard(self, told: bool, wait: _Wait) -> None:
         if told:
             self._event.clear()
         elif not self._feed.source.is_told or wait.beat():

@@ -1,16 +1,20 @@
 """The position of a reader in a log, and the rule that detects a truncation behind it."""
 
+from __future__ import annotations
+
 from bisect import bisect_right
-from pathlib import Path
-from typing import NamedTuple
 
 from kstore.arguments import MAX64, MAX_EPOCH, instance, integer
 from kstore.errors import CorruptFileError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.manifest import stamp_of, truncations_of
-from kstore.log.files.truncations import Truncations
-from kstore.log.recovery.loader import Loaded
+
+if TYPE_CHECKING:
+    from kstore.log.files.truncations import Truncations
+    from kstore.log.recovery.loader import Loaded
+    from kstore.typed import StrPath
 
 
 class Position(NamedTuple):
@@ -28,7 +32,7 @@ class Position(NamedTuple):
     generation: int
     topic_id: str = ""
 
-    def at(self, offset: int) -> "Position":
+    def at(self, offset: int) -> Position:
         """The position at an offset before it."""
         return self._replace(offset=offset)
 
@@ -41,10 +45,12 @@ class History(NamedTuple):
     log_end_offset: int
 
 
-def history_of(path: Path) -> History:
+def history_of(path: StrPath) -> History:
     """What the files of a log say, without loading it: so its end is not known. OSError."""
     try:
-        epochs = LeaderEpochs(e for e in checkpoints.read_epochs(path / layout.LEADER_EPOCHS) if min(e) >= 0)
+        epochs = LeaderEpochs(
+            e for e in checkpoints.read_epochs(f"{path}/{layout.LEADER_EPOCHS}") if min(e) >= 0
+        )
     except (FileNotFoundError, CorruptFileError):
         epochs = LeaderEpochs()
     return History(truncations_of(path, stamp_of(path)), epochs, MAX64)

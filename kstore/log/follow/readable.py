@@ -1,14 +1,18 @@
 """Waiting until one of several sources has something to read, in a thread or in an event loop."""
 
+from __future__ import annotations
+
 import select
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+
+from kstore.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from _typeshed import HasFileno
 
 
-def wait_readable(sources: "Iterable[HasFileno | None]", seconds: float) -> bool:
+def wait_readable(sources: Iterable[HasFileno | None], seconds: float) -> bool:
     """Whether one of the sources can be read within that time. None is passed over. OSError."""
     poll = select.poll()  # not epoll: gevent takes that away, and makes this one let other greenlets run
     for source in sources:
@@ -17,7 +21,7 @@ def wait_readable(sources: "Iterable[HasFileno | None]", seconds: float) -> bool
     return bool(poll.poll(seconds * 1000))
 
 
-async def wait_readable_async(sources: "Iterable[HasFileno | None]", seconds: float) -> bool:
+async def wait_readable_async(sources: Iterable[HasFileno | None], seconds: float) -> bool:
     """Whether one of the sources can be read within that time; other tasks run meanwhile."""
     import asyncio
 

@@ -1,17 +1,24 @@
 """Where a reader that goes on takes views of a log from: a writer of this process, or a directory that any
 process may write."""
 
-import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import TypeAlias
+from __future__ import annotations
 
-from kstore.engine.io.notification import MODIFY, EventFd, Inotify
+import os
+from pathlib import Path
+
+from kstore.engine.io.notification import MODIFY, Inotify
 from kstore.errors import LogNotFoundError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.log_dir_state import directory_of
 from kstore.log.recovery.refresh import with_tail
-from kstore.log.view.log_view import LogView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from kstore.engine.io.notification import EventFd
+    from kstore.log.view.log_view import LogView
 
 _CHECKPOINTS = (layout.LOG_STARTS, layout.RECOVERY_POINTS)
 _OWN_FILES = (layout.MANIFEST, layout.LEADER_EPOCHS)
@@ -150,7 +157,7 @@ Source: TypeAlias = WriterSource | DirectorySource
 def _directory_at(path: str) -> tuple[int, int]:
     """Which directory a name stands for now. LogNotFoundError, OSError."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - the path is a str
+        found = os.stat(path)
     except FileNotFoundError:
         raise LogNotFoundError(f"no partition directory at {path}") from None
     return found.st_dev, found.st_ino

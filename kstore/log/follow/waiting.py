@@ -1,15 +1,19 @@
 """Waiting for several readers at once."""
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from kstore.arguments import number
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.follow.readable import wait_readable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from _typeshed import HasFileno
 
 
@@ -22,7 +26,7 @@ class Waitable(ABC):
         one of `signals()` before the next look, and ends when iterating the reader would not wait."""
 
     @abstractmethod
-    def signals(self) -> "tuple[HasFileno | None, ...]":
+    def signals(self) -> tuple[HasFileno | None, ...]:
         """What becomes readable when the next look is worth it, for `kstore.wait`."""
 
 

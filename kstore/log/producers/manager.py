@@ -1,16 +1,21 @@
 """Producers of a log that is open for writing: checks before an append, updates after it (spec 6.6 to 6.8,
 8.5)."""
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
 
-from kstore.engine.append.record_appender import Appended
-from kstore.engine.record.batch import RecordBatch
-from kstore.engine.segment.index import AbortedTxn, TransactionIndex
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.producers.replay import advance, rebuild
 from kstore.log.producers.snapshot_files import SnapshotFiles
 from kstore.log.producers.states import Expiry, ProducerStates
 from kstore.log.producers.transactions import Transactions
-from kstore.log.recovery.loader import Loaded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kstore.engine.append.record_appender import Appended
+    from kstore.engine.record.batch import RecordBatch
+    from kstore.engine.segment.index import AbortedTxn, TransactionIndex
+    from kstore.log.recovery.loader import Loaded
 
 EXPIRATION_CHECK_INTERVAL_MS = 600_000
 

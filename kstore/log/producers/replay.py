@@ -5,16 +5,24 @@ A writer passes the snapshots of its directory, in which files are removed and w
 passes snapshots in memory. Both get equal results.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_right
-from collections.abc import Collection
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
-from kstore.engine.segment.index import AbortedTxn, TransactionIndex
-from kstore.engine.segment.segment import Segment
-from kstore.log.producers.snapshot_files import SnapshotFiles
-from kstore.log.producers.states import Expiry, ProducerStates, batches_of_producers
-from kstore.log.recovery.loader import Loaded
+from kstore.engine.segment.index import TransactionIndex
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.producers.states import ProducerStates, batches_of_producers
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kstore.engine.segment.index import AbortedTxn
+    from kstore.engine.segment.segment import Segment
+    from kstore.log.producers.snapshot_files import SnapshotFiles
+    from kstore.log.producers.states import Expiry
+    from kstore.log.recovery.loader import Loaded
 
 _base_offset = attrgetter("base_offset")
 

@@ -1,14 +1,21 @@
 """The .snapshot files of a partition: listing, writing and removing them (spec 3.5, 6.7, 8.5)."""
 
+from __future__ import annotations
+
 import os
 from collections import deque
-from collections.abc import Iterable
 
 from kstore.engine.io.file import read_whole, unlink, write_whole
 from kstore.errors import CorruptFileError, CorruptSnapshotError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.listing import list_directory
-from kstore.log.producers.states import ProducerState, encode_snapshot, read_snapshot
+from kstore.log.producers.states import encode_snapshot, read_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kstore.log.producers.states import ProducerState
 
 
 class SnapshotFiles:
@@ -20,7 +27,7 @@ class SnapshotFiles:
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self._paths: dict[int, str] = {}
-        for name in list_directory(directory) if not os.path.isfile(directory) else ():  # noqa: PTH113
+        for name in list_directory(directory) if not os.path.isfile(directory) else ():
             offset = layout.parse_offset(name)
             if offset is not None and name.partition(".")[2] == "snapshot":
                 self._paths[offset] = f"{directory}/{name}"

@@ -1,15 +1,14 @@
 """Producer states: last batches, open transactions, aborted transactions (spec 3.5, 6.6 to 6.8, 8.5)."""
 
+from __future__ import annotations
+
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
 
 from kstore.arguments import MAX64
 from kstore.engine.append.record_appender import Appended
-from kstore.engine.record.batch import Record, RecordBatch, control_type, crc32c
+from kstore.engine.record.batch import control_type, crc32c
 from kstore.engine.segment.index import AbortedTxn
-from kstore.engine.segment.segment import Segment
 from kstore.errors import (
     CorruptRecordError,
     InvalidProducerEpochError,
@@ -18,7 +17,15 @@ from kstore.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files.producer_snapshot import ENTRY, HEADER, checked_count
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from typing import Any
+
+    from kstore.engine.record.batch import Record, RecordBatch
+    from kstore.engine.segment.segment import Segment
 
 _MAX_SEQUENCE = 2**31 - 1
 _MAX_EPOCH = 2**15 - 1
@@ -311,7 +318,7 @@ class ProducerStates:
         )
         self.end_offset = end_offset
 
-    def copy(self) -> "ProducerStates":
+    def copy(self) -> ProducerStates:
         """An independent copy."""
         made = ProducerStates()
         made.restore(self.copied().values(), self.end_offset)

@@ -1,11 +1,16 @@
 """Aborted transactions and the last stable offset, for readers (spec 6.8, 7.2, 8.4, 8.5)."""
 
-from kstore.engine.segment.index import AbortedTxn
-from kstore.engine.segment.segment import Segment
+from __future__ import annotations
+
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.producers.replay import advance, rebuild
 from kstore.log.producers.snapshot_files import SnapshotsInMemory
-from kstore.log.producers.states import ProducerStates
-from kstore.log.recovery.loader import Loaded
+
+if TYPE_CHECKING:
+    from kstore.engine.segment.index import AbortedTxn
+    from kstore.engine.segment.segment import Segment
+    from kstore.log.producers.states import ProducerStates
+    from kstore.log.recovery.loader import Loaded
 
 
 class Transactions:
@@ -16,7 +21,7 @@ class Transactions:
         self.producers, _ = rebuild(SnapshotsInMemory(directory), loaded, None, strict=True)
         self._stop_at(loaded.log_start_offset, loaded.log_end_offset)
 
-    def advanced(self, before: Loaded, now: Loaded) -> "Transactions | None":
+    def advanced(self, before: Loaded, now: Loaded) -> Transactions | None:
         """The transactions of a later view, by reading only the appended batches; None if more has changed
         than the end of the last segment. `before`: the view of these transactions. CorruptRecordError."""
         if (
@@ -31,7 +36,7 @@ class Transactions:
         return self.of(producers, now.log_start_offset, now.log_end_offset)
 
     @classmethod
-    def of(cls, producers: ProducerStates, log_start_offset: int, log_end_offset: int) -> "Transactions":
+    def of(cls, producers: ProducerStates, log_start_offset: int, log_end_offset: int) -> Transactions:
         """The transactions of a log that is open for writing, from its present producers."""
         known = object.__new__(cls)
         known.producers = producers

@@ -1,14 +1,19 @@
 """Where the last record of a key is in one segment: its .keys file tells, or a map in memory."""
 
+from __future__ import annotations
+
 import os
 import threading
 import weakref
 
 from kstore.engine.compact.last_offsets import KeyFile, KeyLookup, MapBuilder, Marks, OffsetMap
-from kstore.engine.record.batch import Record, RecordBatch
-from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, LogChangedError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
+
+if TYPE_CHECKING:
+    from kstore.engine.record.batch import Record, RecordBatch
+    from kstore.engine.segment.segment import Segment
 
 ABSENT = -1  # no record of the segment has the key
 UNKNOWN = -2  # known only after reading all records
@@ -27,7 +32,7 @@ class Everything:
 
 
 # Those that have a map. No WeakSet: threads change it while another one goes through it.
-_mapped: "set[weakref.ref[KeyIndex]]" = set()
+_mapped: set[weakref.ref[KeyIndex]] = set()
 _guard = threading.Lock()  # for one map at a time that takes of the memory; it is never waited for
 
 

@@ -1,8 +1,13 @@
 """What readers with on_error="skip" have left out."""
 
-from collections.abc import Iterable
+from __future__ import annotations
 
-from kstore.engine.scan.batch_reader import Skipped
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kstore.engine.scan.batch_reader import Skipped
 
 
 class LeftOut:

@@ -1,9 +1,14 @@
 """Which segment is the first to reach a timestamp (spec 7.6)."""
 
-from bisect import bisect_left
-from threading import Lock
+from __future__ import annotations
 
-from kstore.engine.segment.segment import Segment
+from _thread import allocate_lock
+from bisect import bisect_left
+
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kstore.engine.segment.segment import Segment
 
 
 class MaxTimestampIndex:
@@ -13,7 +18,7 @@ class MaxTimestampIndex:
     def __init__(self, segments: tuple[Segment, ...], known: list[int] | None = None) -> None:
         self.segments = segments
         self._known = known or []
-        self._asking = Lock()
+        self._asking = allocate_lock()
 
     def first(self, timestamp: int) -> int:
         """The index of the first segment whose largest timestamp is at least this; as many as there are for
@@ -39,7 +44,7 @@ class MaxTimestampIndex:
                 self._asking.release()
         return bisect_left(known, timestamp)
 
-    def moved_to(self, segments: tuple[Segment, ...]) -> "MaxTimestampIndex":
+    def moved_to(self, segments: tuple[Segment, ...]) -> MaxTimestampIndex:
         """An index for other segments. It keeps what is known of the first ones, if they are these objects.
 
         A log changes at its ends only: two views of it share their segments up to some place, and none

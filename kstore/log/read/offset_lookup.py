@@ -1,13 +1,20 @@
 """Where a time lies in a log: Kafka's answers (spec 7.4 to 7.6)."""
 
-from collections.abc import Sequence
-from typing import NoReturn
+from __future__ import annotations
 
 from kstore.engine.scan.batch_reader import change_of
-from kstore.engine.segment.segment import OffsetAndTimestamp, Segment, floor_of
-from kstore.errors import CorruptFileError, CorruptRecordError
-from kstore.log.read.max_timestamp_index import MaxTimestampIndex
-from kstore.log.recovery.loader import Loaded
+from kstore.engine.segment.segment import OffsetAndTimestamp, floor_of
+from kstore.errors import CorruptRecordError
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
+
+    from kstore.engine.segment.segment import Segment
+    from kstore.errors import CorruptFileError
+    from kstore.log.read.max_timestamp_index import MaxTimestampIndex
+    from kstore.log.recovery.loader import Loaded
 
 EARLIEST = -2
 LATEST = -1

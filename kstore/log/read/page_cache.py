@@ -1,13 +1,18 @@
 """The page cache: what of a log it holds, and how a scan leaves it."""
 
-import mmap
-from collections import deque
-from typing import NamedTuple
+from __future__ import annotations
 
-from kstore.engine.io.file import File
-from kstore.engine.segment.segment import Segment
+import os
+from collections import deque
+
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kstore.engine.io.file import File
+    from kstore.engine.segment.segment import Segment
 
 CACHE = ("keep", "drop")
+_PAGE = os.sysconf("SC_PAGESIZE")
 _WINDOW = 4 << 20  # so much is looked at, and asked for, at a time
 _PIECE = 1 << 30  # of a file that is asked about as a whole: the answer takes a byte for each page
 _NEVER = 2**63 - 1
@@ -31,9 +36,9 @@ def residency_of(segment: Segment) -> Residency:
 
 def _cached_of(file: File, position: int, size: int) -> int:
     pages = file.resident(position, size)
-    cached = pages.count(1) * mmap.PAGESIZE
+    cached = pages.count(1) * _PAGE
     if pages and pages[-1]:  # of the last page not all counts
-        cached -= max(len(pages) * mmap.PAGESIZE - position % mmap.PAGESIZE - size, 0)
+        cached -= max(len(pages) * _PAGE - position % _PAGE - size, 0)
     return max(cached, 0)
 
 
@@ -60,7 +65,7 @@ class PageCache:
         self._file = segment.file()
         self._origin = segment.origin
         self._end = segment.origin + end
-        self._looked = (segment.origin + position) // mmap.PAGESIZE * mmap.PAGESIZE
+        self._looked = (segment.origin + position) // _PAGE * _PAGE
         if self._drop:
             return self.advance(position)
         return position + _WINDOW // 4  # a short scan is not worth a look
@@ -70,7 +75,7 @@ class PageCache:
         at = self._origin + position
         self._give_back(at)
         until = (at // _WINDOW + 2) * _WINDOW
-        self._looked = max(self._looked, at // mmap.PAGESIZE * mmap.PAGESIZE)
+        self._looked = max(self._looked, at // _PAGE * _PAGE)
         if self._file is not None and self._looked < min(until, self._end):
             self._look(self._file, min(until, self._end))
         return until - _WINDOW - self._origin if until < self._end or self._absent else _NEVER
@@ -88,12 +93,12 @@ class PageCache:
         while self._drop and at >= 0:
             to = pages.find(1, at)
             to = len(pages) if to < 0 else to
-            self._absent.append((begin + at * mmap.PAGESIZE, begin + to * mmap.PAGESIZE))
+            self._absent.append((begin + at * _PAGE, begin + to * _PAGE))
             at = pages.find(0, to)
 
     def _give_back(self, before: int) -> None:
         """Drops what was fetched for the reader and ends before a position of the file."""
-        before = before // mmap.PAGESIZE * mmap.PAGESIZE
+        before = before // _PAGE * _PAGE
         while self._absent and self._absent[0][0] < before:
             begin, end = self._absent.popleft()
             if end > before:

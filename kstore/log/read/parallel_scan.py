@@ -1,18 +1,23 @@
 """Threads that decode the splits of a log side by side."""
 
+from __future__ import annotations
+
 import os
 from _queue import Empty, SimpleQueue  # not from queue, where gevent replaces it
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from pathlib import Path
 
 from kstore.engine.columns.array import ColumnBatch
-from kstore.engine.scan.column_scanner import ColumnScanner
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.read.scan_splits import ScanSplit
 from kstore.log.worker import allocate_lock, begin_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kstore.engine.scan.column_scanner import ColumnScanner
 
 MOST_BATCHES = 64  # of a split, before they are asked for
 IDLE = 0.1  # s: a helper without work for so long ends; those of an abandoned scan would stay otherwise
@@ -164,8 +169,8 @@ class ParallelScan:
 
 def _processor() -> int:
     """The processor where this thread is just now; -1 if that cannot be told."""
-    with suppress(OSError):
-        return int(Path("/proc/thread-self/stat").read_text().rpartition(")")[2].split()[36])
+    with suppress(OSError), open("/proc/thread-self/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[36])
     return -1
 
 

@@ -1,5 +1,7 @@
 """How far a long call is, for who asked to be told."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 ProgressCallback = Callable[[int, int], object]  # of how many bytes were gone through, and how many there are

@@ -1,18 +1,25 @@
 """Scans: the records of a log as Arrow columns."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Mapping
 
 from kstore.arguments import elements
-from kstore.engine.columns.array import ColumnBatch, Field, schema_capsule, stream_capsule
-from kstore.engine.io.file import Traffic
-from kstore.engine.scan.batch_reader import Skipped
+from kstore.engine.columns.array import schema_capsule, stream_capsule
 from kstore.engine.scan.column_builder import ColumnBuilder, Predicate
 from kstore.engine.scan.column_scanner import ColumnScanner
-from kstore.engine.segment.segment import Segment
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.read.parallel_scan import ParallelScan
 from kstore.log.read.scan_splits import ScanSplit, divide
 from kstore.log.threads.one_thread import Iterated, OneThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kstore.engine.columns.array import ColumnBatch, Field
+    from kstore.engine.io.file import Traffic
+    from kstore.engine.scan.batch_reader import Skipped
+    from kstore.engine.segment.segment import Segment
 
 COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 Header = str | tuple[str, bytes | None] | Mapping[str, bytes | None]

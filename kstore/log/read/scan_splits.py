@@ -1,10 +1,14 @@
 """A log in splits that can be read side by side."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from __future__ import annotations
 
-from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptRecordError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kstore.engine.segment.segment import Segment
 
 SPLIT_BYTES = 4 << 20
 _LATEST = (1 << 63) - 1  # a timestamp

@@ -1,18 +1,22 @@
 """What a read returns: a part of one segment, not a copy of it."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeVar
+from __future__ import annotations
 
 from kstore.arguments import instance
-from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import BatchReader, RecordReader
 from kstore.engine.segment.segment import Segment
-from kstore.log.send.sending import FilePart, Sent, send_parts
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.send.sending import FilePart, send_parts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from socket import socket
+    from typing import TypeVar
 
-_Reader = TypeVar("_Reader", BatchReader, RecordReader)
+    from kstore.engine.record.batch import Record
+    from kstore.log.send.sending import Sent
+
+    _Reader = TypeVar("_Reader", BatchReader, RecordReader)
 
 
 class Slice:
@@ -88,7 +92,7 @@ class Slice:
 
     # ---- sending -------------------------------------------------------------------------------------------
 
-    def send(self, sock: "socket", position: int = 0) -> Sent:
+    def send(self, sock: socket, position: int = 0) -> Sent:
         """Sends its bytes to a socket, from byte `position` of the slice on, without copying them if
         possible.
 

@@ -1,14 +1,17 @@
 """A part of a log that reaches over segments, for sending."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
-from kstore.engine.record.batch import Record
-from kstore.log.read.slice import Slice
-from kstore.log.send.sending import FilePart, Sent, send_parts
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.send.sending import send_parts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from socket import socket
+
+    from kstore.engine.record.batch import Record
+    from kstore.log.read.slice import Slice
+    from kstore.log.send.sending import FilePart, Sent
 
 
 class Span:
@@ -25,7 +28,7 @@ class Span:
     def __bool__(self) -> bool:
         return self.size > 0
 
-    def send(self, sock: "socket", position: int = 0) -> Sent:
+    def send(self, sock: socket, position: int = 0) -> Sent:
         """Sends its bytes to a socket, from byte `position` of the span on, without copying them if possible.
         See Slice.send.
         """

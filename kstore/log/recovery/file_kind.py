@@ -1,5 +1,7 @@
 """The kind of a file that contains no batch of Kafka's, in words for an error."""
 
+from __future__ import annotations
+
 from kstore.engine.io.file import File
 from kstore.engine.record.batch import crc32c
 

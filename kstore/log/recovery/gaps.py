@@ -5,19 +5,25 @@ and a broker that truncates inside a batch removes the whole batch. A gap is the
 names offsets in it, or if it is large and neither explains it.
 """
 
+from __future__ import annotations
+
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, NamedTuple
 
 from kstore.engine.io.file import File
 from kstore.engine.segment.index import OffsetIndex, TimeIndex
-from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files.log_dir_state import is_known_compacted, kept_options
-from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.steps import Code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from typing import Any
+
+    from kstore.engine.segment.segment import Segment
+    from kstore.log.recovery.segment_factory import SegmentFactory
+    from kstore.typed import StrPath
 
 _DELETE_HORIZON = 64  # the attribute bit that only compaction sets
 _MOST_LOOKED_THROUGH = 64 << 20  # bytes of segments to read, to find out whether a log is compacted
@@ -52,7 +58,7 @@ def offset_named(segment: Segment) -> int:
     return named if segment.base_offset <= named < segment.end_offset else -1
 
 
-def is_compacted(path: Path) -> bool:
+def is_compacted(path: StrPath) -> bool:
     """Whether a log is known to be compacted: by its options, by the cleaner's checkpoint, or because it is a
     compacted topic of Kafka's own. Gaps between its segments are not losses then."""
     if "compact" in _policy_of(path):
@@ -62,13 +68,13 @@ def is_compacted(path: Path) -> bool:
     return False
 
 
-def is_said_to_delete(path: Path) -> bool:
+def is_said_to_delete(path: StrPath) -> bool:
     """Whether the saved cleanup policy of a log includes deletion. Used only for a log that is not
     compacted."""
     return "delete" in _policy_of(path)
 
 
-def _policy_of(path: Path) -> str:
+def _policy_of(path: StrPath) -> str:
     try:
         return kept_options(path).options.get("cleanup.policy", "")
     except (CorruptFileError, OSError):
@@ -76,7 +82,7 @@ def _policy_of(path: Path) -> str:
 
 
 def gaps_in(
-    path: Path,
+    path: StrPath,
     segments: Sequence[Segment],
     recovered: Collection[Segment],
     log_start_offset: int,

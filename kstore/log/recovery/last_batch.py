@@ -1,10 +1,16 @@
 """The last batch of a log."""
 
-import contextlib
-from collections.abc import Sequence
+from __future__ import annotations
 
-from kstore.engine.segment.segment import Segment
+import contextlib
+
 from kstore.errors import CorruptFileError
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kstore.engine.segment.segment import Segment
 
 
 def last_epoch(segments: Sequence[Segment]) -> int:

@@ -4,35 +4,29 @@ Loading writes nothing. It reads facts (`survey`), makes a plan of them, and ret
 leads to. An opening for writing then runs the plan.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from __future__ import annotations
+
+import os
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.engine.io.file import read_whole
 from kstore.engine.segment.index import TimeIndex
-from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, CorruptRecordError, LogChangedError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.lock import is_locked
-from kstore.log.files.log_dir_state import State, directory_of, is_led, is_tiered, read_state
-from kstore.log.files.manifest import Stamp
+from kstore.log.files.log_dir_state import directory_of, is_led, is_tiered, read_state
 from kstore.log.files.producer_snapshot import checked_count
-from kstore.log.files.truncations import NO_TRUNCATIONS, Truncations
-from kstore.log.recovery.gaps import Gap, gaps_in
-from kstore.log.recovery.plan import Kept, Plan, counted_swaps, make_plan, tidied
+from kstore.log.files.truncations import NO_TRUNCATIONS
+from kstore.log.later import later
+from kstore.log.recovery.plan import counted_swaps, make_plan, tidied
 from kstore.log.recovery.presence import not_found
-from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import Gaps, Recovery
 from kstore.log.recovery.segment_factory import SegmentFactory
-from kstore.log.recovery.steps import Code, Step
 from kstore.log.recovery.survey import (
     SNAPSHOT,
     TRANSACTIONS,
-    Mode,
-    Names,
-    Survey,
     changed_from,
     is_as_listed,
     read_names,
@@ -41,6 +35,23 @@ from kstore.log.recovery.survey import (
     survey,
     transactions_until,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from kstore.engine.segment.segment import Segment
+    from kstore.log.files.log_dir_state import State
+    from kstore.log.files.manifest import Stamp
+    from kstore.log.files.truncations import Truncations
+    from kstore.log.recovery.gaps import Gap, gaps_in
+    from kstore.log.recovery.plan import Kept, Plan
+    from kstore.log.recovery.repairs import Repairs
+    from kstore.log.recovery.steps import Code, Step
+    from kstore.log.recovery.survey import Mode, Names, Survey
+    from kstore.typed import StrPath
+else:
+    later(globals(), {"kstore.log.recovery.gaps": "Gap gaps_in", "kstore.log.recovery.steps": "Code Step"})
 
 
 class Loaded:
@@ -72,13 +83,13 @@ class Loaded:
         self.truncations = truncations
         self.manifest = manifest
 
-    def replace(self, **changes: Any) -> "Loaded":
+    def replace(self, **changes: Any) -> Loaded:
         """A copy with these changes."""
         return Loaded(**vars(self) | changes)
 
 
 def load(
-    path: Path,
+    path: StrPath,
     *,
     clean: bool | None = None,
     recovery_point: int | None = None,
@@ -107,7 +118,7 @@ def load(
     try:
         names = read_names(str(path))
     except OSError:
-        if path.is_dir():
+        if os.path.isdir(path):
             raise
         raise not_found(path) from None
     after, steps, losses = names, list[Step](), list[str]()
@@ -219,7 +230,7 @@ def _file_of(names: Names, segment: Segment) -> tuple[int, int]:
 
 
 def _gap_steps(
-    path: Path,
+    path: StrPath,
     names: Names,
     found: Survey,
     plan: Plan,
@@ -231,7 +242,8 @@ def _gap_steps(
     first = segments[0]
     gaps: list[tuple[Segment, Gap]] = [(first, g) for g in _gap_before(path, found, plan, first, stored)]
     recovered = [segment for segment in segments if segment.base_offset in plan.recovered_segments]
-    gaps += gaps_in(path, segments, recovered, plan.wanted_start, plan.orphans, make)
+    if len(segments) > 1:
+        gaps += gaps_in(path, segments, recovered, plan.wanted_start, plan.orphans, make)
     changed = changed_from(names) if gaps else None
     steps = []
     for segment, gap in gaps:
@@ -267,7 +279,7 @@ def _snapshot_steps(names: Names, plan: Plan, flushed: int) -> list[Step]:
     return steps
 
 
-def _gap_before(path: Path, found: Survey, plan: Plan, first: Segment, stored: State) -> list[Gap]:
+def _gap_before(path: StrPath, found: Survey, plan: Plan, first: Segment, stored: State) -> list[Gap]:
     """Missing offsets before the first segment, if an index without its log or a checkpoint with an earlier
     log start names them.
 
@@ -288,7 +300,7 @@ def _gap_before(path: Path, found: Survey, plan: Plan, first: Segment, stored: S
     return [Gap((min(begun), base), Code.OFFSETS_MISSING, is_sure, 0)]
 
 
-def _refuse_overlap(steps: Sequence[Step], path: Path) -> None:
+def _refuse_overlap(steps: Sequence[Step], path: StrPath) -> None:
     """Raise CorruptRecordError if offsets are in two segments: appended records would be ambiguous, too."""
     for step in steps:
         if step.code is Code.SEGMENTS_OVERLAP:

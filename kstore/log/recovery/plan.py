@@ -4,16 +4,15 @@ Kafka finishes interrupted work when it loads a log: it deletes, renames, trunca
 rebuilds indexes. These functions decide these steps. They read and write nothing.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_left
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
 
 from kstore.arguments import MAX64
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
 from kstore.log.files.leader_epochs import LeaderEpochs
-from kstore.log.files.log_dir_state import State
-from kstore.log.recovery.repairs import Place, Repairs
-from kstore.log.recovery.steps import Action, Code, Step, action
+from kstore.log.later import later
 from kstore.log.recovery.survey import (
     BITS,
     INDEX,
@@ -22,15 +21,22 @@ from kstore.log.recovery.survey import (
     TIME_INDEX,
     TRANSACTION,
     TRANSACTIONS,
-    Mode,
-    Names,
-    Part,
     Rest,
-    SegmentFacts,
-    Survey,
-    Swapped,
     names_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from kstore.log.files.log_dir_state import State
+    from kstore.log.recovery.repairs import Place, Repairs
+    from kstore.log.recovery.steps import Action, Code, Step, action
+    from kstore.log.recovery.survey import Mode, Names, Part, SegmentFacts, Survey, Swapped
+else:
+    later(
+        globals(),
+        {"kstore.log.recovery.repairs": "Place Repairs", "kstore.log.recovery.steps": "Code Step action"},
+    )
 
 _INDEXES = INDEX | TIME_INDEX | TRANSACTIONS
 _GONE = {"read": "are left out", "dry": "would be cut off", "write": "were cut off"}

@@ -1,12 +1,18 @@
 """Checks that a directory is a partition. Any other directory would look like a log without records."""
 
+from __future__ import annotations
+
+import contextlib
 import os
-from pathlib import Path
 
 from kstore.errors import KstoreError, LogNotFoundError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.listing import scan_directory
 from kstore.log.files.manifest import read_manifest
+
+if TYPE_CHECKING:
+    from kstore.typed import StrPath
 
 _SIGNS = (layout.LEADER_EPOCHS, layout.METADATA)
 # files that a log directory has, too
@@ -16,14 +22,14 @@ _HARMLESS = (*_WEAK_SIGNS, layout.META_PROPERTIES, "lost+found")
 _MOST_NAMED = 5
 
 
-def require_partition(path: Path, *, may_be_empty: bool = True) -> None:
+def require_partition(path: StrPath, *, may_be_empty: bool = True) -> None:
     """Raise LogNotFoundError for a directory without a file of a partition. The error names the partitions in
     it, if there are any.
 
     As in Kafka, an empty directory with a partition's name is a log without records, because a program that
     creates a partition creates the directory first. A path that is not a directory is not checked.
     """
-    if not path.is_dir():
+    if not os.path.isdir(path):
         return
     weak = False
     others = False
@@ -36,26 +42,26 @@ def require_partition(path: Path, *, may_be_empty: bool = True) -> None:
             others = others or not _is_harmless(entry.name)
             directories.append(entry.name)
     below = sorted(tp for tp in map(layout.parse_directory, directories) if tp is not None)
-    below = [tp for tp in below if (path / str(tp)).is_dir()]
+    below = [tp for tp in below if os.path.isdir(f"{path}/{tp}")]
     if below:
         named = ", ".join(map(str, below[:_MOST_NAMED]))
         more = f" and {len(below) - _MOST_NAMED} more" if len(below) > _MOST_NAMED else ""
         error = LogNotFoundError(
             f"{path} is a log directory, not a partition: it holds {named}{more}; give one of the "
-            f"partitions, such as {path / str(below[0])}"
+            f"partitions, such as {os.path.join(path, str(below[0]))}"
         )
         error.is_log_directory = True
         raise error
-    name = Path(os.path.realpath(path)).name
+    name = os.path.basename(os.path.realpath(path))
     if may_be_empty and not others and layout.is_partition_name(name):
         return
     if not weak and not name.endswith("-delete"):  # Kafka may have deleted its files
         raise LogNotFoundError(f"no partition at {path}: the directory has no .log file")
 
 
-def require_free(path: Path) -> None:
+def require_free(path: StrPath) -> None:
     """Raise LogNotFoundError for a directory with other files: a new partition needs an empty one."""
-    if not path.is_dir():
+    if not os.path.isdir(path):
         return
     with scan_directory(str(path)) as entries:
         for entry in entries:
@@ -67,9 +73,9 @@ def require_free(path: Path) -> None:
                 )
 
 
-def doubt_about(path: Path) -> str:
+def doubt_about(path: StrPath) -> str:
     """The reason why the store around a path would not use a new partition there, or ""."""
-    home, name = path.absolute().parent, path.absolute().name
+    home, name = os.path.split(os.path.abspath(path))
     try:
         table = read_manifest(home).table
     except (OSError, KstoreError):
@@ -84,7 +90,7 @@ def doubt_about(path: Path) -> str:
     topic, _, number = name.rpartition("-")
     known = table.topics.get(topic)
     if known is None:
-        if number == "0" or (home / f"{topic}-0").exists():
+        if number == "0" or os.path.exists(f"{home}/{topic}-0"):
             return ""
         return (
             f"topic {topic} in {home} has no partition 0, so records without a partition of their own "
@@ -98,17 +104,19 @@ def doubt_about(path: Path) -> str:
     )
 
 
-def not_found(path: Path) -> LogNotFoundError:
+def not_found(path: StrPath) -> LogNotFoundError:
     """The error for a path that is not a directory. It names partitions of that topic beside the path."""
-    import glob  # imported here, for an error only
-
-    topic = path.name
-    beside = (
-        sorted(p.name for p in path.parent.glob(f"{glob.escape(topic)}-*") if p.is_dir()) if topic else []
-    )
-    known = [
-        name for name in beside if (tp := layout.parse_directory(name)) is not None and tp.topic == topic
-    ]
+    parent, topic = os.path.split(os.path.abspath(path))
+    known = []
+    with contextlib.suppress(OSError):
+        known = [
+            name
+            for name in sorted(os.listdir(parent))
+            if name.startswith(f"{topic}-")
+            and (tp := layout.parse_directory(name)) is not None
+            and tp.topic == topic
+            and os.path.isdir(f"{parent}/{name}")
+        ]
     hint = f"; partitions of topic {topic} beside it: {', '.join(known[:_MOST_NAMED])}" if known else ""
     return LogNotFoundError(f"no partition directory at {path}{hint}")
 

@@ -1,30 +1,35 @@
 """Refreshing a log that is open for reading with the changes of other processes."""
 
+from __future__ import annotations
+
 import contextlib
-from pathlib import Path
+import os
 from time import sleep, time
-from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64, MAX_DECOMPRESSED_BYTES
-from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNotFoundError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.listing import read_directory, scan_directory
 from kstore.log.files.log_dir_state import read_log_start
 from kstore.log.files.manifest import stamp_of, truncations_of
 from kstore.log.later import later
-from kstore.log.recovery.loader import Loaded, load
+from kstore.log.recovery.loader import load
 from kstore.log.recovery.segment_factory import SegmentFactory
-from kstore.log.recovery.steps import Code, Step
 
 if TYPE_CHECKING:
     from kstore.engine.segment.active_segment import grown
+    from kstore.engine.segment.segment import Segment
+    from kstore.log.recovery.loader import Loaded
     from kstore.log.recovery.single_file import load_file
+    from kstore.log.recovery.steps import Code, Step
+    from kstore.typed import StrPath
 else:
     later(
         globals(),
         {
+            "kstore.log.recovery.steps": "Code Step",
             "kstore.engine.segment.active_segment": "grown",
             "kstore.log.recovery.single_file": "load_file",
         },
@@ -41,7 +46,7 @@ class LoadOptions(NamedTuple):
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
     recover: bool = True
 
-    def load(self, path: Path) -> Loaded:
+    def load(self, path: StrPath) -> Loaded:
         """Loads a partition directory with these options."""
         return load(path, **self._asdict())
 
@@ -55,12 +60,12 @@ _LOOKS = 40  # to load a log that changes meanwhile
 _LOOKS_AT_SWAP = 5  # of these, while a compaction is replacing files
 
 
-def look(path: Path, options: LoadOptions) -> Loaded:
+def look(path: StrPath, options: LoadOptions) -> Loaded:
     """Load a log for reading, with its truncations. If another process deletes or truncates meanwhile, it is
     loaded again; LogChangedError if it keeps changing. LogNotFoundError, CorruptFileError, OSError.
     """
     now = stamp_of(path)
-    if now is None and path.is_file():
+    if now is None and os.path.isfile(path):
         return load_file(path, options.index_interval_bytes, options.max_decompressed_bytes)
     for _ in range(_LOOKS):
         manifest, truncations, loaded = now, truncations_of(path, now), _look_once(path, options)
@@ -75,7 +80,7 @@ def look(path: Path, options: LoadOptions) -> Loaded:
     return loaded.replace(truncations=truncations, manifest=manifest)
 
 
-def _look_once(path: Path, options: LoadOptions) -> Loaded:
+def _look_once(path: StrPath, options: LoadOptions) -> Loaded:
     before = None  # the files when the log was found damaged
     for attempt in range(_LOOKS):
         try:
@@ -98,15 +103,15 @@ def _look_once(path: Path, options: LoadOptions) -> Loaded:
     raise AssertionError
 
 
-def _is_being_replaced(path: Path, loaded: Loaded) -> bool:
+def _is_being_replaced(path: StrPath, loaded: Loaded) -> bool:
     """Whether a compaction is replacing files: some have the suffix .swap and the directory has just changed.
     An interrupted compaction leaves .swap files until the next opening for writing."""
     if not any(segment.suffixes for segment in loaded.segments):
         return False
-    return abs(time() - path.stat().st_mtime) < 1
+    return abs(time() - os.stat(path).st_mtime) < 1
 
 
-def _traces(path: Path) -> list[tuple[str, int, int, int]]:
+def _traces(path: StrPath) -> list[tuple[str, int, int, int]]:
     """Name, inode, size and time of each file in a directory."""
     found = []
     with contextlib.suppress(FileNotFoundError), scan_directory(str(path)) as entries:
@@ -131,7 +136,7 @@ def _ends_as_it_did(last: Segment, before: Loaded) -> bool:
         return False
 
 
-def refreshed(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
+def refreshed(path: StrPath, before: Loaded, options: LoadOptions) -> Loaded:
     """The log at present, from an earlier load; the object `before` if nothing has changed.
 
     A truncated log is loaded again. Otherwise existing segments are reused, except the last, which may have
@@ -166,7 +171,7 @@ def with_tail(before: Loaded) -> Loaded | None:
     return before.replace(segments=segments, log_end_offset=end, recovered_producers=True)
 
 
-def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded | None:
+def _grown_from(path: StrPath, before: Loaded, options: LoadOptions) -> Loaded | None:
     """The log with the records appended to it; None if more has changed."""
     last = before.segments[-1] if before.segments else None
     try:
@@ -198,7 +203,9 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded | No
         return None  # recovery would end the log here
     epochs = before.leader_epochs
     with contextlib.suppress(OSError, CorruptFileError):
-        epochs = LeaderEpochs(e for e in checkpoints.read_epochs(path / layout.LEADER_EPOCHS) if min(e) >= 0)
+        epochs = LeaderEpochs(
+            e for e in checkpoints.read_epochs(f"{path}/{layout.LEADER_EPOCHS}") if min(e) >= 0
+        )
     same = active is last and not later and len(known) == len(before.segments)
     # A new epoch belongs to the next records, which `with_tail` adds without reading this file.
     if same and log_start_offset == before.log_start_offset and epochs == before.leader_epochs:

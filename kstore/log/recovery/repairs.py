@@ -1,22 +1,19 @@
 """The changes that recovery makes to the files of a partition (spec 8.2 to 8.4, 8.7)."""
 
-import os
-from collections.abc import Sequence
-from typing import NamedTuple
+from __future__ import annotations
 
-from kstore.engine.io.file import (
-    File,
-    new_draft,
-    rename,
-    set_mtime_ms,
-    sync_directory,
-    take_mode,
-    unlink,
-)
-from kstore.engine.segment.index import OffsetIndex, TimeIndex
+import os
+
+from kstore.engine.io.file import File, new_draft, rename, set_mtime_ms, sync_directory, take_mode, unlink
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
 from kstore.log.files.listing import delete_file
 from kstore.log.recovery.segment_factory import SegmentFactory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kstore.engine.segment.index import OffsetIndex, TimeIndex
 
 CUT = layout.CUT
 

@@ -1,12 +1,20 @@
 """The report of an opening: findings, losses and repairs (spec 8)."""
 
-from collections.abc import Callable
-from typing import NamedTuple, Self
+from __future__ import annotations
 
 from kstore.arguments import MAX64
 from kstore.errors import visible
-from kstore.log.recovery.repairs import Repairs
-from kstore.log.recovery.steps import Code, Finding, Step
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.log.later import later
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+    from kstore.log.recovery.repairs import Repairs
+    from kstore.log.recovery.steps import Code, Finding, Step
+else:
+    later(globals(), {"kstore.log.recovery.steps": "Code"})
 
 
 class DataLossWarning(UserWarning):
@@ -75,16 +83,17 @@ class Recovery(NamedTuple):
     @property
     def lost_starts(self) -> list[str]:
         """The reasons why the log start offset is unknown, as sentences."""
-        return self._told((Code.LOG_START_UNKNOWN, Code.LOG_START_BEYOND_END), self.steps)
+        return self._told(self.steps, lambda: (Code.LOG_START_UNKNOWN, Code.LOG_START_BEYOND_END))
 
     @property
     def lost_producers(self) -> list[str]:
         """The reasons why producers are forgotten, as sentences."""
-        return self._told((Code.PRODUCERS_FORGOTTEN,), self.gaps.steps)
+        return self._told(self.gaps.steps, lambda: (Code.PRODUCERS_FORGOTTEN,))
 
     @staticmethod
-    def _told(codes: tuple[Code, ...], steps: tuple[Step, ...]) -> list[str]:
-        return [f"{step.file}: {step.text(done=True)}" for step in steps if step.code in codes]
+    def _told(steps: tuple[Step, ...], codes: Callable[[], tuple[Code, ...]]) -> list[str]:
+        """The steps with these codes, which are imported only if there are steps."""
+        return [f"{step.file}: {step.text(done=True)}" for step in steps if step.code in codes()]
 
     @property
     def findings(self) -> list[Finding]:

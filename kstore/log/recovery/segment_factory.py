@@ -1,5 +1,7 @@
 """Creating the segments of one log."""
 
+from __future__ import annotations
+
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64, MAX_DECOMPRESSED_BYTES
 from kstore.engine.segment.segment import Segment
 

@@ -1,9 +1,11 @@
 """Reading a single .log or .cut file, without a partition directory."""
 
-from pathlib import Path
+from __future__ import annotations
 
-from kstore.engine.segment.segment import Segment
+import os
+
 from kstore.errors import CorruptFileError, LogNotFoundError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.lock import is_locked
@@ -15,15 +17,20 @@ from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.steps import Code, Step
 from kstore.log.recovery.survey import is_zeros, sound_batches
 
+if TYPE_CHECKING:
+    from kstore.engine.segment.segment import Segment
+    from kstore.typed import StrPath
 
-def load_file(path: Path, index_interval_bytes: int, max_decompressed_bytes: int) -> Loaded:
+
+def load_file(path: StrPath, index_interval_bytes: int, max_decompressed_bytes: int) -> Loaded:
     """Load a file as a log, from its first sound batch to its last, with the damage in between.
 
     LogNotFoundError if the name is not that of a .log file, with or without a suffix. CorruptFileError, with
     the kind of the file if it is known, if it has bytes and no sound batch.
     """
-    stem, dot, suffix = path.name.partition(".log")
-    offset = layout.parse_offset(path.name)
+    directory, name = os.path.split(path)
+    stem, dot, suffix = name.partition(".log")
+    offset = layout.parse_offset(name)
     if not dot or "." in stem or offset is None or offset < 0:
         kind = kind_of(str(path))
         raise LogNotFoundError(
@@ -32,7 +39,7 @@ def load_file(path: Path, index_interval_bytes: int, max_decompressed_bytes: int
         )
     # index files do not have the suffix
     suffixes = dict.fromkeys(layout.SEGMENT_KINDS, suffix) if suffix else None
-    make = SegmentFactory(str(path.parent), index_interval_bytes, max_decompressed_bytes)
+    make = SegmentFactory(directory, index_interval_bytes, max_decompressed_bytes)
     segment = make(stem, offset, suffixes)
     sound = sound_batches(segment, 0)
     if sound is None and segment.size:
@@ -41,7 +48,7 @@ def load_file(path: Path, index_interval_bytes: int, max_decompressed_bytes: int
     if first < offset:  # the file was misnamed
         segment = make(stem, first, suffixes)
     steps = []
-    if sound is not None and not is_locked(directory_of(path.parent)):  # else a writer may be appending
+    if sound is not None and not is_locked(directory_of(directory)):  # else a writer may be appending
         steps = _steps_for_tail(segment, sound.end)
     losses = [f"{step.file}: {step.text(done=True)}" for step in steps if step.code is Code.FILE_TAIL]
     recovery = Recovery(not losses, end, False, [], 0, losses, tuple(steps))

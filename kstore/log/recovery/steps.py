@@ -4,13 +4,19 @@
 A plan consists of steps. Reading shows them. Writing carries them out in order.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
 from enum import Enum
-from typing import Any, Concatenate, NamedTuple, ParamSpec
 
-from kstore.log.recovery.repairs import Repairs
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 
-_Arguments = ParamSpec("_Arguments")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Concatenate, ParamSpec
+
+    from kstore.log.recovery.repairs import Repairs
+
+    _Arguments = ParamSpec("_Arguments")
 
 
 class Code(Enum):

@@ -4,37 +4,48 @@ Nothing is written. After an unclean stop the batches from the recovery point on
 almost nothing.
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kstore.arguments import MAX64
 from kstore.engine.io.file import File
-from kstore.engine.record.batch import RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.index import TransactionIndex
 from kstore.engine.segment.segment import Segment
-from kstore.engine.segment.walks import RecoveryWalk
 from kstore.errors import CorruptFileError, CorruptIndexError, CorruptRecordError, RecordTooLargeError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.listing import digest, read_directory
-from kstore.log.files.lock import Holder, holder_in, is_loaded
-from kstore.log.files.log_dir_state import State, directory_of
+from kstore.log.files.lock import holder_in, is_loaded
+from kstore.log.files.log_dir_state import directory_of
 from kstore.log.files.manifest import stamp_of, truncations_of
 from kstore.log.later import later
 from kstore.log.recovery.segment_factory import SegmentFactory
-from kstore.log.recovery.steps import SoundBatches
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Literal
+
+    from kstore.engine.record.batch import RecordBatch
     from kstore.engine.segment.active_segment import walk_on
+    from kstore.engine.segment.walks import RecoveryWalk
+    from kstore.log.files.log_dir_state import State
     from kstore.log.recovery.file_kind import kind_of
+    from kstore.log.recovery.steps import SoundBatches
+    from kstore.typed import StrPath
+
+    Mode = Literal["read", "dry", "write"]  # dry: the steps of an opening for writing are only shown
 else:
     later(
         globals(),
-        {"kstore.engine.segment.active_segment": "walk_on", "kstore.log.recovery.file_kind": "kind_of"},
+        {
+            "kstore.log.recovery.steps": "SoundBatches",
+            "kstore.engine.segment.active_segment": "walk_on",
+            "kstore.log.recovery.file_kind": "kind_of",
+        },
     )
 
 KINDS = (*layout.SEGMENT_KINDS, layout.KEYS, ".snapshot")
@@ -42,7 +53,6 @@ BITS = {kind: 1 << i for i, kind in enumerate(KINDS)}
 LOG, INDEX, TIME_INDEX, TRANSACTIONS, KEYS, SNAPSHOT = (BITS[kind] for kind in KINDS)
 _FILES = INDEX | TIME_INDEX | TRANSACTIONS
 TRANSACTION = 34  # the size of an entry of a .txnindex
-Mode = Literal["read", "dry", "write"]  # dry: the steps of an opening for writing are only shown
 
 _OWN_ENDINGS = (".log", ".deleted", ".cleaned", ".swap", ".cut", ".moved", ".tmp")  # suffixes after .log
 _HEADER_SIZE = 61  # bytes of a batch before its records
@@ -74,7 +84,7 @@ class Names(NamedTuple):
         others: tuple[str, ...],
         renamed: frozenset[str],
         removed: frozenset[int],
-    ) -> "Names":
+    ) -> Names:
         """The names once interrupted work is finished, in the same directory."""
         return self._replace(files=files, others=others, renamed=renamed, removed=removed)
 
@@ -127,7 +137,7 @@ class SegmentFacts(NamedTuple):
     is_blank: bool = False
     transactions: CorruptIndexError | None = None  # the damage of its .txnindex
 
-    def walked(self, *parts: Part, is_trusted: bool = False) -> "SegmentFacts":
+    def walked(self, *parts: Part, is_trusted: bool = False) -> SegmentFacts:
         """These facts, and the parts that a walk found."""
         return self._replace(parts=parts, is_trusted=is_trusted)
 
@@ -251,7 +261,7 @@ def segments_of(names: Names, make: SegmentFactory) -> list[Segment]:
 
 
 def survey(
-    path: Path,
+    path: StrPath,
     names: Names,
     segments: Sequence[Segment],
     state: State,
@@ -315,10 +325,10 @@ def survey(
         epochs = tuple(entry for segment in segments for entry in _epochs_in(segment))
     packed = {}
     if not segments:
-        packed = {name: kind_of(str(path / name)) for name in names.others if _may_be_packed(path / name)}
+        packed = {name: kind_of(f"{path}/{name}") for name in names.others if _may_be_packed(path, name)}
     drafts = []
     if mode != "read":  # otherwise a process may be writing them
-        drafts = [name for name in names.others if _is_draft(name) and not (path / name).is_dir()]
+        drafts = [name for name in names.others if _is_draft(name) and not os.path.isdir(f"{path}/{name}")]
     return Survey(
         names,
         tuple(segment.base_offset for segment in segments),
@@ -348,9 +358,9 @@ def _check_transactions(segment: Segment) -> CorruptIndexError | None:
     path, rest = segment.path_of(".txnindex"), 0
     try:
         try:
-            rest = Path(path).stat().st_size % TRANSACTION
+            rest = os.stat(path).st_size % TRANSACTION
         except FileNotFoundError:  # another process has removed it
-            if Path(path).is_symlink():
+            if os.path.islink(path):
                 what, found = "transaction index", "a symbolic link to nowhere"
                 return CorruptIndexError(what, file=path, position=0, expected="a file", found=found)
         if rest:
@@ -431,7 +441,7 @@ def part_of(segment: Segment, base_offset: int, origin: int, end_offset: int, en
     return part
 
 
-def trusted_until(path: Path, recovery_point: int) -> int:
+def trusted_until(path: StrPath, recovery_point: int) -> int:
     """The offset below which batches need no check after an unclean stop, because a live process has loaded
     or written them. 0 if there is no such process.
 
@@ -442,13 +452,13 @@ def trusted_until(path: Path, recovery_point: int) -> int:
     if is_loaded(path):
         return MAX64
     holder = holder_in(directory_of(path))
-    if holder is Holder.BROKER:
+    if holder == "broker":
         return MAX64
-    return recovery_point if holder is Holder.KSTORE else 0
+    return recovery_point if holder == "kstore" else 0
 
 
 def _trusted(
-    path: Path, segment: Segment, last: Segment, known: SegmentFacts, state: State, until: int
+    path: StrPath, segment: Segment, last: Segment, known: SegmentFacts, state: State, until: int
 ) -> SegmentFacts:
     """The facts about a segment that needs no check below the offset `until`; the rest is checked."""
     if segment is not last and segment.end_offset <= until:
@@ -518,9 +528,9 @@ def transactions_until(segment: Segment, offset: int) -> TransactionIndex:
 # ---- leader epochs, other files --------------------------------------------------------------------------
 
 
-def _read_epochs(path: Path) -> tuple[tuple[tuple[int, int], ...], Exception | None]:
+def _read_epochs(path: StrPath) -> tuple[tuple[tuple[int, int], ...], Exception | None]:
     try:
-        entries = checkpoints.read_epochs(path / layout.LEADER_EPOCHS)
+        entries = checkpoints.read_epochs(f"{path}/{layout.LEADER_EPOCHS}")
         return tuple((epoch, start) for epoch, start in entries if epoch >= 0 and start >= 0), None
     except FileNotFoundError:
         return (), None
@@ -544,12 +554,11 @@ def _is_draft(name: str) -> bool:
     return layout.is_draft(name) or (name.endswith(layout.KEYS_DRAFT) and layout.is_key_file(name))
 
 
-def _may_be_packed(path: Path) -> bool:
+def _may_be_packed(directory: StrPath, name: str) -> bool:
     """Whether a file may be a segment that was compressed or renamed."""
-    file = layout.parse_file(path.name)
-    return (
-        file is not None and file.kind == ".log" and not path.name.endswith(_OWN_ENDINGS) and path.is_file()
-    )
+    file = layout.parse_file(name)
+    may_be = file is not None and file.kind == ".log" and not name.endswith(_OWN_ENDINGS)
+    return may_be and os.path.isfile(f"{directory}/{name}")
 
 
 # ---- batches behind damage -------------------------------------------------------------------------------

@@ -4,17 +4,23 @@ A store closes idle logs. If it is killed, most of its logs were closed before. 
 each of them, which writes and syncs new files without need.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_right
-from pathlib import Path
 
 from kstore.arguments import INDEX_INTERVAL_BYTES
 from kstore.engine.segment.active_segment import walk_on
-from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.listing import scan_directory
-from kstore.log.files.log_dir_state import State
 from kstore.log.recovery.segment_factory import SegmentFactory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kstore.engine.segment.segment import Segment
+    from kstore.log.files.log_dir_state import State
 
 _SMALL = 1 << 16  # bytes of a segment that is checked as a whole
 _WIDTHS = {".index": 8, ".timeindex": 12}

@@ -1,12 +1,17 @@
 """Segments that compaction has made, until they take the place of others (spec 8.7)."""
 
+from __future__ import annotations
+
 import contextlib
 import os
-from typing import NamedTuple
 
-from kstore.engine.io.file import File, new_draft, set_mtime_ms, unlink
-from kstore.engine.segment.index import OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
+from kstore.engine.io.file import new_draft, set_mtime_ms, unlink
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
+
+if TYPE_CHECKING:
+    from kstore.engine.io.file import File
+    from kstore.engine.segment.index import OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
 
 CLEANED, SWAP = ".cleaned", ".swap"
 
@@ -68,7 +73,7 @@ def give_up(directory: str, *base_offsets: int) -> None:
     others."""
     paths = [path_of(directory, base_offset) for base_offset in base_offsets]
     with contextlib.suppress(OSError):  # an opening does it too
-        if not any(os.path.exists(f"{path}.log{SWAP}") for path in paths):  # noqa: PTH110
+        if not any(os.path.exists(f"{path}.log{SWAP}") for path in paths):
             for path in paths:
                 remove(path)
 

@@ -1,5 +1,7 @@
 """Files of segments that the log has let go (spec 9.3)."""
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import os
@@ -7,10 +9,13 @@ import weakref
 from collections import deque
 
 from kstore.engine.io.file import rename, unlink
-from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, LogChangedError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.listing import delete_file
+
+if TYPE_CHECKING:
+    from kstore.engine.segment.segment import Segment
 
 SUFFIX = ".deleted"
 
@@ -56,7 +61,7 @@ class DeletedSegments:
         self.set_aside(segment, due_ms)
         for kind in layout.INDEX_KINDS:
             path = segment.path_of(kind)
-            if os.path.exists(path):  # noqa: PTH110
+            if os.path.exists(path):
                 try:
                     rename(path, path + SUFFIX)
                 except OSError as e:
@@ -71,7 +76,7 @@ class DeletedSegments:
         names until they go: they count for nothing."""
         paths = [segment.path_of(kind) for kind in layout.INDEX_KINDS]
         for path in [*paths, *([snapshot] if snapshot else [])]:
-            if os.path.exists(path):  # noqa: PTH110
+            if os.path.exists(path):
                 with contextlib.suppress(OSError):
                     rename(path, path + SUFFIX)
                     path += SUFFIX

@@ -6,21 +6,27 @@ others know is there unchanged, or gone; and whoever finds one that is half chan
 becomes does not depend on what offsets it has.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import struct
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from kstore.arguments import INDEX_INTERVAL_BYTES
 from kstore.engine.io.file import File, rename, sync_directory
 from kstore.engine.segment.segment import Segment
-from kstore.engine.segment.walks import RecoveryWalk
 from kstore.errors import CorruptFileError, InvalidRecordError
 from kstore.libraries import library
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.listing import is_there, read_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from kstore.engine.segment.walks import RecoveryWalk
 
 _PLACE = struct.Struct(">qii")  # base offset, length, leader epoch: no checksum covers them
 _NAME = r"kstore-adopting-(\d{1,19})-(\d{1,10})\.log\.moved"
@@ -55,7 +61,7 @@ class AdoptedFile:
         rename(self.path, self.draft)
         # Whoever finds it under its old name after a power cut must find it as it was.
         sync_directory(directory)
-        sync_directory(os.path.dirname(self.path) or ".")  # noqa: PTH120
+        sync_directory(os.path.dirname(self.path) or ".")
         _renumber(self.draft, self.headers, base_offset, leader_epoch)
         path = _final_path(directory, base_offset)
         rename(self.draft, path)
@@ -106,7 +112,7 @@ def finish_adoptions(directory: str) -> Iterator[tuple[str, CorruptFileError | N
 
 
 def _has_links(path: str) -> bool:
-    return os.stat(path).st_nlink > 1  # noqa: PTH116 - the path is a str
+    return os.stat(path).st_nlink > 1
 
 
 def _is_in_use(directory: str, base_offset: int) -> bool:

@@ -1,14 +1,21 @@
 """Putting segments that compaction has made in the place of others (spec 8.7)."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Sequence
 
 from kstore.engine.io.file import rename, sync_directory, unlink
-from kstore.engine.segment.segment import Segment
 from kstore.errors import LogChangedError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.listing import list_directory
-from kstore.log.segments.cleaned import CLEANED, SWAP, Cleaned
-from kstore.log.segments.segment_set import SegmentSet
+from kstore.log.segments.cleaned import CLEANED, SWAP
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kstore.engine.segment.segment import Segment
+    from kstore.log.segments.cleaned import Cleaned
+    from kstore.log.segments.segment_set import SegmentSet
 
 
 def replace_segments(log: SegmentSet, old: Sequence[Segment], new: Sequence[Cleaned]) -> None:
@@ -97,7 +104,7 @@ def _remove_new(directory: str, names: Sequence[str]) -> None:
     an opening passes all of them over."""
     first, *others = names
     path = f"{directory}/{first}"
-    if sum(name.endswith(".log") for name in names) > 1 and os.path.exists(path + SWAP):  # noqa: PTH110
+    if sum(name.endswith(".log") for name in names) > 1 and os.path.exists(path + SWAP):
         rename(path + SWAP, path + CLEANED)
         sync_directory(directory)
     for part in (others, [first]):

@@ -6,6 +6,8 @@ wait for a thread that waits for the log. After a truncation that is at the next
 handler that appends would get offsets that the caller of truncate_to does not expect to be given out already.
 """
 
+from __future__ import annotations
+
 import contextlib
 import sys
 from collections import deque

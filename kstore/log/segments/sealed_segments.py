@@ -1,8 +1,13 @@
 """The segments of a log that is written, before the active one."""
 
-from collections.abc import Iterable
+from __future__ import annotations
 
-from kstore.engine.segment.segment import Segment
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kstore.engine.segment.segment import Segment
 
 
 class SealedSegments:
@@ -17,7 +22,7 @@ class SealedSegments:
         self._count = len(self._all)
         self._shown: tuple[Segment, ...] | None = None
 
-    def with_one_more(self, segment: Segment) -> "SealedSegments":
+    def with_one_more(self, segment: Segment) -> SealedSegments:
         """These segments, and this one behind them."""
         grown = SealedSegments(origin=self.origin)
         grown._all = self._all if len(self._all) == self._count else self._all[: self._count]
@@ -25,11 +30,11 @@ class SealedSegments:
         grown._count = self._count + 1
         return grown
 
-    def without_first(self, count: int) -> "SealedSegments":
+    def without_first(self, count: int) -> SealedSegments:
         """These segments but the first ones."""
         return SealedSegments(self._all[count : self._count], self.origin)
 
-    def replacing(self, at: int, count: int, segments: Iterable[Segment]) -> "SealedSegments":
+    def replacing(self, at: int, count: int, segments: Iterable[Segment]) -> SealedSegments:
         """These segments, with others in place of so many from `at` on."""
         return SealedSegments([*self._all[:at], *segments, *self._all[at + count : self._count]])
 

@@ -1,39 +1,42 @@
 """The segments of a log that is open for writing: rolling, deleting, taking over a file."""
 
+from __future__ import annotations
+
 import contextlib
 import os
-from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from kstore.arguments import MAX64
-from kstore.config import LogConfig
-from kstore.engine.append.log_end import LogEnd
-from kstore.engine.io.file import File, is_crowded, open_files, sync_directory, unlink
+from kstore.engine.io.file import is_crowded, open_files, sync_directory, unlink
 from kstore.engine.segment.active_segment import ActiveSegment
-from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptRecordError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
-from kstore.log.files.leader_epochs import LeaderEpochCheckpoint
 from kstore.log.files.listing import delete_file, list_directory, read_directory
-from kstore.log.files.log_directory import PartitionLease
-from kstore.log.files.manifest import ManifestFile
 from kstore.log.later import later
-from kstore.log.producers.manager import ProducerStateManager
-from kstore.log.producers.transactions import Transactions
-from kstore.log.recovery.loader import Loaded
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.segments.cleaned import SWAP
 from kstore.log.segments.deleted_segments import SUFFIX as DELETED
 from kstore.log.segments.deleted_segments import DeletedSegments
-from kstore.log.segments.reports import Reports
 from kstore.log.segments.sealed_segments import SealedSegments
 from kstore.log.segments.stored_offsets import StoredOffsets
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import randrange
 
+    from kstore.config import LogConfig
+    from kstore.engine.append.log_end import LogEnd
+    from kstore.engine.io.file import File
+    from kstore.engine.segment.segment import Segment
+    from kstore.log.files.leader_epochs import LeaderEpochCheckpoint
+    from kstore.log.files.log_directory import PartitionLease
+    from kstore.log.files.manifest import ManifestFile
+    from kstore.log.producers.manager import ProducerStateManager
+    from kstore.log.producers.transactions import Transactions
+    from kstore.log.recovery.loader import Loaded
     from kstore.log.segments.rebase_segment import AdoptedFile
+    from kstore.log.segments.reports import Reports
 else:
     later(globals(), {"random": "randrange", "kstore.log.segments.rebase_segment": "AdoptedFile"})
 

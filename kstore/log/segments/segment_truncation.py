@@ -1,14 +1,20 @@
 """A segment that ends at an offset, made of one that goes on (spec 8.9)."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Callable
 
 from kstore.engine.io.file import new_draft, rename, sync_directory, write_whole
-from kstore.engine.record.batch import RecordBatch
 from kstore.engine.record.batch_builder import encode_batch
 from kstore.engine.segment.index import TransactionIndex
-from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, RecordTooLargeError
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kstore.engine.record.batch import RecordBatch
+    from kstore.engine.segment.segment import Segment
 
 _DRAFT = ".truncated.log.cleaned"  # behind the number: an opening, of Kafka too, deletes it
 
@@ -84,5 +90,5 @@ def _replace_transactions(rest: Segment) -> None:
     """Puts the entries of a segment in the place of its .txnindex: else records that are appended at these
     offsets would be called aborted. OSError."""
     path = rest.path_of(".txnindex")
-    if os.path.exists(path):  # noqa: PTH110 - the path is a str
+    if os.path.exists(path):
         write_whole(path, rest.transaction_index.to_bytes())

@@ -1,7 +1,12 @@
 """The log start offset of a log that is open for writing, and what its directory's checkpoints say."""
 
-from kstore.engine.append.log_end import LogEnd
-from kstore.log.files.log_directory import PartitionLease
+from __future__ import annotations
+
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kstore.engine.append.log_end import LogEnd
+    from kstore.log.files.log_directory import PartitionLease
 
 
 class StoredOffsets:

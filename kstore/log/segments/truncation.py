@@ -1,11 +1,16 @@
 """Truncating a log that is open for writing (spec 8.9)."""
 
+from __future__ import annotations
+
 from kstore.engine.io.file import sync_directory
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.listing import delete_file
 from kstore.log.segments.sealed_segments import SealedSegments
-from kstore.log.segments.segment_set import SegmentSet
 from kstore.log.segments.segment_truncation import truncate_segment
+
+if TYPE_CHECKING:
+    from kstore.log.segments.segment_set import SegmentSet
 
 
 def truncate_to(log: SegmentSet, offset: int) -> bool:

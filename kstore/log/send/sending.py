@@ -1,21 +1,25 @@
 """Bytes of segments to sockets: by sendfile, which copies nothing into the process, or else by copying
 them."""
 
+from __future__ import annotations
+
 import errno
 import select
 import sys
-from collections.abc import Iterator, Sequence
 from operator import index
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from kstore.arguments import any_integer
-from kstore.engine.io.file import File
-from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptRecordError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from socket import socket
+    from typing import NoReturn
+
+    from kstore.engine.io.file import File
+    from kstore.engine.segment.segment import Segment
 
 CHUNK = 256 << 10  # of a copy: small enough to stay in the cache
 # what a target answers that sendfile cannot serve
@@ -92,7 +96,7 @@ def _is_tls(sock: object) -> bool:
 class Target:
     """A socket, and how it takes bytes."""
 
-    def __init__(self, sock: "socket") -> None:
+    def __init__(self, sock: socket) -> None:
         if not callable(getattr(sock, "send", None)):
             raise TypeError(f"{sock!r} is no socket: it has no send()")
         self.sock = sock
@@ -128,7 +132,7 @@ class Target:
         return index(size)
 
 
-def send_parts(parts: Sequence[FilePart], sock: "socket", position: int) -> Sent:
+def send_parts(parts: Sequence[FilePart], sock: socket, position: int) -> Sent:
     """Sends parts one after the other; see Slice.send."""
     target = Target(sock)
     timeout = sock.gettimeout() if hasattr(sock, "gettimeout") else None
@@ -156,7 +160,7 @@ def result_of(target: Target, sent: int) -> Sent:
     return Sent(sent, "copy" if target.copies else "sendfile")
 
 
-def _wait_writable(sock: "socket", deadline: float) -> bool:
+def _wait_writable(sock: socket, deadline: float) -> bool:
     left = deadline - monotonic()
     if left <= 0:
         return False

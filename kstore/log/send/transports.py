@@ -1,11 +1,19 @@
 """Bytes of segments to asyncio's writers, transports and sockets. Imported when first used: asyncio takes its
 time."""
 
-import asyncio
-from collections.abc import Sequence
-from typing import IO, Any, cast
+from __future__ import annotations
 
-from kstore.log.send.sending import CHUNK, FilePart, Sent, Target, parts_from, result_of
+import asyncio
+from typing import IO
+
+from kstore.light_typing import TYPE_CHECKING, cast
+from kstore.log.send.sending import CHUNK, Sent, Target, parts_from, result_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from kstore.log.send.sending import FilePart
 
 
 class _Opened:

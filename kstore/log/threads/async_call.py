@@ -1,7 +1,12 @@
 """A call that a task of asyncio has made in another thread, and whose outcome it knows in any case."""
 
-from collections.abc import Callable
-from typing import Any
+from __future__ import annotations
+
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 async def in_thread(work: Callable[[], None]) -> None:

@@ -1,8 +1,14 @@
 """`with` and `async with` for what is closed at their end."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
-from types import TracebackType
-from typing import Self
+
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
 
 
 class Closing(ABC):

@@ -1,9 +1,16 @@
 """An iteration that two threads do not make at once."""
 
-from collections.abc import Callable, Iterator
+from __future__ import annotations
+
 from threading import get_ident
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, TypeVar
 from weakref import ref
+
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Self
 
 _T = TypeVar("_T")
 

@@ -1,7 +1,14 @@
 """Iterations by tasks of asyncio."""
 
-from collections.abc import AsyncGenerator, Callable, Iterator
-from typing import Generic, Self, TypeVar
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterator
+    from typing import Self
 
 TASK_TURN = 32  # records that one task takes before the others have a turn
 T = TypeVar("T")

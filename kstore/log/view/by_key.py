@@ -1,23 +1,30 @@
 """Where the records of a key are: segment by segment, by their indexes of keys, or by a scan."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.scan.column_builder import Predicate
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, LogChangedError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.read.key_index import ABSENT, UNKNOWN, index_of
 from kstore.log.read.offset_lookup import raise_told
-from kstore.log.read.progress import ProgressCallback
 from kstore.log.read.scan import Wanted
-from kstore.log.recovery.loader import Loaded
-from kstore.log.view.log_view import LogView, count_record
+from kstore.log.view.log_view import count_record
 from kstore.log.view.run import reader_of, scan_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
     from numpy.typing import NDArray
+
+    from kstore.log.read.progress import ProgressCallback
+    from kstore.log.recovery.loader import Loaded
+    from kstore.log.view.log_view import LogView
 
 # the transactions of these segments that were aborted, and have records from one offset to another
 Aborted = Callable[[tuple[Segment, ...], int, int], Sequence[object]]
@@ -123,7 +130,7 @@ def _scanned(
     stop: int,
     passed: Iterable[Segment],
     progress: ProgressCallback | None,
-) -> "Iterator[NDArray[Any]]":
+) -> Iterator[NDArray[Any]]:
     """The offsets of the records of a key in a range, by a scan, a few at a time. `progress` is called with
     how many bytes of the whole log were read, those of the segments that were `passed` included."""
     wanted = Wanted(("offset",), _BATCH_ROWS, _BATCH_BYTES, key=key)

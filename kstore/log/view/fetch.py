@@ -1,13 +1,19 @@
 """The stored bytes of a view from an offset on, as a broker's fetch finds them (spec 7.1 to 7.3)."""
 
+from __future__ import annotations
+
 from kstore.arguments import ISOLATION, any_integer, choice, integer
-from kstore.engine.segment.segment import Located, Segment, start_of
+from kstore.engine.segment.segment import start_of
 from kstore.errors import CorruptFileError, CorruptRecordError, OffsetOutOfRangeError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.read.offset_lookup import check_complete, check_inside, raise_told
 from kstore.log.read.slice import Slice
 from kstore.log.read.span import Span
-from kstore.log.recovery.loader import Loaded
-from kstore.log.view.log_view import LogView
+
+if TYPE_CHECKING:
+    from kstore.engine.segment.segment import Located, Segment
+    from kstore.log.recovery.loader import Loaded
+    from kstore.log.view.log_view import LogView
 
 
 class Fetch:

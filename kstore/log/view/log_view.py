@@ -1,15 +1,14 @@
 """A view: what a partition holds at one moment, for all that read it."""
 
+from __future__ import annotations
+
 import os
-from os import PathLike, fspath
-from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from os import fspath
 
 from kstore.arguments import MAX64, any_integer, instance, integer, warn
-from kstore.engine.io.file import Traffic
-from kstore.engine.record.batch import Record
-from kstore.engine.segment.segment import OffsetAndTimestamp, Segment, start_of
+from kstore.engine.segment.segment import start_of
 from kstore.errors import CorruptFileError, LogClosedError, OffsetOutOfRangeError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of
 from kstore.log.later import later
@@ -26,16 +25,20 @@ from kstore.log.read.offset_lookup import (
 from kstore.log.recovery.loader import Loaded
 from kstore.log.recovery.presence import require_partition
 from kstore.log.recovery.refresh import LoadOptions, look, refreshed
-from kstore.log.recovery.report import DataLossWarning, Recovery, in_short
+from kstore.log.recovery.report import DataLossWarning, in_short
 
 if TYPE_CHECKING:
+    from os import PathLike
+    from typing import Unpack
+
+    from kstore.engine.io.file import Traffic
+    from kstore.engine.record.batch import Record
+    from kstore.engine.segment.segment import OffsetAndTimestamp, Segment
     from kstore.log.producers.transactions import Transactions
+    from kstore.log.recovery.report import Recovery
     from kstore.typed import ReaderOptions
 else:
-    later(
-        globals(),
-        {"kstore.log.producers.transactions": "Transactions", "kstore.typed": "ReaderOptions"},
-    )
+    later(globals(), {"kstore.log.producers.transactions": "Transactions"})
 
 
 def count_record(traffic: Traffic | None, record: Record) -> None:
@@ -57,9 +60,9 @@ class LogView:
     def __init__(self, path: str | PathLike[str], **options: Unpack[ReaderOptions]) -> None:
         self._options = LoadOptions(**checked("read", options))
         if self._options.trusts_files:
-            require_partition(Path(path))
-        self.path = os.path.abspath(fspath(path))  # noqa: PTH100 - the program may go to another directory
-        self._loaded = look(Path(self.path), self._options)
+            require_partition(path)
+        self.path = os.path.abspath(fspath(path))
+        self._loaded = look(self.path, self._options)
         self._closed = False
         self._transactions: Transactions | None = None
         self._max_timestamps = MaxTimestampIndex(())
@@ -74,7 +77,7 @@ class LogView:
         """The log at this moment, as a value. LogClosedError."""
         return self._now()
 
-    def view(self, snapshot: Loaded | None = None) -> "LogView":
+    def view(self, snapshot: Loaded | None = None) -> LogView:
         """A view of the log as it is now, or in a snapshot of it. It changes only by its own `refresh()`."""
         now, known = self._now(), self._transactions
         if snapshot is None or snapshot is now:
@@ -87,7 +90,7 @@ class LogView:
         snapshot: Loaded,
         transactions: Transactions | None,
         earlier: tuple[Loaded, Transactions] | None = None,
-    ) -> "LogView":
+    ) -> LogView:
         view = self._blank()
         view.__dict__ |= {
             "path": self.path,
@@ -102,7 +105,7 @@ class LogView:
         }
         return view
 
-    def _blank(self) -> "LogView":
+    def _blank(self) -> LogView:
         """A view of which nothing is set."""
         return object.__new__(LogView)
 
@@ -157,7 +160,7 @@ class LogView:
         of the log."""
         start, stop, now = integer("start", start), integer("stop", stop), self._now()
         losses = [*now.recovery.losses] if stop >= now.log_end_offset else []
-        if losses and is_locked(directory_of(Path(self.path))):
+        if losses and is_locked(directory_of(self.path)):
             losses = []  # what a writer is at work on is no loss yet
         return losses + now.recovery.missing_between(start, stop)
 
@@ -182,10 +185,10 @@ class LogView:
         """
         if self._closed:
             raise LogClosedError(f"{self.path} is closed")
-        if Path(self.path).is_file():
+        if os.path.isfile(self.path):
             return False
         before = self._loaded
-        loaded = refreshed(Path(self.path), before, self._options)
+        loaded = refreshed(self.path, before, self._options)
         if loaded is before:
             return False
         if self._transactions is not None:

@@ -1,15 +1,24 @@
 """Readers of a range of a view."""
 
-from typing import NamedTuple, TypeVar
+from __future__ import annotations
 
 from kstore.arguments import ISOLATION, choice, integer
-from kstore.engine.scan.batch_reader import BatchReader, RecordReader
-from kstore.engine.segment.segment import Segment, start_of
-from kstore.log.read.page_cache import PageCache
-from kstore.log.read.scan import Scan, Wanted
-from kstore.log.view.log_view import LogView
+from kstore.engine.segment.segment import start_of
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.log.later import later
 
-_Reader = TypeVar("_Reader", bound=BatchReader | RecordReader)
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    from kstore.engine.scan.batch_reader import BatchReader, RecordReader
+    from kstore.engine.segment.segment import Segment
+    from kstore.log.read.page_cache import PageCache
+    from kstore.log.read.scan import Scan, Wanted
+    from kstore.log.view.log_view import LogView
+
+    _Reader = TypeVar("_Reader", bound=BatchReader | RecordReader)
+else:
+    later(globals(), {"kstore.log.read.scan": "Scan"})
 
 
 class Range(NamedTuple):

@@ -1,9 +1,14 @@
 """What a configuration says of appends, in the plain values that the engine takes."""
 
+from __future__ import annotations
+
 from kstore.arguments import DURABILITY, MAX_DECOMPRESSED_BYTES
-from kstore.config import LogConfig
 from kstore.engine.append.log_appender import AppendLimits
 from kstore.engine.record.codec import NAMES as CODECS
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kstore.config import LogConfig
 
 
 def limits_of(

@@ -1,21 +1,27 @@
 """log.appender(): small appends of many threads become few batches."""
 
+from __future__ import annotations
+
 import atexit
 import contextlib
 import os
 import weakref
 from functools import partial
-from types import TracebackType
-from typing import NoReturn, Self
 
 from kstore.arguments import number
 from kstore.engine.append.record_accumulator import RecordAccumulator
-from kstore.engine.append.record_appender import RecordAppender
 from kstore.errors import ReentrantCallError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.worker import APPENDS, Job
 
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import NoReturn, Self
+
+    from kstore.engine.append.record_appender import RecordAppender
+
 MAX_LINGER_MS = 86_400_000  # a day
-_appenders: "weakref.WeakSet[Appender]" = weakref.WeakSet()
+_appenders: weakref.WeakSet[Appender] = weakref.WeakSet()
 
 
 class Appender(RecordAccumulator):
@@ -30,7 +36,7 @@ class Appender(RecordAccumulator):
     def __init__(
         self,
         log: RecordAppender,
-        others: "set[Appender]",
+        others: set[Appender],
         path: str,
         *,
         linger_ms: float = 5.0,
@@ -91,7 +97,7 @@ class Appender(RecordAccumulator):
         )
 
 
-def _append_due(of: "weakref.ref[Appender]", held: "list[Appender]") -> float | None:
+def _append_due(of: weakref.ref[Appender], held: list[Appender]) -> float | None:
     own = of()
     held.clear()  # `own` holds it
     # Whoever appends, flushes or waits next meets what went wrong, be it in the log's clock.

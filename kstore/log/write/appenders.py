@@ -1,21 +1,21 @@
 """The appenders of one log: those that gather records, and the one for asyncio."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
-from kstore.engine.append.log_appender import LogAppender
-from kstore.engine.append.log_end import LogEnd
 from kstore.errors import KstoreError, ReentrantCallError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.later import later
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from kstore.engine.append.log_appender import LogAppender
+    from kstore.engine.append.log_end import LogEnd
     from kstore.log.write.appender import Appender
     from kstore.log.write.async_appender import AsyncAppender, Touch
 else:
-    later(
-        globals(),
-        {"kstore.log.write.appender": "Appender", "kstore.log.write.async_appender": "AsyncAppender"},
-    )
+    later(globals(), {"kstore.log.write.async_appender": "AsyncAppender"})
 
 
 class Appenders:
@@ -39,7 +39,7 @@ class Appenders:
         """The result of a call that appends to the log, made by a thread."""
         self._log_end.refuse_reentrance()  # the other thread would wait for this one
 
-        def work(touch: "Touch") -> object:
+        def work(touch: Touch) -> object:
             touch(self._log_end, log)
             return append()
 

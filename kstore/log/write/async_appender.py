@@ -1,6 +1,8 @@
 """Appending from asyncio: the event loop goes on while a thread appends, and syncs once for all tasks that
 wait."""
 
+from __future__ import annotations
+
 import asyncio
 import time
 from collections import deque
@@ -44,7 +46,7 @@ class _Call:
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
-    async def outcome(self, calls: "deque[_Call]") -> Any:
+    async def outcome(self, calls: deque[_Call]) -> Any:
         """The result. If the task is cancelled, it waits nevertheless, unless the call has not begun: it is
         to know."""
         cancelled: Any = None

@@ -1,13 +1,19 @@
 """Flushing in the background: sealed segments, flush.messages, flush.ms (spec 5.3, 8.8)."""
 
+from __future__ import annotations
+
 import contextlib
 import weakref
-from collections.abc import Iterator
 
 from kstore.arguments import MAX64
 from kstore.errors import KstoreError, LogClosedError, LogFailedError
-from kstore.log.segments.segment_set import SegmentSet
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.worker import MAINTENANCE, Job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kstore.log.segments.segment_set import SegmentSet
 
 
 class Flusher:

@@ -1,13 +1,19 @@
 """The retention of a configuration that was given: Kafka's defaults alone delete nothing."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
 from pathlib import Path
 
-from kstore.config import LogConfig
 from kstore.errors import CorruptCheckpointError, InvalidConfigError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.log_dir_state import is_known_compacted
-from kstore.log.write.retention import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kstore.config import LogConfig
+    from kstore.log.write.retention import Decision
 
 
 def retention_of(config: LogConfig) -> LogConfig:

@@ -1,10 +1,16 @@
 """Batches that must be unpacked, or encoded anew, before a leader appends them (spec 6.4, 6.5)."""
 
-from kstore.config import LogConfig
+from __future__ import annotations
+
 from kstore.engine.append.batch_validation import refuse_records, with_timestamps
-from kstore.engine.record.batch import Record, RecordBatch
+from kstore.engine.record.batch import RecordBatch
 from kstore.engine.record.batch_builder import encode_batch
 from kstore.errors import CorruptRecordError, InvalidRecordError, RecordTooLargeError
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kstore.config import LogConfig
+    from kstore.engine.record.batch import Record
 
 _HEADER_BYTES = 61  # of a v2 batch
 _LEVELS = {"gzip": "compression_gzip_level", "lz4": "compression_lz4_level", "zstd": "compression_zstd_level"}

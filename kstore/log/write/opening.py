@@ -1,17 +1,16 @@
 """Opening a log for writing: the plan of recovery is carried out, and the segments are made ready."""
 
+from __future__ import annotations
+
 import contextlib
 import errno
+import os
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kstore.arguments import integer, warn
 from kstore.config import LogConfig, changed, given_in_text, in_python
-from kstore.engine.append.log_end import LogEnd
 from kstore.engine.io.directory import make_directory
-from kstore.engine.io.file import Traffic
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochCheckpoint, LeaderEpochs
 from kstore.log.files.log_dir_state import is_led
@@ -28,9 +27,14 @@ from kstore.log.segments.segment_set import SegmentSet
 from kstore.log.write.recovering import finish_work, recovered, with_producers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
     from uuid import UUID
 
+    from kstore.engine.append.log_end import LogEnd
+    from kstore.engine.io.file import Traffic
     from kstore.log.write.other_writers import OtherWriters
+    from kstore.typed import StrPath
 else:
     later(globals(), {"kstore.log.write.other_writers": "OtherWriters"})
 
@@ -62,10 +66,10 @@ class KeptConfig(NamedTuple):
 
 
 def lease_of(
-    directory: Path, given: Path, *, create: bool, reads_options: bool, shared: bool
+    directory: StrPath, given: StrPath, *, create: bool, reads_options: bool, shared: bool
 ) -> PartitionLease:
     """Locks a directory, which is made if it is not there. LogNotFoundError, LogLockedError, OSError."""
-    is_made = not directory.is_dir()
+    is_made = not os.path.isdir(directory)
     if is_made:
         if not create:
             raise not_found(given)
@@ -75,7 +79,7 @@ def lease_of(
     except BaseException:
         if is_made:  # it was locked, say: an empty directory would be a partition that was never closed
             with contextlib.suppress(OSError):
-                directory.rmdir()
+                os.rmdir(directory)
         raise
 
 
@@ -184,14 +188,14 @@ def report_recovery(segments: SegmentSet) -> None:
     reports.pass_on()
 
 
-def _identify(directory: str, topic_id: "UUID | None") -> None:
+def _identify(directory: str, topic_id: UUID | None) -> None:
     """partition.metadata: the topic id that a broker gave the topic (spec 1.5)."""
     if topic_id is None:
         return
     try:
-        known = checkpoints.read_topic_id(Path(directory, layout.METADATA))
+        known = checkpoints.read_topic_id(f"{directory}/{layout.METADATA}")
     except FileNotFoundError:
-        checkpoints.write_topic_id(Path(directory, layout.METADATA), topic_id)
+        checkpoints.write_topic_id(f"{directory}/{layout.METADATA}", topic_id)
         return
     if known != topic_id:
         raise ValueError(

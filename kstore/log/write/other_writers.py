@@ -1,16 +1,21 @@
 """What a writer of a shared log takes in of the others, and how it leaves them."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from __future__ import annotations
 
-from kstore.engine.segment.active_segment import ActiveSegment
 from kstore.errors import KstoreError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.manifest import ManifestFile
 from kstore.log.producers.manager import ProducerStateManager
-from kstore.log.segments.sealed_segments import SealedSegments
-from kstore.log.segments.segment_set import SegmentSet
 from kstore.log.segments.truncation import complete_truncation
 from kstore.log.write.recovering import finish_work, recovered, with_producers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from kstore.engine.segment.active_segment import ActiveSegment
+    from kstore.log.segments.sealed_segments import SealedSegments
+    from kstore.log.segments.segment_set import SegmentSet
 
 
 class OtherWriters:

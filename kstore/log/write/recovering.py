@@ -1,27 +1,32 @@
 """Recovery of a log that is opened for writing: the plan is carried out."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from kstore.arguments import warn
-from kstore.config import LogConfig
 from kstore.engine.io.file import sync_directory, write_whole
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.leader_epochs import LeaderEpochCheckpoint
 from kstore.log.files.listing import list_directory
-from kstore.log.files.log_directory import PartitionLease
-from kstore.log.files.manifest import ManifestFile
 from kstore.log.later import later
-from kstore.log.producers.manager import ProducerStateManager
-from kstore.log.recovery.loader import Loaded, carried_out, load
+from kstore.log.recovery.loader import carried_out, load
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import DataLossWarning, in_short
-from kstore.log.segments.reports import Reports
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from kstore.config import LogConfig
+    from kstore.log.files.log_directory import PartitionLease
+    from kstore.log.files.manifest import ManifestFile
     from kstore.log.files.shared_session import remove_left
+    from kstore.log.producers.manager import ProducerStateManager
+    from kstore.log.recovery.loader import Loaded
     from kstore.log.segments.rebase_segment import finish_adoptions
+    from kstore.log.segments.reports import Reports
 else:
     later(
         globals(),
@@ -73,7 +78,7 @@ def with_producers(
     epochs = LeaderEpochCheckpoint(directory, loaded.leader_epochs)
     for base, index in producers.open(loaded, now_ms).items():
         path = f"{directory}/{layout.segment_stem(base)}.txnindex"
-        if not index.is_empty or os.path.exists(path):  # noqa: PTH110
+        if not index.is_empty or os.path.exists(path):
             write_whole(path, index.to_bytes())
     return epochs
 

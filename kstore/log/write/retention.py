@@ -1,15 +1,21 @@
 """Which segments a log lets go, and why (spec 9.1, 9.2). Pure: facts in, decisions out."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Literal, NamedTuple
 
-from kstore.config import LogConfig
-from kstore.engine.segment.segment import Segment
-from kstore.log.cursors.offset_commits import Commit
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.follow.position import diverged_at
-from kstore.log.recovery.loader import Loaded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Literal
+
+    from kstore.config import LogConfig
+    from kstore.engine.segment.segment import Segment
+    from kstore.log.cursors.offset_commits import Commit
+    from kstore.log.recovery.loader import Loaded
 
 
 class SegmentFacts(NamedTuple):

@@ -190,7 +190,7 @@ class PieceReader:
         try:
             return PartitionLog(self.directory)
         except LogNotFoundError:
-            if not os.path.isdir(mapped_root(split.root)):  # noqa: PTH112
+            if not os.path.isdir(mapped_root(split.root)):
                 reason = (
                     f"this executor sees no log directory there; {ROOT_MAP}=FROM=TO in its environment maps "
                     "the path"

@@ -66,14 +66,14 @@ class Sink:
         lock_wait: float = LOCK_WAIT_S,
     ) -> None:
         self.lock_wait = number("lock_wait", lock_wait, 0)
-        self.root = os.path.abspath(fspath(root))  # noqa: PTH100
+        self.root = os.path.abspath(fspath(root))
         self.config = config or LogConfig()
         parent, name = os.path.split(self.root)
         self.staging = f"{parent}/.{name}.kstore-spark"
         # a directory for this log directory alone: what is in there, sweep() may remove
         if staging is not None:
             own = hashlib.blake2b(os.fsencode(self.root), digest_size=4).hexdigest()
-            self.staging = f"{os.path.abspath(staging)}/.{name}-{own}.kstore-spark"  # noqa: PTH100
+            self.staging = f"{os.path.abspath(staging)}/.{name}-{own}.kstore-spark"
 
     def counts(self) -> dict[str, int]:
         """How many partitions the topics have. KSTORE_PATH_NOT_FOUND if the path is a partition."""
@@ -81,7 +81,7 @@ class Sink:
             with LogStore(self.root) as store:  # a lost partition counts: keys stay in theirs
                 return partition_counts((*store.partitions, *store.health().missing))
         except LogNotFoundError:
-            if os.path.isdir(self.root):  # noqa: PTH112
+            if os.path.isdir(self.root):
                 raise no_log_directory(self.root) from None
             return {}
 
@@ -193,7 +193,7 @@ class Sink:
 
         So it shows beforehand what recover(), forget() and sweep() would find.
         """
-        if not os.path.isdir(self.root) and not os.path.isdir(self.staging):  # noqa: PTH112
+        if not os.path.isdir(self.root) and not os.path.isdir(self.staging):
             raise no_log_directory(self.root)
         self.counts()  # it is no partition
         with coded(file=self.root):
@@ -228,7 +228,7 @@ class Sink:
                 for job in swept:
                     shutil.rmtree(f"{self.staging}/{job.name}", ignore_errors=True)
                 with contextlib.suppress(OSError):
-                    os.rmdir(self.staging)  # noqa: PTH106 - if it is empty
+                    os.rmdir(self.staging)
             return swept
 
     # ---- with the lock held --------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class Sink:
             fd, mine = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), False
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                mine = os.path.samestat(os.fstat(fd), os.stat(path))  # noqa: PTH116
+                mine = os.path.samestat(os.fstat(fd), os.stat(path))
                 if mine:
                     return fd
             except FileNotFoundError:

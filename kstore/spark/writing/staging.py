@@ -232,10 +232,10 @@ class Stage:
 def _make_new(path: str) -> None:
     """Makes a directory that is not there yet: what is in one that is, another attempt may have written."""
     for last in (False, False, True):
-        parent = os.path.dirname(path)  # noqa: PTH120
+        parent = os.path.dirname(path)
         try:
             make_directory(parent)
-            os.mkdir(path)  # noqa: PTH102
+            os.mkdir(path)
             sync_directory(parent)
             return
         except FileNotFoundError:  # a job that ended has removed the empty directory above

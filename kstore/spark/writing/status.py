@@ -105,7 +105,7 @@ def staged_jobs(staging: str, needed: Sequence[Staged], older_than_s: float) -> 
     names = {Path(one.path).parents[1].name for one in needed}
     there: list[str] = []
     with contextlib.suppress(FileNotFoundError):
-        there = sorted(os.listdir(staging))  # noqa: PTH208
+        there = sorted(os.listdir(staging))
     for name in there:
         with contextlib.suppress(FileNotFoundError):  # it has just ended
             size, written = _written(f"{staging}/{name}")
@@ -127,11 +127,11 @@ def missing(staged: Sequence[Staged]) -> Iterator[tuple[Staged, str, int]]:
 
 def _written(directory: str) -> tuple[int, float]:
     """The bytes below a directory, and when something there was written last: its own time does not tell."""
-    size, last = 0, os.stat(directory).st_mtime  # noqa: PTH116
+    size, last = 0, os.stat(directory).st_mtime
     for path, directories, files in os.walk(directory):
         for name in (*directories, *files):
             with contextlib.suppress(FileNotFoundError):
-                found = os.stat(f"{path}/{name}")  # noqa: PTH116
+                found = os.stat(f"{path}/{name}")
                 size += found.st_size if name in files else 0
                 last = max(last, found.st_mtime)
     return size, last

@@ -1,5 +1,7 @@
 """The members of a group that read a store, and how they share the partitions."""
 
+from __future__ import annotations
+
 import os
 
 from kstore.errors import CursorLockedError, LogNotFoundError

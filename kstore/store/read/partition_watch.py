@@ -1,9 +1,14 @@
 """Changes of many partitions, as the system reports them."""
 
-from collections.abc import Iterator, Mapping
+from __future__ import annotations
 
 from kstore.engine.io.notification import Inotify
-from kstore.log.files.layout import TopicPartition
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kstore.log.files.layout import TopicPartition
 
 
 class PartitionWatch:

@@ -1,8 +1,13 @@
 """Which partition a reader of many partitions reads next."""
 
-from collections.abc import Iterable
+from __future__ import annotations
 
-from kstore.log.files.layout import TopicPartition
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kstore.log.files.layout import TopicPartition
 
 _SWEEP = 20  # partitions
 

@@ -1,21 +1,20 @@
 """A cursor over the partitions of topics, which the members of a group share."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Mapping
 from contextlib import ExitStack
-from datetime import datetime
 from functools import partial
 from itertools import chain
 from os import getpid
 from time import monotonic
-from types import TracebackType
-from typing import Any, NamedTuple, NoReturn
 from weakref import ref
 
 from kstore.arguments import integer, number
-from kstore.engine.columns.array import ColumnBatch
 from kstore.engine.scan.column_builder import ColumnBuilder
 from kstore.engine.scan.column_scanner import CursorBatches
 from kstore.errors import CursorLockedError, KstoreError, LogClosedError, LogNotFoundError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.cursors.arguments import (
     check_commit,
     check_delivered,
@@ -26,19 +25,27 @@ from kstore.log.cursors.arguments import (
 from kstore.log.cursors.cursor import begin
 from kstore.log.cursors.cursor_batch import Block, CursorBatch, start_again
 from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, ColumnOptions
-from kstore.log.cursors.group_file import GroupFile
-from kstore.log.cursors.offset_commits import Commit
 from kstore.log.cursors.offset_committer import OffsetCommitter, commit_all
 from kstore.log.files.layout import TopicPartition
-from kstore.log.follow.feed import Feed
-from kstore.log.follow.position import Position
 from kstore.log.partition import PartitionLog
 from kstore.log.threads.async_call import in_thread
-from kstore.store.open_partitions import OpenPartitions
 from kstore.store.read.membership import Membership
-from kstore.store.read.read_queue import ReadQueue
 from kstore.store.read.topic_reader import QUANTUM, PartitionReader, TopicReader, TopicRecord
-from kstore.typed import Column
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+    from datetime import datetime
+    from types import TracebackType
+    from typing import Any, NoReturn
+
+    from kstore.engine.columns.array import ColumnBatch
+    from kstore.log.cursors.group_file import GroupFile
+    from kstore.log.cursors.offset_commits import Commit
+    from kstore.log.follow.feed import Feed
+    from kstore.log.follow.position import Position
+    from kstore.store.open_partitions import OpenPartitions
+    from kstore.store.read.read_queue import ReadQueue
+    from kstore.typed import Column
 
 
 class TopicColumns(NamedTuple):
@@ -248,7 +255,7 @@ class StoreCursor(TopicReader):
         *,
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
-    ) -> "StoreColumns":
+    ) -> StoreColumns:
         """The records from the committed positions on as columns, each batch of one partition:
         `for topic, partition, batch in cursor.scan(["key", "value"]): …; cursor.commit()`.
 

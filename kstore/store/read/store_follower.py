@@ -1,18 +1,25 @@
 """A follower of many partitions."""
 
-from collections.abc import Iterable, Mapping
+from __future__ import annotations
+
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NoReturn
 
 from kstore.arguments import integer
 from kstore.errors import LogNotFoundError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.cursors.arguments import checked_place, offset_of
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.feed import Feed
 from kstore.log.follow.position import Position, are_of_one_topic, checked_position, position_in
 from kstore.log.partition import PartitionLog
-from kstore.store.open_partitions import OpenPartitions
 from kstore.store.read.topic_reader import PartitionReader, TopicReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, NoReturn
+
+    from kstore.store.open_partitions import OpenPartitions
 
 
 class StoreFollower(TopicReader):

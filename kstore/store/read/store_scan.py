@@ -1,12 +1,19 @@
 """A scan of a topic: the scans of its partitions, one after the other, with the number of the partition as a
 column."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NoReturn
+from __future__ import annotations
 
-from kstore.engine.columns.array import ColumnBatch, ConstantColumn, Field, schema_capsule, stream_capsule
-from kstore.engine.scan.batch_reader import Skipped
-from kstore.log.read.scan import COLUMNS, Scan, checked_columns
+from kstore.engine.columns.array import ConstantColumn, schema_capsule, stream_capsule
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.read.scan import COLUMNS, checked_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import NoReturn
+
+    from kstore.engine.columns.array import ColumnBatch, Field
+    from kstore.engine.scan.batch_reader import Skipped
+    from kstore.log.read.scan import Scan
 
 PARTITION = "partition"
 

@@ -1,22 +1,30 @@
 """A topic as a table: the last value of every key. Files of keys tell where it is, or each key and its offset
 is in memory; values stay in the logs."""
 
-from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
-from typing import TypeVar
+from __future__ import annotations
+
+from collections.abc import ItemsView, Mapping, ValuesView
 
 from kstore.engine.io.mutex import Mutex
-from kstore.engine.record.batch import Record
 from kstore.engine.record.partitions import murmur2
 from kstore.errors import LogChangedError, OffsetOutOfRangeError
-from kstore.log.files.layout import TopicPartition
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.follow.position import Position, are_of_one_topic, diverged_at, position_in
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import index_of
-from kstore.store.open_partitions import OpenPartitions
-from kstore.store.topic import Topic
 from kstore.store.topic_catalog import Current
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import TypeVar
+
+    from kstore.engine.record.batch import Record
+    from kstore.log.files.layout import TopicPartition
+    from kstore.store.open_partitions import OpenPartitions
+    from kstore.store.topic import Topic
+
+    _T = TypeVar("_T")
+
 _TURNS = 5  # a log that is changed under every one of these is no longer waited for
 
 
@@ -167,7 +175,7 @@ class Table(Mapping[bytes, bytes]):
         """The partition where `append` puts a key."""
         return (murmur2(key) & 0x7FFFFFFF) % found.count
 
-    def _while_it_changes(self, found: Topic, number: int, look: Callable[[PartitionLog, _Part], T]) -> T:
+    def _while_it_changes(self, found: Topic, number: int, look: Callable[[PartitionLog, _Part], _T]) -> _T:
         """What `look` finds in a partition; tried again if its log is compacted, cut off or deleted from
         meanwhile."""
         for turn in range(_TURNS):
@@ -247,11 +255,11 @@ class Table(Mapping[bytes, bytes]):
     def __len__(self) -> int:
         return len(self._keys())
 
-    def items(self) -> "ItemsView[bytes, bytes]":
+    def items(self) -> ItemsView[bytes, bytes]:
         """The keys and their values, as they are when each is given."""
         return _Items(self)
 
-    def values(self) -> "ValuesView[bytes]":
+    def values(self) -> ValuesView[bytes]:
         """The values, as they are when each is given."""
         return _Values(self)
 

@@ -1,22 +1,21 @@
 """Records of many partitions, as they come, from one waiter."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from functools import partial
 from itertools import chain
 from time import monotonic
-from typing import Any, NamedTuple, TypeVar
 
 from kstore.arguments import ISOLATION, ON_ERROR, boolean, choice, each_of
-from kstore.engine.io.notification import EventFd, Inotify
-from kstore.engine.record.batch import Record
-from kstore.engine.scan.batch_reader import RecordReader, Skipped, TopicRecords
+from kstore.engine.io.notification import EventFd
+from kstore.engine.scan.batch_reader import RecordReader, TopicRecords
 from kstore.errors import KstoreError, LogClosedError, LogNotFoundError, OffsetOutOfRangeError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.cursors.arguments import checked_timeout
 from kstore.log.files import layout
-from kstore.log.files.layout import TopicPartition
-from kstore.log.follow.feed import Feed, Read, Run, read_by
+from kstore.log.follow.feed import read_by
 from kstore.log.follow.position import are_of_one_topic
 from kstore.log.follow.readable import wait_readable, wait_readable_async
 from kstore.log.follow.waiting import Waitable
@@ -24,16 +23,27 @@ from kstore.log.read.left_out import LeftOut
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import Iterated, OneThread
 from kstore.log.threads.resumed import TASK_TURN, Resumed
-from kstore.store.open_partitions import OpenPartitions
 from kstore.store.read.partition_watch import PartitionWatch
 from kstore.store.read.read_queue import ReadQueue
 from kstore.store.read.wanted_partitions import WantedPartitions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator
+    from typing import Any, TypeVar
+
+    from kstore.engine.io.notification import Inotify
+    from kstore.engine.record.batch import Record
+    from kstore.engine.scan.batch_reader import Skipped
+    from kstore.log.files.layout import TopicPartition
+    from kstore.log.follow.feed import Feed, Read, Run
+    from kstore.store.open_partitions import OpenPartitions
+
+    _T = TypeVar("_T")
 
 _UPDATE = 0.4  # s: how often to list the partitions
 _POLL = 0.05  # s: how often to ask where the system does not report changes
 QUANTUM = 1 << 14  # records of a partition before others are read,
 _LEAST_QUANTUM = 20_000_000  # and so many ns: to change the partition takes as long as some thousand records
-_T = TypeVar("_T")
 
 
 class TopicRecord(NamedTuple):

@@ -1,9 +1,15 @@
 """The partitions that a reader of topics wants, as they are now."""
 
-from collections.abc import Iterable, Sequence
+from __future__ import annotations
 
-from kstore.log.files.layout import TopicPartition
-from kstore.store.topic_catalog import Current, TopicCatalog
+from kstore.light_typing import TYPE_CHECKING
+from kstore.store.topic_catalog import Current
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kstore.log.files.layout import TopicPartition
+    from kstore.store.topic_catalog import TopicCatalog
 
 
 class WantedPartitions:

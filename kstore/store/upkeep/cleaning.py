@@ -1,26 +1,26 @@
 """What a store does for compacted topics, and for those with .keys files, in the background."""
 
-from collections.abc import Callable, Collection
+from __future__ import annotations
+
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
 from kstore.arguments import MAX64
-from kstore.errors import (
-    KstoreError,
-    LogChangedError,
-    LogClosedError,
-    LogFailedError,
-    PolicyViolationError,
-)
+from kstore.errors import KstoreError, LogChangedError, LogClosedError, LogFailedError, PolicyViolationError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.checkpoints import look_into
-from kstore.log.files.layout import TopicPartition
 from kstore.log.files.listing import list_directory
-from kstore.log.writer import LogWriter
-from kstore.store.open_partitions import OpenPartitions
-from kstore.store.upkeep.failures import Failures
 from kstore.store.upkeep.partition_files import bases_of, files_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from pathlib import Path
+
+    from kstore.log.files.layout import TopicPartition
+    from kstore.log.writer import LogWriter
+    from kstore.store.open_partitions import OpenPartitions
+    from kstore.store.upkeep.failures import Failures
 
 CLOSED = -1  # for the base offset of an active segment
 _LATER_MS = 300_000  # until a log is compacted again in which nothing could be compacted

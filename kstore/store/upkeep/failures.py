@@ -1,12 +1,18 @@
 """What failed in the background of a store, and why."""
 
+from __future__ import annotations
+
 import contextlib
-from collections.abc import Callable, Collection, Iterator
 
 from kstore.errors import LogChangedError, LogClosedError
-from kstore.log.files.layout import TopicPartition
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.segments.reports import Reports
-from kstore.store.topic_catalog import TopicCatalog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from kstore.log.files.layout import TopicPartition
+    from kstore.store.topic_catalog import TopicCatalog
 
 STORE = "the store"  # what a task failed for, if it is no part of the store
 

@@ -5,26 +5,33 @@ Of a partition that is not open only names, sizes and times of files are looked 
 something can be due, unless it was open meanwhile.
 """
 
+from __future__ import annotations
+
 import os
-from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
 
 from kstore.arguments import MAX64
-from kstore.config import LogConfig
 from kstore.engine.segment.segment import Segment
 from kstore.errors import InvalidConfigError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.cursors.expiry import expire
 from kstore.log.cursors.group_file import groups_in, read_durable_positions
 from kstore.log.cursors.home import Home
-from kstore.log.cursors.offset_commits import Commit
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
-from kstore.log.writer import LogWriter
-from kstore.store.open_partitions import OpenPartitions
-from kstore.store.topic_catalog import TopicCatalog
-from kstore.store.upkeep.cleaning import CLOSED, Cleaning
-from kstore.store.upkeep.failures import Failures
+from kstore.store.upkeep.cleaning import CLOSED
 from kstore.store.upkeep.partition_files import bases_of, files_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from pathlib import Path
+
+    from kstore.config import LogConfig
+    from kstore.log.cursors.offset_commits import Commit
+    from kstore.log.writer import LogWriter
+    from kstore.store.open_partitions import OpenPartitions
+    from kstore.store.topic_catalog import TopicCatalog
+    from kstore.store.upkeep.cleaning import Cleaning
+    from kstore.store.upkeep.failures import Failures
 
 _NO_RETENTION = (
     "retention_ms is not set, and Kafka's default of 7 days would delete some of its records: give the "

@@ -1,12 +1,18 @@
 """The files of partitions that are closed: their names and sizes, and what was found out from them."""
 
+from __future__ import annotations
+
 import contextlib
 import os
-from pathlib import Path
 
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
-from kstore.log.files.layout import TopicPartition
 from kstore.log.files.listing import list_directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kstore.log.files.layout import TopicPartition
 
 
 class FileFacts:

@@ -1,15 +1,23 @@
 """When the tasks of a store are run: each once an interval, as one job of a worker."""
 
+from __future__ import annotations
+
 import contextlib
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from kstore.arguments import MAX64
 from kstore.engine.io.mutex import Mutex
-from kstore.log.worker import Job, Worker
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.worker import Job
 from kstore.store.open_partitions import OpenPartitions
 from kstore.store.topic_catalog import TopicCatalog
-from kstore.store.upkeep.failures import Failures
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kstore.log.worker import Worker
+    from kstore.store.upkeep.failures import Failures
 
 _FIRST_MS = 30_000  # until a task first runs, as Kafka's log.initial.task.delay.ms
 _LEAST_MS = 10  # between two runs, though an interval may be 0

@@ -1,22 +1,27 @@
 """The maintenance of one store: its tasks, how often each is run, and on which thread."""
 
+from __future__ import annotations
+
 import atexit
 import weakref
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
 from kstore.arguments import MAX64
-from kstore.log.files.layout import TopicPartition
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.worker import CLEANING, MAINTENANCE
-from kstore.store.open_partitions import OpenPartitions
-from kstore.store.topic_catalog import TopicCatalog
 from kstore.store.upkeep.cleaning import Cleaning
 from kstore.store.upkeep.failures import Failures
 from kstore.store.upkeep.maintenance_tasks import MaintenanceTasks
 from kstore.store.upkeep.scheduler import Scheduler, Task
 
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from kstore.log.files.layout import TopicPartition
+    from kstore.store.open_partitions import OpenPartitions
+    from kstore.store.topic_catalog import TopicCatalog
+
 _MOST_REMOVAL_MS = 300_000
-_upkeeps: "weakref.WeakSet[Upkeep]" = weakref.WeakSet()
+_upkeeps: weakref.WeakSet[Upkeep] = weakref.WeakSet()
 
 
 class _Needs(NamedTuple):
@@ -28,7 +33,7 @@ class _Needs(NamedTuple):
     key_files_ms: int
 
     @classmethod
-    def of(cls, catalog: TopicCatalog) -> "_Needs":
+    def of(cls, catalog: TopicCatalog) -> _Needs:
         config, table = catalog.config, catalog.table
         options = [topic.options for topic in table.topics.values()]
         flush_ms = [int(own["flush.ms"]) for own in options if "flush.ms" in own]

@@ -301,7 +301,7 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
     }
 
 
-def checkpoints_kept(directory: Path) -> list[str]:
+def checkpoints_kept(directory: str | Path) -> list[str]:
     """Sentences about the copies of damaged checkpoints in a directory, and their consequences."""
     starts = (
         "deleted records of partitions whose lines were lost may be readable again: delete_records() deletes "
@@ -313,7 +313,7 @@ def checkpoints_kept(directory: Path) -> list[str]:
     )
     return [
         f"{file}: a copy of a checkpoint that was damaged, so "
-        f"{starts if file.name.startswith(layout.LOG_STARTS) else policy}. Remove the file if it is not "
+        f"{starts if Path(file).name.startswith(layout.LOG_STARTS) else policy}. Remove the file if it is not "
         "needed"
         for file in kept_checkpoints(directory)
     ]
@@ -429,7 +429,7 @@ def stat(args: argparse.Namespace) -> int:
             raise ValueError("--also is for a log directory, and this is a partition")
         stats = [partition_stat(open_partition(args, lists=True), verify=args.verify)]
         around = directory_of(path)
-        if path.is_dir() and around != path.absolute():
+        if path.is_dir() and around != str(path.absolute()):
             stats[0]["wrong"] += checkpoints_kept(around)
         others: list[str] = []
     else:

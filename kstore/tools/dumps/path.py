@@ -54,7 +54,7 @@ def base_offset(path: str) -> int:
     try:
         return number_in_name(stem)
     except ValueError as e:
-        if not os.path.exists(path):  # noqa: PTH110
+        if not os.path.exists(path):
             raise FileNotFoundError(f"there is no file {path}") from None
         raise ValueError(f"{path}: its name begins with no offset: {stem!r}") from e
 
