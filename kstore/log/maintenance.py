@@ -1,22 +1,28 @@
 """What is done with a log beside appending, now and then: retention, compaction, erasure, .keys files."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+import contextlib
+import weakref
 
 from kstore.engine.io.mutex import Mutex
+from kstore.errors import KstoreError, LogClosedError
 from kstore.light_typing import TYPE_CHECKING
-from kstore.log.compact.key_files import KeyFiles
 from kstore.log.compact.segment_rewriter import SegmentRewriter
 from kstore.log.later import later
-from kstore.log.segments.segment_set import SegmentSet
+from kstore.log.worker import CLEANING, Job
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from functools import partial
 
     from kstore.log.compact.compactor import compact
     from kstore.log.compact.erasure import Match, erase
+    from kstore.log.compact.key_files import make_missing
     from kstore.log.compact.report import Compaction, Erasure
     from kstore.log.cursors.offset_commits import Commit
     from kstore.log.read.progress import ProgressCallback
+    from kstore.log.segments.segment_set import SegmentSet
     from kstore.log.write.given_retention import retention_of, unsaid_retention
     from kstore.log.write.retention import Decision, decide_for
 else:
@@ -24,13 +30,11 @@ else:
         globals(),
         {
             "functools": "partial",
+            "kstore.log.compact.key_files": "make_missing",
             "kstore.log.compact.compactor": "compact",
-            "kstore.log.compact.erasure": "Match erase",
-            "kstore.log.compact.report": "Compaction Erasure",
-            "kstore.log.cursors.offset_commits": "Commit",
-            "kstore.log.read.progress": "ProgressCallback",
+            "kstore.log.compact.erasure": "erase",
             "kstore.log.write.given_retention": "retention_of unsaid_retention",
-            "kstore.log.write.retention": "Decision decide_for",
+            "kstore.log.write.retention": "decide_for",
         },
     )
 
@@ -149,3 +153,48 @@ class Maintenance:
     def after_fork(self) -> None:
         """In a child of fork: a thread that it does not have may be at work."""
         self.rewriter.running = Mutex()
+
+
+class KeyFiles:
+    """Whether a log may lack .keys files, and the job that makes them. It does not keep the log alive."""
+
+    def __init__(self, rewriter: SegmentRewriter, *, in_background: bool) -> None:
+        self.may_be_missing = True
+        self._rewriter = weakref.ref(rewriter)
+        self._job = Job(CLEANING, self._run) if in_background else None
+
+    def note_change(self) -> None:
+        """A segment was sealed or replaced, or the configuration was changed."""
+        self.may_be_missing = True
+        rewriter = self._rewriter()
+        if self._job is not None and rewriter is not None and rewriter.segments.config.key_files:
+            with contextlib.suppress(RuntimeError, MemoryError):  # no more threads: the next time
+                self._job.ask()
+
+    def make(self, check: Callable[[], None]) -> None:
+        """Makes those that are missing. `check` is called now and then, and raises what ends it."""
+        rewriter = self._rewriter()
+        assert rewriter is not None
+        self.may_be_missing = False
+        try:
+            make_missing(rewriter, check)
+        except BaseException:
+            self.may_be_missing = True
+            raise
+
+    def stop(self, *, wait: bool = True) -> None:
+        """The job is not done any more when this returns."""
+        if self._job is not None:
+            self._job.stop(wait=wait)
+
+    def _run(self) -> None:
+        rewriter = self._rewriter()
+        # Without them lookups are slower. If a disk fails, an append that loses something by it raises.
+        if rewriter is not None:
+            with contextlib.suppress(OSError, KstoreError, MemoryError):
+                make_missing(rewriter, partial(self._check, rewriter))
+
+    def _check(self, rewriter: SegmentRewriter) -> None:
+        rewriter.check()
+        if self._job is not None and self._job.is_stopped:
+            raise LogClosedError("the program ends")

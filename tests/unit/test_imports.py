@@ -1,7 +1,11 @@
 """What is imported when. numpy starts threads, and takes longer to import than most programs run."""
 
+import sys
 from pathlib import Path
 
+import pytest
+
+import kstore
 from tests.helpers.processes import run_python
 
 PROGRAM = """
@@ -59,3 +63,74 @@ with kstore.open(sys.argv[1], "a") as log:
 
 def test_extend_works_while_another_thread_imports_numpy(tmp_path: Path) -> None:
     assert run_python(BESIDE_AN_IMPORT, tmp_path / "t-0").stderr == ""
+
+
+FIRST_CALL = """
+import sys
+
+before, path = set(sys.modules), sys.argv[1]
+import kstore
+
+{}
+print("imported", *(set(sys.modules) - before))
+"""
+APPEND = "log = kstore.open(path, 'a'); log.append(b'v'); log.close()"
+READ = "next(iter(kstore.open(path)))"
+HELP = """
+import contextlib
+import kstore.__main__
+
+with contextlib.suppress(SystemExit):
+    kstore.__main__.main(["--help"])
+"""
+# Modules of the standard library. `typing`, `re` and `pathlib` would take half as long as all else together.
+TO_READ = {
+    "__future__",
+    "bisect",
+    "collections",
+    "contextlib",
+    "errno",
+    "fcntl",
+    "functools",
+    "itertools",
+    "keyword",
+    "operator",
+    "reprlib",
+    "struct",
+    "types",
+    "weakref",
+}
+TO_APPEND = TO_READ | {"atexit", "heapq", "threading", "warnings"}
+TO_HELP = TO_READ | {
+    "argparse",
+    "bz2",
+    "copyreg",
+    "enum",
+    "fnmatch",
+    "gettext",
+    "importlib",
+    "locale",
+    "lzma",
+    "re",
+    "shutil",
+    "textwrap",
+    "typing",
+    "warnings",
+    "zlib",
+}
+
+
+@pytest.mark.parametrize(
+    ("work", "most", "allowed"), [(READ, 58, TO_READ), (APPEND, 97, TO_APPEND), (HELP, 7, TO_HELP)]
+)
+def test_a_first_call_imports_what_it_uses(work: str, most: int, allowed: set[str], tmp_path: Path) -> None:
+    """No test asserts on time: the number of modules stands for it. Import what few programs use in a function,
+    or by kstore.log.later, before you raise a number."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"v")
+    done = run_python(FIRST_CALL.format(work), tmp_path / "t-0")
+    imported = done.stdout.rpartition("imported ")[2].split()
+    own = [name for name in imported if name.partition(".")[0] == "kstore"]
+    others = {name.partition(".")[0] for name in imported} & sys.stdlib_module_names
+    assert {name for name in others if name.strip("_") == name} - allowed == set(), done.stderr
+    assert most - 5 < len(own) <= most, own

@@ -1,25 +1,25 @@
 """Making the .keys files of sealed segments: a file beside each that tells where the last record of every key
 is."""
 
+from __future__ import annotations
+
 import contextlib
 import time
-import weakref
-from collections.abc import Callable
-from functools import partial
 
 from kstore.arguments import MAX32
 from kstore.engine.compact.last_offsets import KeyFile, MapBuilder, OffsetMap, packed
 from kstore.engine.io.file import new_draft, rename, unlink
-from kstore.engine.segment.segment import Segment
-from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogClosedError
+from kstore.errors import CorruptFileError, LogChangedError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
-from kstore.log.compact.segment_rewriter import SegmentRewriter
 from kstore.log.files import layout
 from kstore.log.later import later
 from kstore.log.read.key_index import SLOT_BYTES, Everything, index_of, marks_of
-from kstore.log.worker import CLEANING, Job
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kstore.engine.segment.segment import Segment
+    from kstore.log.compact.segment_rewriter import SegmentRewriter
     from kstore.log.compact.throttle import Throttle
 else:
     later(globals(), {"kstore.log.compact.throttle": "Throttle"})
@@ -149,48 +149,3 @@ class _Making:
         finally:
             with contextlib.suppress(OSError):  # the next opening does it too
                 unlink(draft, missing_ok=True)
-
-
-class KeyFiles:
-    """Whether a log may lack .keys files, and the job that makes them. It does not keep the log alive."""
-
-    def __init__(self, rewriter: SegmentRewriter, *, in_background: bool) -> None:
-        self.may_be_missing = True
-        self._rewriter = weakref.ref(rewriter)
-        self._job = Job(CLEANING, self._run) if in_background else None
-
-    def note_change(self) -> None:
-        """A segment was sealed or replaced, or the configuration was changed."""
-        self.may_be_missing = True
-        rewriter = self._rewriter()
-        if self._job is not None and rewriter is not None and rewriter.segments.config.key_files:
-            with contextlib.suppress(RuntimeError, MemoryError):  # no more threads: the next time
-                self._job.ask()
-
-    def make(self, check: Callable[[], None]) -> None:
-        """Makes those that are missing. `check` is called now and then, and raises what ends it."""
-        rewriter = self._rewriter()
-        assert rewriter is not None
-        self.may_be_missing = False
-        try:
-            make_missing(rewriter, check)
-        except BaseException:
-            self.may_be_missing = True
-            raise
-
-    def stop(self, *, wait: bool = True) -> None:
-        """The job is not done any more when this returns."""
-        if self._job is not None:
-            self._job.stop(wait=wait)
-
-    def _run(self) -> None:
-        rewriter = self._rewriter()
-        # Without them lookups are slower. If a disk fails, an append that loses something by it raises.
-        if rewriter is not None:
-            with contextlib.suppress(OSError, KstoreError, MemoryError):
-                make_missing(rewriter, partial(self._check, rewriter))
-
-    def _check(self, rewriter: SegmentRewriter) -> None:
-        rewriter.check()
-        if self._job is not None and self._job.is_stopped:
-            raise LogClosedError("the program ends")

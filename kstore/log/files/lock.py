@@ -150,7 +150,7 @@ class PartitionLock:
             self.release()
             raise
 
-    def check_alone(self, path: Path) -> None:
+    def check_alone(self, path: StrPath) -> None:
         """LogLockedError if another process has the directory too, although the file in which those that share
         it find each other says that there is none. One that dies may have it for a moment."""
         directory = self._directory
