@@ -32,6 +32,7 @@ _SHARED_LENGTH = 1 << 61  # bytes that writers with `shared` lock
 # Bytes of .lock that one of them locks: while it changes the checkpoint files, or the topics, and while it does
 # the maintenance of a store.
 CHECKPOINTS, TOPICS, UPKEEP = ((1 << 62) + i for i in range(3))
+_MEMBER = (1 << 62) + 8  # all of them share it; it is a lock of the open file
 _LOADED = 0  # the byte of a partition's directory that its writer locks once it has loaded the log
 _MOST_PAUSE = 0.05  # s, between two attempts to lock
 _MOST_DYING = 2.0  # s between the moments at which a process that ends loses its locks
@@ -240,6 +241,8 @@ def lock_directory(directory: str, *, shared: bool = False) -> tuple[File, bool]
             else:
                 fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _OWN_LENGTH)
             _hold(file.fd, shared=shared)
+            if shared:
+                keep_byte(file.fd, _MEMBER, shared=True)
             if os.fstat(file.fd).st_ino == os.stat(path).st_ino:
                 _locked.add(directory)
                 return file, is_alone
@@ -281,6 +284,9 @@ def lock_alone(file: File) -> bool:
         if e.errno not in (errno.EACCES, errno.EAGAIN):
             raise
         return False
+    if others_from(file.fd, _MEMBER):  # a process that has closed the file once more lost the other lock
+        let_others_in(file)
+        return False
     return True
 
 
@@ -313,6 +319,7 @@ def others_from(fd: int, byte: int) -> bool:
 
 def unlock_directory(directory: str, file: File) -> None:
     """Release both locks of a file; a forked child may have its descriptor. The caller holds the guard."""
+    keep_no_more(file.fd, _MEMBER)
     for unlock in (fcntl.flock, fcntl.lockf):
         with contextlib.suppress(OSError):
             unlock(file.fd, fcntl.LOCK_UN)

@@ -90,6 +90,10 @@ class Checkpoints:
             offsets = {self._own: next(iter(offsets.values()))}  # the directory may have been renamed
         self._offsets[file] = dict(offsets)
 
+    def end(self) -> None:
+        """Lets the .lock file go. A close of it later would drop a lock that this process has taken since."""
+        self._lock_file = None
+
     @contextlib.contextmanager
     def _changing(self, *files: str) -> Iterator[None]:
         """What other processes have written is known here, and no other process writes meanwhile."""
@@ -331,6 +335,8 @@ class LogDirectory:
                         unlink(f"{self._key}/{layout.SHARED_DIRECTORY}", missing_ok=True)
                     unlink(f"{self._key}/{layout.LOCK}")
             lock.unlock_directory(self._key, self._file)
+            if self._is_open:
+                self.checkpoints.end()
             self._file = self._state = None
 
     def _name_of(self, place: StrPath) -> str:

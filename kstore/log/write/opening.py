@@ -109,13 +109,16 @@ def open_segments(
     directory, now_ms, reports = str(lease.path), clock_ms(), Reports()
     joins = lease.session is not None and not lease.session.is_first
     manifest = ManifestFile(directory)
-    producers = ProducerStateManager(directory, options["producer_id_expiration_ms"])
-    if joins:
-        loaded, epochs = _NOTHING, LeaderEpochCheckpoint(directory, None)
-    else:
+    loaded = _NOTHING
+    if not joins:
         if not lease.state.clean:
             finish_work(directory, lease, reports)
         loaded = recovered(lease, manifest, config, options)
+    # lists the snapshots: not before recovery has removed some
+    producers = ProducerStateManager(directory, options["producer_id_expiration_ms"])
+    if joins:
+        epochs = LeaderEpochCheckpoint(directory, None)
+    else:
         epochs = with_producers(directory, loaded, producers, now_ms)
     _identify(directory, options["topic_id"])
     segments = SegmentSet(

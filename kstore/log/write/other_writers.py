@@ -47,13 +47,13 @@ class OtherWriters:
         # segments before may be gone; if all are to go, any of them
         if known.number != log.log_end.generation:
             base_offset = min(base_offset, 0 if known.pending == "all" else known.offset)
-        producers = ProducerStateManager(log.directory, self._options["producer_id_expiration_ms"])
         # what the checkpoints and the program said at the opening is over
         log.lease.state = log.lease.state._replace(
             clean=False, recovery_point=base_offset, log_start_offset=log_start_offset
         )
         options = {**self._options, "clean": None, "recovery_point": None, "log_start_offset": None}
         loaded = recovered(log.lease, manifest, log.config, options)
+        producers = ProducerStateManager(log.directory, self._options["producer_id_expiration_ms"])
         epochs = with_producers(log.directory, loaded, producers, log.clock_ms())
         log.begin_anew(loaded, producers, epochs, manifest)
         if manifest.known.truncations.pending:
