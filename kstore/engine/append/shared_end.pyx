@@ -45,22 +45,29 @@ cdef enum:
 cdef char *MAGIC = b"kstore\x00\x01"
 
 
+cdef MappedFile mapped(File file, bint is_first):
+    """The first bytes of a shared file, which are MAGIC and zeros if no other process has it. LogFailedError if
+    another program has damaged it."""
+    cdef MappedFile found = MappedFile(file, SIZE)
+    if found.reserve(SIZE) < 0:
+        file.raise_errno()
+    if is_first:
+        memset(found.data, 0, SIZE)
+        memcpy(found.data, MAGIC, 8)
+    elif memcmp(found.data, MAGIC, 8) != 0:
+        raise LogFailedError(f"{file.path} was damaged by another program, or made by another version of kstore")
+    return found
+
+
 @final
-@no_gc
+@no_gc  # it refers to a file only
 cdef class SharedDirectory:
     """What the processes that write in a log directory share, in a small file that all of them map. The caller
     has the directory locked if `is_first`. LogFailedError if another program has damaged the file."""
 
     def __cinit__(self, File file not None, *, bint is_first):
-        self.map = MappedFile(file, SIZE)
-        if self.map.reserve(SIZE) < 0:
-            file.raise_errno()
+        self.map = mapped(file, is_first)
         self.state = <ks_shared_directory *>self.map.data
-        if is_first:
-            memset(self.state, 0, SIZE)
-            memcpy(self.state.magic, MAGIC, 8)
-        elif memcmp(self.state.magic, MAGIC, 8) != 0:
-            raise LogFailedError(f"{file.path} was damaged by another program, or made by another version of kstore")
 
     @property
     def is_clean(self):
@@ -96,15 +103,8 @@ cdef class SharedEnd:
 
     def __cinit__(self, File file not None, *, bint is_first):
         self.file = file
-        self.map = MappedFile(file, SIZE)
-        if self.map.reserve(SIZE) < 0:
-            file.raise_errno()
+        self.map = mapped(file, is_first)
         self.state = <ks_shared *>self.map.data
-        if is_first:
-            memset(self.state, 0, SIZE)
-            memcpy(self.state.magic, MAGIC, 8)
-        elif memcmp(self.state.magic, MAGIC, 8) != 0:
-            raise LogFailedError(f"{file.path} was damaged by another program, or made by another version of kstore")
         self.state.numbers += 1
         self.number = self.state.numbers
 
