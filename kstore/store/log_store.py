@@ -35,7 +35,6 @@ from kstore.store.read.store_follower import StoreFollower
 from kstore.store.read.store_scan import StoreScan
 from kstore.store.read.table import Table
 from kstore.store.recovery import recover
-from kstore.store.sharing import Sharing
 from kstore.store.topic import checked_name
 from kstore.store.topic_appender import TopicAppender
 from kstore.store.topic_catalog import TopicCatalog
@@ -161,8 +160,7 @@ class LogStore:
             expires_cursors=given.expires_cursors,
             is_in_background=given.is_in_background,
         )
-        sharing = Sharing(self._logs, self._upkeep, is_shared=given.log_options["shared"])
-        self._changes = TopicChanges(self._logs, self._upkeep, sharing)
+        self._changes = TopicChanges(self._logs, self._upkeep)
         self._appender = TopicAppender(self._logs)
         is_untouched = True  # but for what recovery does, if it was not closed cleanly
         try:
@@ -173,9 +171,8 @@ class LogStore:
                 _stores.add(self)
                 for loss in [loss for each in self._catalog.directories for loss in each.losses]:
                     warn(loss, DataLossWarning)  # closing writes new checkpoints
-                sharing.load()
+                self._changes.load()
                 recover(self._logs)
-                sharing.begin()
             else:
                 self._catalog.load_to_read()
             is_untouched = False  # the background may open logs

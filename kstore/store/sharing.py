@@ -22,11 +22,11 @@ class Sharing:
     another number than before lists the directories again.
     """
 
-    def __init__(self, logs: OpenPartitions, upkeep: Upkeep, *, is_shared: bool) -> None:
+    def __init__(self, logs: OpenPartitions, upkeep: Upkeep) -> None:
         self._catalog = logs.catalog
         self._logs = logs
         self._upkeep = upkeep
-        self._is_shared = is_shared
+        self._is_shared = logs.catalog.is_shared
         self._seen = -1
 
     def look(self) -> None:
@@ -48,7 +48,7 @@ class Sharing:
                     self._seen = self._count()
 
     def load(self) -> None:
-        """Reads the topics when the store is opened."""
+        """Reads the topics when the store is opened. The catalog asks for changes from then on."""
         if not self._is_shared:
             self._catalog.load()
             return
@@ -57,19 +57,14 @@ class Sharing:
                 directory.list_again()  # another process may have made some since
             self._catalog.load()
             self._seen = self._count()
+        this = weakref.ref(self)  # the catalog does not keep the logs alive: a forgotten store goes at once
 
-    def begin(self) -> None:
-        """Lets the catalog ask for changes from here on. It does not keep the logs alive: a store that was
-        never closed is given up at once."""
-        if self._is_shared:
-            this = weakref.ref(self)
+        def look() -> None:
+            sharing = this()
+            if sharing is not None:
+                sharing.look()
 
-            def look() -> None:
-                sharing = this()
-                if sharing is not None:
-                    sharing.look()
-
-            self._catalog.look = look
+        self._catalog.look = look
 
     def _count(self) -> int:
         return self._catalog.directories[0].held.topic_changes

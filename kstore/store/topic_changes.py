@@ -10,6 +10,7 @@ from kstore.errors import LogClosedError, LogFailedError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.topic_table import MOST_PARTITIONS
+from kstore.store.sharing import Sharing
 from kstore.store.topic import checked_name
 
 if TYPE_CHECKING:
@@ -17,18 +18,21 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kstore.store.open_partitions import OpenPartitions
-    from kstore.store.sharing import Sharing
     from kstore.store.upkeep.upkeep import Upkeep
 
 
 class TopicChanges:
     """The changes of topics of one store: one at a time. See the methods of LogStore."""
 
-    def __init__(self, logs: OpenPartitions, upkeep: Upkeep, sharing: Sharing) -> None:
+    def __init__(self, logs: OpenPartitions, upkeep: Upkeep) -> None:
         self._catalog = logs.catalog
         self._logs = logs
         self._upkeep = upkeep
-        self._sharing = sharing
+        self._sharing = Sharing(logs, upkeep)
+
+    def load(self) -> None:
+        """Reads the topics when the store is opened for writing. CorruptCheckpointError, OSError."""
+        self._sharing.load()
 
     def _check(self) -> None:
         """LogClosedError, LogFailedError unless topics can be changed now."""
@@ -62,7 +66,8 @@ class TopicChanges:
         topic = self._catalog.topic(name)
         if partitions not in (None, topic.count):
             raise ValueError(
-                f"topic {name} exists with {topic.count} partitions, not {partitions}: add_partitions() adds some"
+                f"topic {name} exists with {topic.count} partitions, not {partitions}: "
+                "add_partitions() adds some"
             )
         has, asked = self._catalog.config_of(name), self._catalog.config.replace(**config)
         for option in config:
