@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
+    from kstore.log.files.layout import TopicPartition
     from kstore.log.write.async_appender import AsyncAppender, Touch, Work
     from kstore.log.writer import LogWriter
     from kstore.store.open_partitions import OpenPartitions
@@ -37,10 +38,7 @@ class TopicAppender:
         """Appends many records; `touch` gets the end of each log before it is appended to."""
 
         def to(number: int) -> LogWriter:
-            log = self._logs.get(found.partition(number))
-            if touch is not None:
-                touch(log.maintenance.log_end, log)
-            return log
+            return self._touched(found.partition(number), touch)
 
         self._logs.check_open()
         found = self._catalog.topic(topic)
@@ -63,6 +61,13 @@ class TopicAppender:
                 raise
         return {number: to(number).extend(*columns) for number, *columns in parts}
 
+    def _touched(self, tp: TopicPartition, touch: Touch | None) -> LogWriter:
+        """The log of a partition, after `touch` got its end."""
+        log = self._logs.get(tp)
+        if touch is not None:
+            touch(log.maintenance.log_end, log)
+        return log
+
     async def append_async(
         self,
         topic: str,
@@ -77,9 +82,7 @@ class TopicAppender:
             log.maintenance.log_end.refuse_reentrance()  # the other thread would wait for this one
 
         def append(touch: Touch) -> tuple[int, int]:
-            log = self._logs.get(tp)
-            touch(log.maintenance.log_end, log)
-            return tp.partition, log.append(value, key, timestamp, headers)
+            return tp.partition, self._touched(tp, touch).append(value, key, timestamp, headers)
 
         return cast(tuple[int, int], await self._later(topic, append))
 
