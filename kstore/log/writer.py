@@ -210,9 +210,10 @@ class LogWriter(RecordAppender, PartitionLog):
         latest = self._segments.epochs.epochs.latest
         if latest is not None and latest > self.leader_epoch:
             self._set_leader_epoch(latest)
-        config = LogConfig(**in_python(self._segments.manifest.known.options))
-        if self._keeps_config and config != self._segments.config:
-            self._apply_config(config)
+        if self._keeps_config:
+            config = LogConfig(**in_python(self._segments.manifest.known.options))
+            if config != self._segments.config:
+                self._apply_config(config)
 
     def _apply_config(self, config: LogConfig) -> None:
         """Goes on with another configuration; the mutex is held."""
