@@ -111,8 +111,8 @@ class LogConfig:
         168 * _HOUR_MS,
         "log.roll.ms",
         _Synonym("log.roll.hours", int32(1), _HOUR_MS),
-        text="Age of a segment at which the next append begins a new one, by the timestamps of its records. If "
-        "this is not set and retention_ms is, the age is at most a quarter of retention_ms, but at least a "
+        text="Age of a segment at which the next append begins a new one, by the timestamps of its records. "
+        "If this is not set and retention_ms is, the age is at most a quarter of retention_ms, but at least a "
         "minute.",
     )
     segment_jitter_ms: int = _key(
@@ -164,7 +164,8 @@ class LogConfig:
         _Synonym("log.retention.hours", int32(), _HOUR_MS),
         text="retain() deletes the oldest segments whose newest record is older than this, also the active "
         "one. -1: no limit of age. Segments are deleted as a whole, so a record stays for up to retention_ms "
-        'plus the age of a segment; longer with cleanup_policy="compact,delete", because a compaction merges segments.',
+        'plus the age of a segment; longer with cleanup_policy="compact,delete", because a compaction merges '
+        "segments.",
     )
     max_message_bytes: int = _key(
         int32(0),

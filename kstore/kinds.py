@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Kind(Protocol):
-        """A type and its limits. `check` and `parse` return the value in kstore's type, or raise ValueError."""
+        """A type and its limits. `check` and `parse` return the value in kstore's type, or raise
+        ValueError."""
 
         @property
         def allowed(self) -> str:

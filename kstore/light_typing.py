@@ -1,8 +1,8 @@
 """What code needs of `typing` when it runs, without the import of `typing`.
 
-`typing` imports `re` and `enum`, and its NamedTuple compiles code for each class: together a third of the time
-from the start of a program to its first record. Names that only annotations use are imported from `typing`
-under TYPE_CHECKING. Type checkers see the names of `typing` here, too.
+`typing` imports `re` and `enum`, and its NamedTuple compiles code for each class: together a third of the
+time from the start of a program to its first record. Names that only annotations use are imported from
+`typing` under TYPE_CHECKING. Type checkers see the names of `typing` here, too.
 """
 
 __all__ = ["TYPE_CHECKING", "NamedTuple", "cast", "overload"]

@@ -100,8 +100,8 @@ class Topic:
         return tuple(self.partition(integer("partition", each, 0, 2**31 - 1)).partition for each in numbers)
 
     def partition_for(self, key: Any, value: object) -> TopicPartition:
-        """Where a record goes, as Kafka's default partitioner has it. TypeError for what is no key or value: no
-        log must be opened for it."""
+        """Where a record goes, as Kafka's default partitioner has it. TypeError for what is no key or value:
+        no log must be opened for it."""
         if type(value) is not bytes and value is not None:
             _check_bytes_like(value)
         if key is None:

@@ -81,8 +81,8 @@ def check_delivered(name: str, offset: int, position: int) -> None:
     """Raise ValueError for the offset of a commit beyond the position of the cursor."""
     if offset > position:
         raise ValueError(
-            f"{name}: offset {offset} is beyond what was delivered, the records before offset {position}. The "
-            "offset of a commit is that of the next record to read; to skip records, seek() first"
+            f"{name}: offset {offset} is beyond what was delivered, the records before offset {position}. "
+            "The offset of a commit is that of the next record to read; to skip records, seek() first"
         )
 
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _FLOCK = struct.Struct("@hhqqi")  # struct flock: type, whence, start, length, pid
 _OWN_LENGTH = 1 << 62  # bytes that kstore locks; a broker locks all, so the length identifies the holder
 _SHARED_LENGTH = 1 << 61  # bytes that writers with `shared` lock
-# Bytes of .lock that one of them locks: while it changes the checkpoint files, or the topics, and while it does
-# the maintenance of a store.
+# Bytes of .lock that one of them locks: while it changes the checkpoint files, or the topics, and while it
+# does the maintenance of a store.
 CHECKPOINTS, TOPICS, UPKEEP = ((1 << 62) + i for i in range(3))
 _MEMBER = (1 << 62) + 8  # all of them share it; it is a lock of the open file
 _LOADED = 0  # the byte of a partition's directory that its writer locks once it has loaded the log
@@ -152,8 +152,8 @@ class PartitionLock:
             raise
 
     def check_alone(self, path: StrPath) -> None:
-        """LogLockedError if another process has the directory too, although the file in which those that share
-        it find each other says that there is none. One that dies may have it for a moment."""
+        """LogLockedError if another process has the directory too, although the file in which those that
+        share it find each other says that there is none. One that dies may have it for a moment."""
         directory = self._directory
         assert directory is not None
         until = time.monotonic() + _MOST_DYING

@@ -121,7 +121,7 @@ class SharedSession:
 
 
 def remove_left(directory: str) -> None:
-    """Removes the file of processes that have died, if a writer has the log that does not share it. OSError."""
+    """Removes the file of processes that have died, for a writer that does not share the log. OSError."""
     path = f"{directory}/{layout.SHARED}"
     if is_there(path):
         file = File(path, "a")

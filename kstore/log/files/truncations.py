@@ -49,8 +49,8 @@ class Truncations(NamedTuple):
     def unknown(cls, damage: CorruptCheckpointError | OSError) -> Truncations:
         """The truncations of a log whose file cannot be read."""
         damage.add_note(
-            "so it is not known whether records before this position were truncated. Put the file back from a "
-            "backup, or go on from an offset instead of a position"
+            "so it is not known whether records before this position were truncated. Put the file back from "
+            "a backup, or go on from an offset instead of a position"
         )
         return cls(number=-1, damage=damage)
 
@@ -79,8 +79,8 @@ class Truncations(NamedTuple):
         """The lowest offset from which records were removed, or became readable, after the truncation of this
         number; -1 if there is none.
 
-        A pending truncation does not count: no record is appended before it is complete. If the truncations are
-        not known, `damage` is raised for a number of when they were.
+        A pending truncation does not count: no record is appended before it is complete. If the truncations
+        are not known, `damage` is raised for a number of when they were.
         """
         if self.damage is not None and self.number < number < MAX64:
             raise self.damage.with_traceback(None)
@@ -93,8 +93,8 @@ class Truncations(NamedTuple):
         return self._and_one(self.entries, offset, offset, pending)
 
     def carried_out(self, stable_offset: int) -> Truncations:
-        """The truncations after the pending one is complete. A transaction that an earlier one has opened again
-        is still open, so its stable offset counts on."""
+        """The truncations after the pending one is complete. A transaction that an earlier one has opened
+        again is still open, so its stable offset counts on."""
         offset = self.entries[-1][1]
         kept = tuple(entry for entry in self.entries[:-1] if entry[1] < offset)
         stable = min(stable_offset, *(entry[2] for entry in self.entries[len(kept) :]))

@@ -87,8 +87,8 @@ def epoch_before(now: Loaded, offset: int) -> int:
 
 def diverged_at(now: Loaded | History, position: Position, isolation: str) -> int:
     """From which offset on, below a position, the log has other records than were read, or none; -1 if it has
-    those that were read (KIP-320). CorruptCheckpointError or OSError if that is not known, because the file of
-    the truncations is damaged."""
+    those that were read (KIP-320). CorruptCheckpointError or OSError if that is not known, because the file
+    of the truncations is damaged."""
     if position.offset == 0:
         return -1
     found = (

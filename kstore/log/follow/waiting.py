@@ -22,8 +22,8 @@ class Waitable(ABC):
 
     @abstractmethod
     def looks(self) -> Iterator[float]:
-        """Look for a record again and again, for `kstore.wait`. Yields for how many seconds to wait at most for
-        one of `signals()` before the next look, and ends when iterating the reader would not wait."""
+        """Look for a record again and again, for `kstore.wait`. Yields for how many seconds to wait at most
+        for one of `signals()` before the next look, and ends when iterating the reader would not wait."""
 
     @abstractmethod
     def signals(self) -> tuple[HasFileno | None, ...]:

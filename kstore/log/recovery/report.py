@@ -28,8 +28,8 @@ class DataLossWarning(UserWarning):
 
 
 class Gaps:
-    """Steps about gaps between segments, and about damaged snapshots. They are found at the first use, because
-    that reads all segments."""
+    """Steps about gaps between segments, and about damaged snapshots. They are found at the first use,
+    because that reads all segments."""
 
     def __init__(self, find: Callable[[], list[Step]] = list) -> None:
         self._find: Callable[[], list[Step]] | None = find

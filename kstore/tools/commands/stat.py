@@ -313,8 +313,8 @@ def checkpoints_kept(directory: str | Path) -> list[str]:
     )
     return [
         f"{file}: a copy of a checkpoint that was damaged, so "
-        f"{starts if Path(file).name.startswith(layout.LOG_STARTS) else policy}. Remove the file if it is not "
-        "needed"
+        f"{starts if Path(file).name.startswith(layout.LOG_STARTS) else policy}. Remove the file if it "
+        "is not needed"
         for file in kept_checkpoints(directory)
     ]
 
