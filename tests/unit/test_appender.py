@@ -4,7 +4,6 @@ import gc
 import os
 import signal
 import threading
-import weakref
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -138,34 +137,6 @@ def test_a_signal_handler_that_appends_gets_an_error_instead_of_a_deadlock(tmp_p
 
 
 # ---- nobody closes it ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_a_log_that_is_collected_open(tmp_path: Path, count: int) -> None:
-    """A warning counts the lost records: those that could not be appended within the linger."""
-    failed = threading.Event()
-
-    def clock() -> int:
-        if threading.current_thread() is not threading.main_thread():
-            failed.set()
-            raise ZeroDivisionError
-        return 1_700_000_000_000
-
-    log = kstore.open(tmp_path / "t-0", "a", clock=clock)
-    log.append(b"kept")
-    gc.disable()
-    out = log.appender(linger_ms=1)
-    if count:
-        out.append(b"gathered")
-        assert failed.wait(60)
-    lost = f"and {count} records that its appenders had gathered are lost" if count else "must recover$"
-    dropped = weakref.ref(log)
-    del log, out
-    with pytest.warns(ResourceWarning, match=f"{tmp_path / 't-0'} was open .*never closed.*{lost}"):
-        until(lambda: gc.collect() >= 0 and dropped() is None)  # its thread holds it for an instant
-    gc.enable()
-    with kstore.open(tmp_path / "t-0", "a") as again:  # it holds no lock any more
-        assert [record.value for record in again] == [b"kept"]
 
 
 def test_what_a_dropped_appender_has_gathered_is_appended(tmp_path: Path) -> None:
