@@ -12,6 +12,7 @@ from kstore.testing import count_calls, failing
 from tests.faults.story import OPTIONS, Story
 from tests.helpers.calls import FAILURES, ends
 from tests.helpers.effort import SEED, some, times
+from tests.helpers.forge import T0
 
 pytestmark = pytest.mark.timeout(times(300))
 
@@ -82,6 +83,30 @@ def test_a_full_disk_is_nothing_to_reopen_for(ram: Path) -> None:
                 expected.append(b"%04d" % len(expected))
         assert [r.value for r in log] == expected
     assert [r.value for r in kstore.open(ram / "t-0")] == expected
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_batches_that_found_room_stay(ram: Path, shared: bool) -> None:
+    """A follower in another process may have read them before the write of the others failed."""
+    values = [b"%d" % i + b"." * 50 for i in range(40)]
+    with kstore.open(ram / "t-0", "a", shared=shared) as log:
+        log.append(values[0])
+        with pytest.raises(OSError, match="space"), failing(1, errno.ENOSPC, "half"):
+            log.extend(values[1:], batch_bytes=500)
+        count = log.log_end_offset
+        assert 1 < count < len(values)
+        assert [r.value for r in log] == [r.value for r in kstore.open(ram / "t-0")] == values[:count]
+    with kstore.open(ram / "u-0", "a", shared=shared) as log:
+        batches = b"".join(
+            kstore.encode_batch([(T0, None, value, None)], producer_id=1, producer_epoch=0, base_sequence=i)
+            for i, value in enumerate(values[:4])
+        )
+        log.append(values[-1])
+        with pytest.raises(OSError, match="space"), failing(1, errno.ENOSPC, "half"):
+            log.append_batches(batches)
+        assert log.log_end_offset == 3
+        log.append_batches(batches)  # as a producer does, which sends again what was not acknowledged
+        assert [r.value for r in log] == [values[-1], *values[:4]]
 
 
 def test_after_a_failed_sync_nothing_is_written(ram: Path) -> None:

@@ -5,11 +5,14 @@ What is appended is in record_appender.pyx. What is rare or a matter of policy i
 derives from it (log/writer.py): see the section on hooks.
 """
 
+import os
+
 from kstore.light_typing import NamedTuple
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cpython.pythread cimport PyThread_get_thread_ident
 from cython cimport no_gc_clear
+from libc.errno cimport errno
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
@@ -221,11 +224,11 @@ cdef class LogAppender:
         return 0
 
     cdef int write_out(self, const uint8_t *data, int64_t size) except -1:
-        """Writes what is staged. Where it fails, nothing of it is in the log; see `fail` for when that is
-        uncertain."""
+        """Writes what is staged. Where it fails, whole batches that were written are in the log all the same, and
+        nothing else of it."""
         cdef ActiveSegment active = self._log_end.active
-        cdef int64_t before = active.published.records
-        cdef int status
+        cdef int64_t before = active.published.records, start = active.published.size
+        cdef int status, reason
         if active.is_lost():
             self._log_end.check_usable()
         if size < SMALL:
@@ -233,14 +236,20 @@ cdef class LogAppender:
         else:
             with nogil:
                 status = active.write(data, size)
-        if status == WRITE_REFUSED:
-            PyErr_SetFromErrnoWithFilenameObject(OSError, active.path)
         if status < 0:
-            self._log_end.fail("a write failed")
-        self._log_end.offset = active.published.next_offset
+            reason = errno
+            self._log_end.failure = f"a write failed: {os.strerror(reason)}"
+            active.take_rest()
+            if status == WRITE_REFUSED:
+                self._log_end.failure = None
+        if active.published.size > start:
+            self._log_end.offset = active.published.next_offset
         if self._log_end.traffic is not None:
-            self._log_end.traffic.totals[BYTES_IN] += size
+            self._log_end.traffic.totals[BYTES_IN] += active.published.size - start
             self._log_end.traffic.totals[RECORDS_IN] += active.published.records - before
+        if status < 0:
+            (&errno)[0] = reason
+            PyErr_SetFromErrnoWithFilenameObject(OSError, active.path)
         return 0
 
     cdef int settle(self) except -1:

@@ -59,7 +59,6 @@ cdef class LogEnd:
     cdef void end_append(self) noexcept
     cdef int notify(self) except -1
     cdef int enter_gate(self, int64_t offset) except -2
-    cdef int fail(self, str what) except -1
     cdef int sync_closed(self) except -1
     cdef int wait_durable(self, int64_t offset) except -1
     cdef int lead(self, bint sealed, int64_t offset) except -1

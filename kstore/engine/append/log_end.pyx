@@ -3,13 +3,10 @@
 and how far it is durable.
 """
 
-import os
 import weakref
 
-from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cpython.pythread cimport PyThread_get_thread_ident
 from cython cimport final, no_gc_clear
-from libc.errno cimport errno
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 
 from kstore.engine.append.shared_end cimport (
@@ -232,11 +229,6 @@ cdef class LogEnd:
         if self.failure is not None or self.commit.failed or self.change is not None:
             raise LogFailedError(f"nothing is written until the log is opened again: {self.refusal}")
         return 0
-
-    cdef int fail(self, str what) except -1:
-        """Raises the system's error, and refuses everything from here on."""
-        self.failure = f"{what}: {os.strerror(errno)}"
-        PyErr_SetFromErrnoWithFilenameObject(OSError, self.active.path)
 
     # ---- the mutex -----------------------------------------------------------------------------------------
 

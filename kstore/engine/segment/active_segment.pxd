@@ -15,7 +15,7 @@ cdef enum:
     ROLL_OFFSET
 
 cdef enum:
-    WRITE_REFUSED = -1   # nothing of it is there; errno says why
+    WRITE_REFUSED = -1   # there was no room for all of it; errno says why
     WRITE_UNKNOWN = -2   # what the disk has is unknown
 
 # What an append moves on: as far as it was written (published), and as far as it is being made (staged).

@@ -303,21 +303,13 @@ cdef class ActiveSegment:
     cdef int write(self, const uint8_t *data, int64_t size) noexcept nogil:
         """Writes the bytes of the batches staged, and publishes them.
 
-        WRITE_REFUSED or WRITE_UNKNOWN with errno set on failure."""
-        cdef int64_t at = self.published.size, done
-        cdef int error
+        WRITE_REFUSED or WRITE_UNKNOWN with errno set on failure: `take_rest` comes next."""
+        cdef int64_t at = self.published.size
         if self.allocates and at + size > self.allocated:
             self.allocate_ahead()
-        done = self.log.pwrite(data, size, at)
-        if done < size:
-            error = errno
+        if self.log.pwrite(data, size, at) < size:
             self.unstage()
-            self.allocated = at
-            done = self.log.resize(at)
-            (&errno)[0] = error
-            if done == 0 and (error == ENOSPC or error == EDQUOT or error == EFBIG):
-                return WRITE_REFUSED
-            return WRITE_UNKNOWN
+            return WRITE_REFUSED if errno == ENOSPC or errno == EDQUOT or errno == EFBIG else WRITE_UNKNOWN
         self.publish()
         return 0
 
@@ -354,7 +346,9 @@ cdef class ActiveSegment:
         return 0
 
     cdef int take_rest(self) except -1:
-        """Takes in the whole batches that a process has written before it died, and cuts off the rest. OSError."""
+        """Takes in the whole batches behind the end, and cuts off the rest. OSError.
+
+        A process that has died or whose write has failed left them. Readers may have seen them, so they stay."""
         cdef ReadWindow w = ReadWindow.__new__(ReadWindow)
         cdef ks_batch b
         cdef int64_t size = 0
