@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 
-from kstore.engine.io.mutex import Mutex
+from kstore.engine.io.synchronization import Mutex
 from kstore.errors import KstoreError, LogClosedError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.compact.segment_rewriter import SegmentRewriter

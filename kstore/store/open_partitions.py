@@ -8,7 +8,7 @@ import sys
 from contextlib import ExitStack
 
 from kstore.engine.io.file import Traffic
-from kstore.engine.io.mutex import Mutex
+from kstore.engine.io.synchronization import Mutex
 from kstore.errors import (
     KstoreError,
     LogClosedError,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kstore.arguments import integer, warn
 from kstore.config import LogConfig, in_python
-from kstore.engine.io.mutex import Mutex
+from kstore.engine.io.synchronization import Mutex
 from kstore.errors import (
     CorruptCheckpointError,
     CorruptFileError,

@@ -20,7 +20,7 @@ from kstore.engine.append.shared_end cimport (
     ks_shared_lock_release,
 )
 from kstore.engine.io.file cimport File, monotonic_ns, took
-from kstore.engine.io.mutex cimport holds_inner
+from kstore.engine.io.synchronization cimport holds_inner
 from kstore.engine.io.owned_lock cimport (
     ks_is_ending,
     ks_owned_lock_acquire,
@@ -34,8 +34,7 @@ from kstore.engine.segment.active_segment cimport ActiveSegment
 
 from kstore.arguments import instance
 from kstore.engine.io.file import sync_directory, sync_file
-from kstore.engine.io.mutex import ENDING as _ENDING
-from kstore.engine.io.notification import EventFd
+from kstore.engine.io.synchronization import ENDING as _ENDING, EventFd
 from kstore.errors import LogClosedError, LogFailedError, ReentrantCallError
 
 

@@ -26,7 +26,7 @@ from libkstore.format cimport KS_LOG_APPEND_TIME
 from kstore.arguments import MAX_MESSAGE_BYTES_NAME as _MAX_MESSAGE_BYTES
 from kstore.arguments import integer, number
 from kstore.engine.append.batch_validation import NO_KEY
-from kstore.engine.io.mutex import ENDING as _ENDING
+from kstore.engine.io.synchronization import ENDING as _ENDING
 from kstore.errors import InvalidRecordError, LogClosedError, LogFailedError, RecordTooLargeError, ReentrantCallError
 
 TOO_LARGE = f"record larger than {_MAX_MESSAGE_BYTES}"

@@ -21,7 +21,7 @@ import weakref
 from functools import partial
 
 from kstore.engine.io.file import File
-from kstore.engine.io.mutex import Mutex
+from kstore.engine.io.synchronization import Mutex
 from kstore.errors import CursorLockedError, LogClosedError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.lock import User, conflict_in, holder_of, keep_byte, keep_no_more

@@ -12,7 +12,7 @@ import weakref
 
 from kstore.engine.io.directory import Directory
 from kstore.engine.io.file import File
-from kstore.engine.io.mutex import Mutex
+from kstore.engine.io.synchronization import Mutex
 from kstore.errors import LogLockedError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout

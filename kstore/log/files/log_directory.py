@@ -12,7 +12,7 @@ import weakref
 from functools import partial
 
 from kstore.engine.io.file import File, sync_directory, unlink, write_whole
-from kstore.engine.io.mutex import Mutex
+from kstore.engine.io.synchronization import Mutex
 from kstore.errors import CorruptCheckpointError, LogFailedError, LogLockedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import checkpoints, layout, lock

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 from kstore.engine.columns.array import ColumnBatch
-from kstore.engine.io.notification import EventFd
+from kstore.engine.io.synchronization import EventFd
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.errors import KstoreError
 from kstore.light_typing import TYPE_CHECKING

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kstore.engine.io.notification import MODIFY, Inotify
+from kstore.engine.io.synchronization import MODIFY, Inotify
 from kstore.errors import LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from kstore.engine.io.notification import EventFd
+    from kstore.engine.io.synchronization import EventFd
     from kstore.log.view.log_view import LogView
 
 _CHECKPOINTS = (layout.LOG_STARTS, layout.RECOVERY_POINTS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kstore.engine.io.notification import Inotify
+from kstore.engine.io.synchronization import Inotify
 from kstore.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Mapping, ValuesView
 
-from kstore.engine.io.mutex import Mutex
+from kstore.engine.io.synchronization import Mutex
 from kstore.engine.record.partitions import murmur2
 from kstore.errors import LogChangedError, OffsetOutOfRangeError
 from kstore.light_typing import TYPE_CHECKING

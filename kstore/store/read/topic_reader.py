@@ -9,7 +9,7 @@ from itertools import chain
 from time import monotonic
 
 from kstore.arguments import ISOLATION, ON_ERROR, boolean, choice, each_of
-from kstore.engine.io.notification import EventFd
+from kstore.engine.io.synchronization import EventFd
 from kstore.engine.scan.batch_reader import RecordReader, TopicRecords
 from kstore.errors import KstoreError, LogClosedError, LogNotFoundError, OffsetOutOfRangeError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator
     from typing import Any, TypeVar
 
-    from kstore.engine.io.notification import Inotify
+    from kstore.engine.io.synchronization import Inotify
     from kstore.engine.record.batch import Record
     from kstore.engine.scan.batch_reader import Skipped
     from kstore.log.files.layout import TopicPartition

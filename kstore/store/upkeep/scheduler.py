@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 
 from kstore.arguments import MAX64
-from kstore.engine.io.mutex import Mutex
+from kstore.engine.io.synchronization import Mutex
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.worker import Job
 from kstore.store.open_partitions import OpenPartitions
