@@ -56,7 +56,7 @@ cdef class Reader:
     cdef int check(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil
     cdef int in_order(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil
     cdef bint ends_here(self, int64_t size) noexcept nogil
-    cdef int go_to(self, start) except -1
+    cdef int go_to(self, Segment segment, start) except -1
     cdef bint ends_early(self) noexcept
     cdef bint is_shortened(self) except -1
     cdef int tell(self, error) except -1

@@ -176,60 +176,56 @@ cdef class Reader:
         self.read_bytes = self.read_records = 0
 
     cdef bint next_segment(self) except -1:
-        """Opens the next segment; False after the last."""
-        cdef int64_t limit
+        """Opens the next segment; False after the last. `index` moves on once it is open, or is passed over: after
+        an exception the next call begins with it again."""
+        cdef int64_t limit = 0
+        cdef Py_ssize_t at
+        cdef Segment segment
         while True:
-            self.index += 1
-            if (
-                self.index >= len(self.segments)
-                or (<Segment?>self.segments[self.index]).base_offset >= self.stop_offset
-            ):
-                self.segment = None
+            self.segment = None
+            at = self.index + 1
+            if at >= len(self.segments) or (<Segment?>self.segments[at]).base_offset >= self.stop_offset:
                 if self.pages is not None:
                     self.pages.leave()
-                if not self.skip:
-                    self.index -= 1  # the next call raises it again
+                if self.skip:
+                    self.index = at
                 return False
-            self.segment = self.segments[self.index]
-            self.bound = min(self.segment.end_offset, self.end_offset)
+            segment = self.segments[at]
+            self.bound = min(segment.end_offset, self.end_offset)
             self.least = -1
             try:
-                limit = self.segment.limit()
-                self.window.reset(self.segment.files.opened(), limit, self.segment.origin)
-                if self.index == 0 and self.position >= 0:
+                limit = segment.limit()
+                self.window.reset(segment.files.opened(), limit, segment.origin)
+                if at == 0 and self.position >= 0:
                     limit = limit if self.end < 0 else min(limit, self.position + self.end)
                     self.window.limit = limit
                     if not self.strict_tail:
                         self.least = self.start_offset
                 else:
-                    if self.index == 0 and self.start_offset > self.segment.base_offset:
+                    if at == 0 and self.start_offset > segment.base_offset:
                         self.least = self.start_offset
-                    self.go_to(self.segment.scan_start(self.start_offset))
+                    self.go_to(segment, segment.scan_start(self.start_offset))
                 self.begun = self.position
                 if self.pages is not None:
-                    self.mark = self.pages.enter(self.segment, self.position, limit)
-                self.end = limit
-                return True
+                    self.mark = self.pages.enter(segment, self.position, limit)
             except (CorruptRecordError, OSError) as e:
                 # A file that cannot be read at this moment need not be damaged.
                 if not self.skip or not isinstance(e, (CorruptRecordError, FileNotFoundError)) or (
                     self.ends_at_change and isinstance(e, LogChangedError)
                 ):
-                    self.index -= 1  # the next call raises it again
-                    self.segment = None
-                    self.tell_of(<Segment>self.segments[self.index + 1], e)
-                if isinstance(e, CorruptRecordError):  # the batch wanted is behind damage: go there from the start
-                    self.position = self.begun = 0
-                    self.end = limit
-                    self.least = -1
-                    if self.at < 0:
-                        self.last_offset = self.offset_before = -1
-                    return True
-                self.skipped.append(Skipped(self.segment.path, 0, 0, e))
-            except BaseException:  # an interrupt, say: the next call begins with this segment, not behind it
-                self.index -= 1
-                self.segment = None
-                raise
+                    self.tell_of(segment, e)
+                if not isinstance(e, CorruptRecordError):
+                    self.skipped.append(Skipped(segment.path, 0, 0, e))
+                    self.index = at
+                    continue
+                self.position = self.begun = 0  # the batch wanted is behind damage: go there from the start
+                self.least = -1
+                if self.at < 0:
+                    self.last_offset = self.offset_before = -1
+            self.end = limit
+            self.index = at
+            self.segment = segment
+            return True
 
     cdef int64_t ahead(self, int64_t position) noexcept nogil:
         """How much to read at once at `position`: as much again as has been passed, from SOON to
@@ -307,14 +303,14 @@ cdef class Reader:
             and self.in_order(self.position, size, &fault) == 0
         )
 
-    cdef int go_to(self, start) except -1:
-        """Goes to where a scan of the segment begins; behind its last whole batch if nothing in it is
+    cdef int go_to(self, Segment segment, start) except -1:
+        """Goes to where a scan of a segment begins; behind its last whole batch if nothing in it is
         wanted."""
         cdef SegmentEnd end
         if start is not None:
             self.position = self.begun = start.position
             return 0
-        end = self.segment.end()
+        end = segment.end()
         self.position = self.begun = end.position
         self.last_offset = max(self.last_offset, end.next_offset - 1)
         return 0

@@ -336,7 +336,7 @@ cdef class ColumnScanner(Reader):
             except CorruptRecordError:
                 return True  # the walk meets it too, and says so
             if start is not None or self.index == len(self.segments) - 1:
-                self.go_to(start)
+                self.go_to(self.segment, start)
                 return True
         return False
 
