@@ -4,7 +4,6 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -159,7 +158,7 @@ def any_index(draw: st.DrawFn, *, times: bool = False, least: int = 0) -> tuple[
 @examples(50)
 @given(any_index(), st.data())
 def test_offset_index_is_a_floor_search(made: tuple[int, Entries], data: st.DataObject) -> None:
-    """Any index: lookup, lookup_many, upper bounds and truncation equal those of a plain list."""
+    """Any index: lookup, upper bounds and truncation equal those of a plain list."""
     base, entries = made[0], [(made[0] + offset, position) for offset, position in made[1]]
     raw = forge.offset_index(base, entries)
     index = OffsetIndex(base, raw)
@@ -170,8 +169,6 @@ def test_offset_index_is_a_floor_search(made: tuple[int, Entries], data: st.Data
     targets = [*data.draw(st.lists(st.sampled_from(near))), base - 1, 2**63 - 1]
     expected = [([(base, 0)] + [e for e in entries if e[0] <= t])[-1] for t in targets]
     assert [index.lookup(t) for t in targets] == expected
-    many = index.lookup_many(numpy.array(targets, dtype=numpy.int64))
-    assert many.tolist() == [position for _, position in expected]
     position, size = data.draw(st.integers(0, 2**30 - 1)), data.draw(st.integers(0, 2**30 - 1))
     above = [OffsetPosition(*e) for i, e in enumerate(entries) if e[1] >= position + size + (i == 0)]
     assert index.fetch_upper_bound(position, size) == (above[0] if above else None)

@@ -1,9 +1,6 @@
 from collections.abc import Iterator
 from typing import NamedTuple, final
 
-import numpy
-from numpy.typing import NDArray
-
 __pyx_capi__: dict[str, object]  # what other extension modules cimport
 
 class IndexEntries:
@@ -63,11 +60,6 @@ class OffsetIndex(IndexEntries):
     def lookup(self, target: int, /) -> tuple[int, int]:
         """(offset, position) of the largest entry with offset <= target; (base_offset, 0) if there is
         none."""
-    def locate(self, target: int, /) -> int:
-        """The position alone of `lookup`: where to begin reading for an offset. The quickest of the
-        lookups."""
-    def lookup_many(self, targets: NDArray[numpy.int64], /) -> NDArray[numpy.int64]:
-        """The positions of `lookup` for an int64 array of offsets, as an int64 array of the same length."""
     def fetch_upper_bound(self, position: int, size: int) -> OffsetPosition | None:
         """The smallest entry with position >= position + size, or None (spec 3.2; 32-bit sums, as Kafka's).
 

@@ -17,13 +17,6 @@ The file is long because the three share their entries and their errors.
 
 from kstore.light_typing import NamedTuple
 
-from cpython.buffer cimport (
-    PyBUF_C_CONTIGUOUS,
-    PyBUF_FORMAT,
-    PyBUF_WRITABLE,
-    PyBuffer_Release,
-    PyObject_GetBuffer,
-)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
@@ -45,7 +38,6 @@ from libkstore.format cimport (
 
 from kstore.arguments import integer
 from kstore.errors import CorruptIndexError
-from kstore.libraries import library
 
 
 cdef int64_t int64_of(str name, value) except? -2:
@@ -300,39 +292,6 @@ cdef class OffsetIndex(IndexEntries):
         if slot < 0:
             return self.base_offset, 0
         return self.offset_at(slot), self.position_at(slot)
-
-    def locate(self, target, /):
-        """The position alone of `lookup`: where to begin reading for an offset. The quickest of the
-        lookups."""
-        cdef int64_t slot = self.floor(int64_of("target", target))
-        return self.position_at(slot) if slot >= 0 else 0
-
-    def lookup_many(self, targets, /):
-        """The positions of `lookup` for an int64 array of offsets, as an int64 array of the same length."""
-        cdef Py_buffer view, out  # two typed memoryviews would be half of this module's machine code
-        cdef Py_ssize_t i, count
-        cdef const int64_t *wanted
-        cdef int64_t *found
-        cdef int64_t slot
-        numpy = library("numpy")
-
-        PyObject_GetBuffer(targets, &view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS)
-        try:
-            if view.ndim != 1 or view.format is NULL or view.format not in (b"l", b"q") or view.itemsize != 8:
-                raise ValueError(f"targets: a one-dimensional array of int64 is needed, not {type(targets).__name__}")
-            count = view.shape[0]
-            positions = numpy.empty(count, dtype=numpy.int64)
-            PyObject_GetBuffer(positions, &out, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS)
-            wanted = <const int64_t *>view.buf
-            found = <int64_t *>out.buf
-            with nogil:
-                for i in range(count):
-                    slot = self.floor(wanted[i])
-                    found[i] = self.position_at(slot) if slot >= 0 else 0
-            PyBuffer_Release(&out)
-            return positions
-        finally:
-            PyBuffer_Release(&view)
 
     def fetch_upper_bound(self, position, size):
         """The smallest entry with position >= position + size, or None (spec 3.2; 32-bit sums, as Kafka's).
