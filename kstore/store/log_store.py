@@ -11,7 +11,6 @@ import weakref
 from kstore.arguments import boolean, elements, integer, warn
 from kstore.errors import (
     KstoreError,
-    LogClosedError,
     LogFailedError,
     LogLockedError,
     LogNotFoundError,
@@ -565,21 +564,7 @@ class LogStore:
         OSError, LogFailedError: that of the first log that failed; all others are flushed.
         """
         self._check_writing()
-        failure: OSError | KstoreError | None = None
-        for _, log in self._logs.open_now():
-            try:
-                log.flush()
-            except LogClosedError:  # the topic was deleted meanwhile
-                pass
-            except (OSError, KstoreError) as e:
-                failure = failure or e
-        for directory in self._catalog.live():
-            try:
-                directory.held.store()
-            except (OSError, LogFailedError) as e:
-                failure = failure or e
-        if failure is not None:
-            raise failure
+        self._logs.flush()
 
     def erase(
         self,

@@ -12,6 +12,7 @@ from kstore.engine.io.synchronization import Mutex
 from kstore.errors import (
     KstoreError,
     LogClosedError,
+    LogFailedError,
     LogLockedError,
     LogNotFoundError,
     ReentrantCallError,
@@ -248,6 +249,25 @@ class OpenPartitions:
                     del self._logs[tp]  # not before: if this is interrupted, who closes the store closes it
                 self.failures.pop(tp, None)
         self.traffic.pop(topic, None)
+
+    def flush(self) -> None:
+        """Brings the logs that are open, and the checkpoint files, to the disk. The first error is raised
+        after all others are."""
+        failure: OSError | KstoreError | None = None
+        for _, log in self.open_now():
+            try:
+                log.flush()
+            except LogClosedError:  # the topic was deleted meanwhile
+                pass
+            except (OSError, KstoreError) as e:
+                failure = failure or e
+        for directory in self.catalog.live():
+            try:
+                directory.held.store()
+            except (OSError, LogFailedError) as e:
+                failure = failure or e
+        if failure is not None:
+            raise failure
 
     def close(self) -> Exception | None:
         """Closes all; the first error of those that could not be closed."""
