@@ -291,6 +291,7 @@ def _commit(group: str, positions: Mapping[Home, OffsetAndMetadata]) -> None:
         for home, position in positions.items():
             lock = lock_for(home, group)
             stack.callback(lock.release)
+            lock.take()
             file = GroupFile.of(home.directory, group, lock.file)
             by_file.setdefault(file, {})[home.tp] = Commit(position, home.make_id())
         for file, commits in by_file.items():

@@ -20,7 +20,6 @@ from kstore.log.cursors import member_lock
 from kstore.log.cursors.group_file import GroupFile
 from kstore.log.cursors.member_lock import LockFile
 from kstore.log.files import manifest
-from kstore.log.files.lock import User
 from tests.helpers.calls import some_calls, some_points
 from tests.helpers.effort import some
 from tests.helpers.injector import Injector
@@ -206,7 +205,7 @@ def test_a_signal_that_raises(ram: Path, kind: str, error: type[BaseException]) 
             with contextlib.suppress(BaseException):
                 with cursor_at_end(path, "h") as other:
                     other.commit(2)
-                GroupFile(str(ram), "g", LockFile.of(str(ram), User())).read()
+                GroupFile(str(ram), "g", LockFile.of(str(ram))).read()
                 os._exit(0)
             os._exit(1)
         assert os.waitpid(child, 0)[1] == 0

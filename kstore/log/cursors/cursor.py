@@ -100,8 +100,9 @@ class Cursor(Closing, Waitable):
         self._on_error = choice("on_error", on_error, ON_ERROR)
         wait = number("wait", wait, 0)
         known = source()
-        self._committer = OffsetCommitter(known.path, group, wait)
+        self._committer = OffsetCommitter(known.path, group)
         try:
+            self._committer.open(wait)
             self._feed = begin(self._committer, known, start, isolation, LeftOut())
         except BaseException:
             self._committer.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Generic, Protocol, TypeVar
 from weakref import ref
 
@@ -164,20 +165,20 @@ class CursorBatch(Generic[Item]):
         self._is_open = False
 
     def __enter__(self) -> list[Item]:
-        self._begin()
-        try:
-            return self._give(self._read())
-        except BaseException:
-            self._end()
-            raise
+        with ExitStack() as undo:
+            undo.callback(self._end)
+            self._begin()
+            records = self._give(self._read())
+            undo.pop_all()
+        return records
 
     async def __aenter__(self) -> list[Item]:
-        self._begin()
-        try:
-            return self._give(await self._read_async())
-        except BaseException:
-            self._end()
-            raise
+        with ExitStack() as undo:
+            undo.callback(self._end)
+            self._begin()
+            records = self._give(await self._read_async())
+            undo.pop_all()
+        return records
 
     def _begin(self) -> None:
         self._slot.begin(self)

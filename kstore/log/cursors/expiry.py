@@ -35,6 +35,7 @@ def expire(
             for tp in entries:
                 lock = MemberLock(directory, group, f"partition {tp}", byte_of(group, tp.topic, tp.partition))
                 stack.callback(lock.release)
+                lock.take()
                 locks.append(lock)
             if locks and GroupFile.of(directory, group, locks[0].file).is_read():  # of other partitions
                 raise CursorLockedError(f"{directory}: group {group!r}", None)

@@ -75,20 +75,17 @@ class LockFile:
         _all.add(self)
 
     @classmethod
-    def of(cls, directory: str, user: User) -> LockFile:
-        """The lock file of a directory, created if it is missing. The user must leave it. OSError."""
+    def of(cls, directory: str) -> LockFile:
+        """The lock file of a directory, created if it is missing. The caller holds the guard. OSError."""
         path = f"{directory}/{NAME}"
-        with _guard:
-            known = _files.get(path)
-            if known is None or not known.is_there():
-                known = cls(path)
-            try:
-                known._users.add(user)
-                _files[path] = known
-                return known
-            except BaseException:  # after an interrupt the caller cannot leave it
-                known._leave(user)
-                raise
+        known = _files.get(path)
+        if known is None or not known.is_there():
+            known = _files[path] = cls(path)
+        return known
+
+    def enter(self, user: User) -> None:
+        """Add a user, which must leave the file. The caller holds the guard."""
+        self._users.add(user)
 
     def leave(self, user: User) -> None:
         """Remove a user, and close the file after the last one."""
@@ -198,28 +195,30 @@ class MemberLock:
     """The lock with which one cursor reads and commits for a group in a partition. It ends with this
     object."""
 
+    file: LockFile  # from `take` on
+
     def __init__(self, directory: str, group: str, what: str, byte: int) -> None:
+        self._directory = directory
         self._byte = byte
         self._token = User()
         self._name = f"{directory}: {what} of group {group!r}"
-        try:
-            file = self.file = LockFile.of(directory, self._token)
-        except BaseException:  # after an interrupt it may be a user already
-            known = _files.get(f"{directory}/{NAME}")
-            if known is not None:
-                known.leave(self._token)
-            raise
-        try:
-            with file.mutex:
-                if file.is_mine(byte):
-                    raise CursorLockedError(self._name, os.getpid())
-                file.held[byte] = (self._token, weakref.ref(self))
-                if not keep_byte(file.fd, byte + _KEPT) or not file.lock(byte):
-                    raise CursorLockedError(self._name, holder_of(file.fd, byte, 1))
-                file.claim()
-        except BaseException:  # its traceback keeps this object alive
-            self.release()
-            raise
+
+    def take(self) -> None:
+        """Lock it. After any exception, and at the end, the caller calls `release`. CursorLockedError,
+        OSError."""
+        byte = self._byte
+        with _guard:
+            file = self.file = LockFile.of(self._directory)
+            file.enter(self._token)
+        with file.mutex:
+            if file.is_mine(byte):
+                raise CursorLockedError(self._name, os.getpid())
+            file.held[byte] = (self._token, weakref.ref(self))
+            if not keep_byte(file.fd, byte + _KEPT) or not file.lock(byte):
+                holder = holder_of(file.fd, byte, 1)
+                self.release()  # so that it may be called again
+                raise CursorLockedError(self._name, holder)
+            file.claim()
 
     def check(self) -> None:
         """Take the lock again if the system has dropped it. CursorLockedError if another process has taken
@@ -234,7 +233,7 @@ class MemberLock:
     @property
     def is_held(self) -> bool:
         """Whether the lock is held: it was not released."""
-        held = self.file.held.get(self._byte)
+        held = self.file.held.get(self._byte) if "file" in self.__dict__ else None
         return held is not None and held[0] is self._token
 
     @property
@@ -243,12 +242,13 @@ class MemberLock:
         return self.file.pid == os.getpid()
 
     def release(self) -> None:
-        """Release the lock, at once or when this thread releases the mutex of the file. May be called
-        again."""
-        self.file.mutex.later(partial(_drop, self.file, self._byte, self._token))
+        """Release the lock, at once or when this thread releases the mutex of the file. May be called before
+        `take`, and again."""
+        if "file" in self.__dict__:
+            self.file.mutex.later(partial(_drop, self.file, self._byte, self._token))
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
-        if hasattr(self, "file") and not ends():  # at the end the system releases the lock
+        if not ends():  # at the end the system releases the lock
             self.release()
 
 

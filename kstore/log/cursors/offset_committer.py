@@ -16,12 +16,12 @@ from kstore.log.files.lock import once_free
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kstore.log.cursors.group_file import Changes, Entries
+    from kstore.log.cursors.group_file import Changes, Entries, Entry
     from kstore.log.follow.position import Position
 
 
 def lock_for(home: Home, group: str) -> MemberLock:
-    """Lock a partition for a group. CursorLockedError, OSError."""
+    """The lock of a partition for a group."""
     tp = home.tp
     return MemberLock(home.directory, group, f"partition {tp}", byte_of(group, tp.topic, tp.partition))
 
@@ -29,29 +29,35 @@ def lock_for(home: Home, group: str) -> MemberLock:
 class OffsetCommitter:
     """Commits of one cursor for a group in a partition, under a lock that one cursor has at a time.
 
-    CursorLockedError if another cursor still has the lock after `wait` seconds; LogNotFoundError,
-    CorruptRecordError, OSError.
+    LogNotFoundError if there is no such partition.
     """
 
-    def __init__(self, path: str, group: str, wait: float = 0) -> None:
+    file: GroupFile  # from `open` on
+
+    def __init__(self, path: str, group: str) -> None:
         self.group = group
         self.home = Home.of(path)
-        self._lock = once_free(lambda: lock_for(self.home, group), wait)
-        try:
-            self.file = GroupFile.of(self.home.directory, group, self._lock.file)
-            self._id = self.home.make_id()
-            found = self.file.read().get(self.home.tp)
-            self._seen = found  # the entry at the opening
-            is_own = found is not None and found.commit.partition_id == self._id
-            self.last: Commit | None = found.commit if found is not None and is_own else None
-            # the lowest offset that may be committed
-            self.floor = -1 if self.last is None else self.last.position.offset
-            self.file.join(self._lock)
-        except BaseException:
-            self._lock.release()
-            raise
+        self._lock = lock_for(self.home, group)
+        self._id = b""
+        self._seen: Entry | None = None  # the entry at the opening
+        self.last: Commit | None = None
+        self.floor = -1  # the lowest offset that may be committed
         self.is_closed = False
         self.has_left = False  # close() has released the lock
+
+    def open(self, wait: float = 0) -> None:
+        """Take the lock, and read the last commit. After any exception the caller calls `close`.
+
+        CursorLockedError if another cursor still has the lock after `wait` seconds; LogNotFoundError,
+        CorruptRecordError, OSError.
+        """
+        once_free(self._lock.take, wait)
+        self.file = GroupFile.of(self.home.directory, self.group, self._lock.file)
+        self._id = self.home.make_id()
+        found = self._seen = self.file.read().get(self.home.tp)
+        if found is not None and found.commit.partition_id == self._id:
+            self.last, self.floor = found.commit, found.commit.position.offset
+        self.file.join(self._lock)
 
     @property
     def committed(self) -> OffsetAndMetadata | None:
@@ -121,7 +127,7 @@ class OffsetCommitter:
         self.is_closed = True
         lock = self._lock
         try:
-            if lock.is_held and lock.is_of_this_process:
+            if lock.is_held and lock.is_of_this_process and "file" in self.__dict__:
                 try:
                     self.file.leave(lock)
                 finally:

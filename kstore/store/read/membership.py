@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from kstore.errors import CursorLockedError, LogNotFoundError
@@ -22,14 +23,24 @@ class Membership:
         if not directories:
             raise LogNotFoundError(f"no log directory is left in which group {group!r} could read")
         self._first = byte_of("members", group, *sorted(topics), *directories)
+        self._directory = directories[0]
+        self._group = group
+        self._set_place(0)
+
+    def _set_place(self, place: int) -> None:
+        byte = self._byte = self._first + place
+        self._lock = MemberLock(self._directory, self._group, f"place {place} among the members", byte)
+
+    def join(self) -> None:
+        """Takes a free place. After any exception the caller calls `leave`. CursorLockedError, OSError."""
         for place in range(_MOST):
-            byte = self._byte = self._first + place
-            try:
-                self._lock = MemberLock(directories[0], group, f"place {place} among the members", byte)
-            except CursorLockedError:
-                continue
-            return
-        raise CursorLockedError(f"{directories[0]}: each of the {_MOST} places of group {group!r}", None)
+            self._set_place(place)
+            with contextlib.suppress(CursorLockedError):
+                self._lock.take()
+                return
+        raise CursorLockedError(
+            f"{self._directory}: each of the {_MOST} places of group {self._group!r}", None
+        )
 
     def share_of(self, count: int) -> int:
         """How many of so many partitions this member may have. The shares of all members are `count`

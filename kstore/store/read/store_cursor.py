@@ -166,16 +166,17 @@ class StoreCursor(TopicReader):
         self._slot = _StoreBatchSlot(self._readers, self._queue)
         if not follow:
             self._wanted.refuse_missing(self.topics)
-        self._members = self._join()
+        self._members = self._new_member()
         self._closed = False
         with ExitStack() as undo:
             undo.callback(self.close)  # an exception keeps this object, whose partitions are for others
+            self._members.join()
             self._update()
             undo.pop_all()
 
     # ---- members -------------------------------------------------------------------------------------------
 
-    def _join(self) -> Membership:
+    def _new_member(self) -> Membership:
         paths = [str(path) for path in self._logs.catalog.paths() if path.is_dir()]
         return Membership(self.group, self.topics, paths)
 
@@ -184,7 +185,8 @@ class StoreCursor(TopicReader):
         try:
             self._members.check()
         except CursorLockedError:
-            self._members = self._join()
+            self._members = self._new_member()
+            self._members.join()
         self._leave_deleted()
         share = self._members.share_of(len(self._wanted.paths))
         for tp in [tp for tp, reader in self._readers.items() if reader.feed.given <= reader.settled]:
@@ -217,20 +219,18 @@ class StoreCursor(TopicReader):
                 continue
             start = self._start if self._wanted.was_there(tp) else "earliest"
             topic_id = self._wanted.topic_id(tp) or ""
-            try:
-                committer = OffsetCommitter(path, self.group)
-            except (CursorLockedError, LogNotFoundError):  # another member has it; it is being deleted
-                continue
             with ExitStack() as stack:
-                stack.callback(committer.close)
                 try:
+                    committer = OffsetCommitter(path, self.group)
+                    stack.callback(committer.close)
+                    committer.open()
                     log = PartitionLog(path)
                     log.traffic = self._logs.traffic_of(tp.topic)
                     feed = begin(
                         committer, log.source(), start, self._isolation, self._left_out, is_member=True
                     )
                     committer.check_place()  # after the log was opened: so it is that of the position
-                except LogNotFoundError:
+                except (CursorLockedError, LogNotFoundError):  # another member has it; it is being deleted
                     continue
                 stack.pop_all()
             self._queue.ask(tp)

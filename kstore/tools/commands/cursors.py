@@ -355,6 +355,7 @@ def _reset(args: argparse.Namespace, unread: Unread) -> None:
                 if not args.dry_run:
                     committer = OffsetCommitter(home.partition, args.group)
                     stack.callback(committer.close)
+                    committer.open()
                     log.refresh()
                 new = offset_of(log, args.reset_to, "read_uncommitted")
                 if not args.dry_run:
