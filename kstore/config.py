@@ -112,8 +112,8 @@ class LogConfig:
         "log.roll.ms",
         _Synonym("log.roll.hours", int32(1), _HOUR_MS),
         text="Age of a segment at which the next append begins a new one, by the timestamps of its records. "
-        "If this is not set and retention_ms is, the age is at most a quarter of retention_ms, but at least a "
-        "minute.",
+        "If this is not set and retention_ms is, the age is at most a quarter of retention_ms, but at least "
+        "a minute.",
     )
     segment_jitter_ms: int = _key(
         int64(0),

@@ -85,8 +85,8 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
             use `with`.
         mode "r+": writes as "a" does, but the directory must exist.
 
-    A log has one writer at a time, or several with `shared`. If the log was not closed cleanly, opening it for
-    writing recovers it first, as Kafka does; opening it for reading shows what that recovery would leave.
+    A log has one writer at a time, or several with `shared`. If the log was not closed cleanly, opening it
+    for writing recovers it first, as Kafka does; opening it for reading shows what that recovery would leave.
     `log.recovery` is the report. Unlike Kafka, opening for writing also removes bytes after the last whole
     batch of a log that was closed cleanly; Kafka appends after them.
 

@@ -120,8 +120,8 @@ class Code(Enum):
     PRODUCERS_FORGOTTEN = (
         "checkpoint",
         (
-            "this snapshot of producers does not count, and no older one is left: {detail}. Producers without "
-            "a record in the log are forgotten: a retry of theirs is appended again"
+            "this snapshot of producers does not count, and no older one is left: {detail}. Producers "
+            "without a record in the log are forgotten: a retry of theirs is appended again"
         ),
     )
     FLUSHED_IS_LOST = "checkpoint", "offsets {first} to {last} had been flushed, and are lost"
