@@ -159,13 +159,19 @@ class KeyFiles:
     """Whether a log may lack .keys files, and the job that makes them. It does not keep the log alive."""
 
     def __init__(self, rewriter: SegmentRewriter, *, in_background: bool) -> None:
-        self.may_be_missing = True
+        self._changes = 1  # after which some may be missing
+        self._seen = 0  # the changes after which all were made
         self._rewriter = weakref.ref(rewriter)
         self._job = Job(CLEANING, self._run) if in_background else None
 
+    @property
+    def may_be_missing(self) -> bool:
+        """Whether anything has changed since all were made."""
+        return self._seen != self._changes
+
     def note_change(self) -> None:
         """A segment was sealed or replaced, or the configuration was changed."""
-        self.may_be_missing = True
+        self._changes += 1
         rewriter = self._rewriter()
         if self._job is not None and rewriter is not None and rewriter.segments.config.key_files:
             with contextlib.suppress(RuntimeError, MemoryError):  # no more threads: the next time
@@ -175,12 +181,9 @@ class KeyFiles:
         """Makes those that are missing. `check` is called now and then, and raises what ends it."""
         rewriter = self._rewriter()
         assert rewriter is not None
-        self.may_be_missing = False
-        try:
-            make_missing(rewriter, check)
-        except BaseException:
-            self.may_be_missing = True
-            raise
+        changes = self._changes
+        make_missing(rewriter, check)
+        self._seen = changes
 
     def stop(self, *, wait: bool = True) -> None:
         """The job is not done any more when this returns."""
