@@ -73,12 +73,14 @@ cdef class Held:
 cdef class UnfinishedChange:
     """`with log_end.unfinished("the roll") as change:` for a change in several steps; the mutex is held.
 
-    An exception of any kind that ends it in the middle leaves a log that refuses to write, unless
-    `change.undone()` was called: nothing else is known of the state then. The log says so from the first step
-    on, so it does not matter where an interrupt or a lack of memory strikes.
+    An exception of any kind that ends it in the middle leaves a log that refuses to write, unless everything
+    is again as it was before: `change.undone()` was called, or `change.undo` returned True. Nothing else is
+    known of the state then. The log says so from the first step on, so it does not matter where an interrupt or
+    a lack of memory strikes.
     """
 
     cdef LogEnd log_end
+    cdef public object undo  # called after an exception; None once the change cannot be taken back
     cdef str what
     cdef str outer
     cdef bint is_append
@@ -100,12 +102,16 @@ cdef class UnfinishedChange:
     def __exit__(self, kind, error, trace):
         if self.log_end is None:
             return
-        if kind is None or self.is_undone:
-            self.log_end.change = self.outer
-            if self.outer is None:
-                self.log_end.end_change(self.is_append)
-        else:
-            self.log_end.refuse(f"{self.what} was not finished: {kind.__name__}: {error}")
+        try:
+            if kind is not None and self.undo is not None and self.undo():
+                self.is_undone = True
+        finally:
+            if kind is None or self.is_undone:
+                self.log_end.change = self.outer
+                if self.outer is None:
+                    self.log_end.end_change(self.is_append)
+            else:
+                self.log_end.refuse(f"{self.what} was not finished: {kind.__name__}: {error}")
 
 
 @final
@@ -152,13 +158,14 @@ cdef class LogEnd:
         held.looks = looks
         return held
 
-    def unfinished(self, str what, *, bint is_append=False):
+    def unfinished(self, str what, *, bint is_append=False, undo=None):
         """A change in several steps; see UnfinishedChange. is_append: other processes need not take in more than
-        the end of the log, and its producers."""
+        the end of the log, and its producers. undo: takes the steps back if one fails; True if that is done."""
         cdef UnfinishedChange change = UnfinishedChange.__new__(UnfinishedChange)
         change.log_end = self
         change.what = what
         change.is_append = is_append
+        change.undo = undo
         return change
 
     def publish(self, sealed not None, ActiveSegment active not None):
@@ -311,15 +318,11 @@ cdef class LogEnd:
             self.publish_moment()
 
     def join(self, SharedEnd shared not None, others not None):
-        """Opens a log that other processes write; see `share`. What they have written is taken in."""
+        """Opens a log that other processes write; see `share`. What they have written is taken in. After any
+        exception the caller calls `close` and `unshare`."""
         self.is_closed = False
         self.share(shared, others, is_first=False)
-        try:
-            self.acquire()
-        except BaseException:
-            self.close()
-            self.unshare()
-            raise
+        self.acquire()
         self.release()
 
     @property

@@ -268,29 +268,30 @@ class SegmentSet:
     def _begin(self, base: int, now_ms: int) -> None:
         end, old = self.log_end, self.log_end.active
         stem = layout.segment_stem(base)
-        with end.unfinished(f"the roll at offset {base}") as change:
-            try:
-                if self.offsets.is_below_recovery_point(base):
-                    # no opening would look at the old one, which is not on the disk
-                    self.offsets.lower_recovery_point(old.base_offset)
-                for kind in layout.SEGMENT_KINDS:
-                    unlink(f"{self.directory}/{stem}{kind}", missing_ok=True)
-                if old.size == 0:  # as in Kafka, a sealed segment has index files
-                    old.prepare_indexes()
-                old.seal()
-                active = self.make_active(stem, base, now_ms, end.offset)
-                self.producers.write_snapshot(base)
-                sealed = old.sealed(base)
-                if self.lease.session is not None:  # another process may delete it
-                    sealed.files.remember()
-                files: list[File | str] = [*old.files()]
-                if base in self.producers.snapshots:
-                    files.append(self.producers.snapshots.path_of(base))
-            except BaseException:
-                unlink(f"{self.directory}/{stem}.log", missing_ok=True)
-                old.unseal()
-                change.undone()
-                raise
+
+        def undo() -> bool:
+            unlink(f"{self.directory}/{stem}.log", missing_ok=True)
+            old.unseal()
+            return True
+
+        with end.unfinished(f"the roll at offset {base}", undo=undo) as change:
+            if self.offsets.is_below_recovery_point(base):
+                # no opening would look at the old one, which is not on the disk
+                self.offsets.lower_recovery_point(old.base_offset)
+            for kind in layout.SEGMENT_KINDS:
+                unlink(f"{self.directory}/{stem}{kind}", missing_ok=True)
+            if old.size == 0:  # as in Kafka, a sealed segment has index files
+                old.prepare_indexes()
+            old.seal()
+            active = self.make_active(stem, base, now_ms, end.offset)
+            self.producers.write_snapshot(base)
+            sealed = old.sealed(base)
+            if self.lease.session is not None:  # another process may delete it
+                sealed.files.remember()
+            files: list[File | str] = [*old.files()]
+            if base in self.producers.snapshots:
+                files.append(self.producers.snapshots.path_of(base))
+            change.undo = None
             end.owe_sync(files, True, old.base_offset)
             end.publish(end.sealed.with_one_more(sealed), active)
 
@@ -320,13 +321,10 @@ class SegmentSet:
         self.roll("adopted", base)
         self.epochs.assign(leader_epoch, base)
         empty = end.active
-        with end.unfinished(f"taking over {path} as {empty.path}") as change:
-            try:
-                found = adopted.become(self.directory, base, leader_epoch, self.config.index_interval_bytes)
-            except BaseException:
-                if adopted.put_back():  # if that fails, the next opening goes on
-                    change.undone()
-                raise
+        # if it cannot be put back, the next opening goes on
+        with end.unfinished(f"taking over {path} as {empty.path}", undo=adopted.put_back) as change:
+            found = adopted.become(self.directory, base, leader_epoch, self.config.index_interval_bytes)
+            change.undo = None
             segment = self.make_segment()(empty.stem, base)
             segment.use_indexes(found.offset_index, found.time_index)
             segment.set_max_timestamp(found.max_timestamp)
