@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 import weakref
 from functools import partial
 
@@ -21,34 +20,33 @@ from kstore.arguments import (
 from kstore.config import LogConfig, changed, given_in_text, in_python
 from kstore.engine.append.record_appender import RecordAppender
 from kstore.errors import (
-    KstoreError,
     LogClosedError,
-    LogFailedError,
     LogLockedError,
     OffsetOutOfRangeError,
     PolicyViolationError,
-    visible,
 )
 from kstore.light_typing import TYPE_CHECKING, cast
 from kstore.log.files import layout
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of
+from kstore.log.files.log_directory import PartitionLease
 from kstore.log.later import later
+from kstore.log.log_closer import LogCloser, Opened
 from kstore.log.maintenance import Maintenance
 from kstore.log.options import checked
 from kstore.log.partition import PartitionLog
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.recovery.loader import Loaded
-from kstore.log.write.append_limits import limits_of
+from kstore.log.write.append_hooks import AppendHooks, limits_of
 from kstore.log.write.appenders import Appenders
 from kstore.log.write.flusher import Flusher
 from kstore.log.write.opening import (
     ALL_WORK,
     checked_clock,
     keep_config,
-    lease_of,
     open_segments,
     report_recovery,
+    take_directory,
 )
 
 if TYPE_CHECKING:
@@ -58,14 +56,11 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Literal, Unpack
 
-    from kstore.engine.append.record_appender import Appended
-    from kstore.engine.record.batch import RecordBatch
     from kstore.log.compact.erasure import Match, matching
     from kstore.log.compact.key_files import KeyFileReport, make_key_files
     from kstore.log.compact.report import Compaction, Erasure
     from kstore.log.cursors.arguments import checked_groups
     from kstore.log.cursors.home import Home
-    from kstore.log.files.log_directory import PartitionLease
     from kstore.log.follow.sources import DirectorySource, Source, WriterSource
     from kstore.log.producers.states import ProducerState
     from kstore.log.producers.transactions import Transactions
@@ -76,9 +71,7 @@ if TYPE_CHECKING:
     from kstore.log.segments.truncation import complete_truncation, start_at, truncate_to
     from kstore.log.view.log_view import LogView
     from kstore.log.write.appender import Appender
-    from kstore.log.write.log_validator import validate
     from kstore.log.write.opening import KeptConfig, OwnWork
-    from kstore.log.write.other_writers import begin_to_leave
     from kstore.log.write.retention import Decision
     from kstore.typed import BytesLike, Cells, ConfigOptions, HeaderLists, Headers, Times, WriterOptions
 else:
@@ -97,14 +90,10 @@ else:
             "kstore.log.recovery.last_batch": "last_epoch",
             "kstore.log.recovery.report": "Recovery",
             "kstore.log.write.appender": "Appender",
-            "kstore.log.write.log_validator": "validate",
-            "kstore.log.write.other_writers": "begin_to_leave",
             "kstore.log.write.retention": "Decision",
             "kstore.typed": "BytesLike Cells ConfigOptions HeaderLists Headers Times WriterOptions",
         },
     )
-
-_writers: weakref.WeakSet[LogWriter] = weakref.WeakSet()
 
 
 class LogWriter(RecordAppender, PartitionLog):
@@ -120,11 +109,11 @@ class LogWriter(RecordAppender, PartitionLog):
 
     path = ""
     maintenance: Maintenance
-    _left = True
     _lease: PartitionLease
     _segments: SegmentSet
     _flusher: Flusher
     _appenders: Appenders
+    _closer: LogCloser
 
     def __init__(
         self,
@@ -136,7 +125,7 @@ class LogWriter(RecordAppender, PartitionLog):
         own: OwnWork = ALL_WORK,
         **options: Unpack[WriterOptions],
     ) -> None:
-        if not self._left:
+        if "_closer" in self.__dict__ and not self._closer.has_left:
             raise RuntimeError(f"{self.path} is open already: make another LogWriter")
         self.path = os.path.abspath(os.fspath(path))
         given = checked("write", options)
@@ -148,11 +137,10 @@ class LogWriter(RecordAppender, PartitionLog):
         if given["clock"] is not None:
             self._use_clock(clock)
         clock()  # if it raises, nothing is made
-        self._lease = lease_of(
-            self.path, path, create=create, reads_options=kept is not None, shared=given["shared"]
-        )
-        self._left = False  # from here on an interrupt must find the `try` that abandons the log
+        self._lease = PartitionLease(self.path, reads_options=kept is not None, shared=given["shared"])
+        self._closer = LogCloser(self.path, self._lease, self._log_end, self._appenders)
         try:
+            take_directory(self._lease, path, create=create)
             self._open(config or LogConfig(), kept, own, given, clock)
         except BaseException:
             self.abandon()
@@ -185,12 +173,14 @@ class LogWriter(RecordAppender, PartitionLog):
         self._told_of = self.recovery  # the opening has warned of what is lost
         self._max_timestamps = MaxTimestampIndex(())
         self.maintenance = Maintenance(self._segments, makes_key_files=own.makes_key_files)
+        self._flusher = Flusher(self._segments)
+        self._use_hooks(AppendHooks(self._segments, self._flusher))
+        self._closer.begin(Opened(self._segments, self.maintenance, self._flusher))
         self._begin_leader_epoch(given["leader_epoch"])
         if self._segments.manifest.known.truncations.pending:
             with self._log_end.held():
                 complete_truncation(self._segments)
         self._begin_jobs(own)
-        _writers.add(self)
         report_recovery(self._segments)
         if kept is not None and kept.keeps and self._keeps_config:
             with self._log_end.held():
@@ -234,7 +224,7 @@ class LogWriter(RecordAppender, PartitionLog):
         self._set_leader_epoch(max(latest, 0))
 
     def _begin_jobs(self, own: OwnWork) -> None:
-        self._flusher = flusher = Flusher(self._segments)
+        flusher = self._flusher
         self._flushes = own.flushes
         flusher.flush_every(self.config.flush_ms if own.flushes else MAX64)
         key_files = self.maintenance.key_files
@@ -372,58 +362,6 @@ class LogWriter(RecordAppender, PartitionLog):
         """What is known of each idempotent producer now, as a dict from producer id to its state. It is a
         copy."""
         return self._segments.producers.producers.copied()
-
-    # ---- what appending needs (called with the mutex held) -------------------------------------------------
-
-    def _assign_epoch(self, epoch: int, start_offset: int) -> None:
-        epochs = self._segments.epochs
-        known = epochs.epochs.entries
-        if epoch >= 0:
-            epochs.assign(epoch, start_offset)
-        elif start_offset >= 0 and epochs.epochs.entries:  # messages of magic 0 and 1 know no epochs
-            epochs.clear()
-        if epochs.epochs.entries != known:
-            self._log_end.note_change()
-
-    def _roll(self, reason: str, first_offset: int) -> None:
-        self._segments.roll(reason, first_offset)
-
-    def _flush_due(self) -> None:
-        self._flusher.flush_now()
-
-    def _validate(self, encoded: bytes, now: int, origin: str) -> bytes:
-        return validate(encoded, self.config, now, self._segments.max_decompressed_bytes)
-
-    def _analyze(
-        self, batches: list[RecordBatch], origin: str, transaction_version: int
-    ) -> dict[int, Appended]:
-        producers = self._segments.producers
-        retries = producers.analyze(batches, origin, transaction_version, self.clock_ms())
-        if not retries:
-            producers.hold(self.last_stable_offset())
-            if aborted := producers.producers.aborted_by(batches):
-                self.active.write_aborted(aborted)
-        return retries
-
-    def _forget_analysis(self) -> None:
-        self._segments.producers.let_go()
-        try:
-            self.active.drop_ahead()
-        except OSError as e:  # readers of committed records must not meet it
-            self._log_end.refuse(f"a transaction that was not aborted is in the index: {e}")
-
-    def _account(self, batches: list[RecordBatch]) -> None:
-        active = self.active
-        try:
-            self._segments.producers.enter(batches, active.append_aborted, self._log_end.offset)
-        except OSError as e:  # its batches came to lie in a segment that was begun for them
-            raise LogFailedError(
-                f"{self.path}: batches were appended, but not all transactions that they abort are in the "
-                "index: open it again"
-            ) from e
-        self._log_end.note_producers()
-        if active.transaction_file is not None:
-            self._log_end.owe_sync([active.transaction_file], True)
 
     # ---- taking over whole segments ------------------------------------------------------------------------
 
@@ -740,95 +678,11 @@ class LogWriter(RecordAppender, PartitionLog):
         background, and if the directory or a .log file of it is no longer there: it says which offsets are
         lost with it. OSError if closing fails. The log is closed all the same.
         """
-        if self._left:
-            return
-        self.maintenance.refuse_reentrance()
-        try:
-            self._close(self._appenders.close())
-        finally:
-            if self._lease.session is not None and not self._left:  # interrupted: others must not wait for it
-                self._lease.session.enter()
-
-    def _close(self, failure: Exception | None) -> None:
-        """failure: what closing the appenders has raised."""
-        is_last = True
-        if self._lease.session is not None:
-            is_last, failed_flush = begin_to_leave(self._segments)
-            failure = failed_flush or failure
-        lost = ""
-        with self._log_end.held(looks=False):
-            if not (
-                self._log_end.is_closed or self._log_end.is_behind or self._lease.has_left
-            ):  # it has left if it was garbage, and came back; it is behind if other processes go on
-                lost = self._segments.lost_files()
-            self._log_end.close()
-        self.maintenance.wait_for_rewriting()
-        self._stop_jobs()
-        self._log_end.drain()  # a sync under way has taken files that are on the disk before the marker is
-        with self._log_end.held(looks=False):
-            if self._left:
-                return
-            if self._lease.is_settled:  # an interrupt has kept it locked
-                self._leave(clean=False)
-                return
-            if self._lease.is_moved:
-                self._log_end.refuse(self._lease.fate)
-            refusal = self._log_end.refusal
-            try:
-                if refusal is None and is_last:
-                    self._segments.close_cleanly()
-                elif refusal is None:
-                    self._segments.deleted.unlink(MAX64)
-            except (OSError, KstoreError):
-                self._leave(clean=False)
-                raise
-            self._leave(clean=refusal is None and is_last)
-        reports = self._segments.reports
-        if refusal is not None:
-            text = "%s: not closed cleanly, so its next opening recovers it: %s"
-            reports.warning(text, self.path, refusal)
-        reports.pass_on()
-        if lost:
-            raise LogFailedError(f"{self.path} is closed, but {lost}")
-        if self._flusher.failure is not None and refusal is not None:
-            raise LogFailedError(f"{self.path} is not closed cleanly: {refusal}") from self._flusher.failure
-        if failure is not None:
-            raise failure
-
-    def _stop_jobs(self, *, wait: bool = True) -> None:
-        if "maintenance" in self.__dict__:
-            self.maintenance.stop(wait=wait)
-        if "_flusher" in self.__dict__:
-            self._flusher.stop(wait=wait)
-
-    def _leave(self, *, clean: bool) -> None:
-        """Gives the directory up."""
-        _writers.discard(self)
-        self._log_end.unshare()
-        try:
-            self._lease.leave(clean=clean)
-        finally:
-            self._left = self._lease.has_left
+        self._closer.close()
 
     def abandon(self) -> None:
         """Closes the log without flushing, as if the process had died: the next opening recovers it."""
-        if self._left:
-            return
-        maintenance = self.__dict__.get("maintenance")  # None: the opening has failed
-        if maintenance is not None:
-            maintenance.rewriter.running.refuse_reentrance()
-        with self._log_end.held(looks=False):
-            self._log_end.close()
-        if maintenance is not None:
-            maintenance.wait_for_rewriting()
-        self._stop_jobs(wait=False)
-        self._leave(clean=False)
-
-    def after_fork(self) -> None:
-        """In a child of fork nothing is written: the log is the parent's."""
-        self._log_end.after_fork()
-        self._appenders.after_fork()
-        self.maintenance.after_fork()
+        self._closer.abandon()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -839,38 +693,12 @@ class LogWriter(RecordAppender, PartitionLog):
             self.abandon()  # where closing was interrupted: nobody calls it again
 
     def __del__(self) -> None:
-        if self._left:
-            return
-        forgotten = not (
-            self._log_end.is_closed or self._lease.has_left
-        )  # in a forked child it is the parent's
-        gathered = self._appenders.gathered_count if forgotten else 0
-        self._log_end.close()
-        self._stop_jobs(wait=False)
-        self._log_end.unshare()
-        self._lease.leave_unclean()
-        if forgotten:  # last, because a filter may make it an exception
-            lost = f", and {gathered} records that its appenders had gathered are lost" if gathered else ""
-            warnings.warn(
-                f"{visible(self.path)} was open for writing and never closed: the next opening must "
-                f"recover{lost}",
-                ResourceWarning,
-                source=self,
-                stacklevel=2,
-            )
+        closer = self.__dict__.get("_closer")  # None: the directory was not leased
+        if closer is not None:
+            closer.finalize(self)
 
 
 def _reload_options(writer: weakref.ref[LogWriter]) -> None:
     log = writer()
     if log is not None:
         log.reload_options()
-
-
-def _forked() -> None:
-    """A child of fork must not write: the log is its parent's."""
-    for writer in list(_writers):
-        writer.after_fork()
-    _writers.clear()
-
-
-os.register_at_fork(after_in_child=_forked)

@@ -52,6 +52,7 @@ class StoreDirectory:
                     refuse_partition(path)
                     make_directory(str(path))
                     self._lease = WholeLease(path, shared=shared)
+                    self._lease.take()
                 self._list()
             except KstoreError:
                 raise
@@ -173,8 +174,9 @@ class StoreDirectory:
             if self.held.has_writer(path):
                 raise LogLockedError(str(path), os.getpid())
             if path.is_dir() and not self.held.is_shared:
-                lock = PartitionLock(path, shared=False)
+                lock = PartitionLock(path)
                 try:
+                    lock.take(shared=False)
                     lock.release()
                 finally:
                     lock.release()  # if an interrupt has broken that off

@@ -19,6 +19,7 @@ cdef class LogAppender:
     cdef bint keys_required
     cdef int target_codec
     cdef object clock              # gives the time in ms; None: the system does
+    cdef object hooks              # an AppendHooks; None until the log is open
     cdef unsigned int calls        # of appends, to choose those that are timed
 
     cdef int acquire_to_append(self) except -1

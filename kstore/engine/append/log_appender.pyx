@@ -1,8 +1,8 @@
 # cython: binding=False, embedsignature=True
 """Appending at the end of a log: what the configuration says of a batch, where it goes, and writing it.
 
-What is appended is in record_appender.pyx. What is rare or a matter of policy is left to the class that
-derives from it (log/writer.py): see the section on hooks.
+What is appended is in record_appender.pyx. What is rare or a matter of policy is left to an object that the
+log supplies (AppendHooks in log/write/append_hooks.py).
 """
 
 import os
@@ -101,44 +101,9 @@ cdef class LogAppender:
         """From here on this function gives the time in ms. If it raises, nothing is appended."""
         self.clock = clock
 
-    # ---- hooks: what the deriving class supplies -----------------------------------------------------------
-    #
-    # This is the contract of all methods that the engine calls and kstore/log supplies; tests/test_layers.py
-    # compares it with them. They are called by the thread that appends, with the mutex held: they may call
-    # what needs the mutex held, and must not wait for another thread that takes it. What changes something in
-    # several steps does so in `LogEnd.unfinished`.
-    #
-    # LogAppender._assign_epoch       Before a batch is staged whose leader epoch is not the last one; -1 if it has
-    #                                 none. If it raises, nothing is appended.
-    # LogAppender._roll               Before a batch is staged that needs a new segment. Publishes another active
-    #                                 segment, or raises: nothing is appended. The old one is active then, unless a sync
-    #                                 has failed: then nothing more is written.
-    # LogAppender._flush_due          After a write, once flush.messages records are not durable. They are in the log:
-    #                                 it must not raise, and leaves the flush to another thread.
-    # RecordAppender._validate        For batches that must be decompressed to be checked, or encoded again. Changes
-    #                                 nothing; returns the bytes to append, or raises: nothing is appended.
-    # RecordAppender._analyze         For batches of producers, before they are staged. Returns which of them
-    #                                 are there already, and where. Changes no producer; if none is, it may keep readers
-    #                                 of committed data from going on, and write ahead, which _forget_analysis or
-    #                                 _account ends.
-    # RecordAppender._account         After batches of producers, or a part of them, are written. If it raises, the log
-    #                                 refuses all further writes.
-    # RecordAppender._forget_analysis  After an append has failed of which nothing is in the log, analyzed or not. Must
-    #                                 not raise.
-    # RecordAccumulator._began        When the first record of a batch has come, with the accumulator's mutex held and
-    #                                 not the log's. Wakes the thread that appends the batch in time; must not wait and
-    #                                 not raise.
-
-    def _roll(self, str reason, int64_t first_offset):
-        """Seals the active segment and begins the next, for a batch that begins at `first_offset`."""
-        raise NotImplementedError
-
-    def _assign_epoch(self, int32_t epoch, int64_t start_offset):
-        """Notes that a leader epoch begins."""
-        raise NotImplementedError
-
-    def _flush_due(self):
-        """flush.messages says that it is time."""
+    def _use_hooks(self, hooks not None):
+        """What else appending calls, as AppendHooks says."""
+        self.hooks = hooks
 
     # ---- what there is -------------------------------------------------------------------------------------
 
@@ -202,7 +167,7 @@ cdef class LogAppender:
     cdef int note_epoch(self, const ks_batch *b) except -1:
         """The leader epoch of a batch about to be appended (spec 6.2)."""
         if b.leader_epoch != self._log_end.known_epoch or b.magic < 2:
-            self._assign_epoch(b.leader_epoch if b.magic == 2 else -1, b.base_offset)
+            self.hooks.assign_epoch(b.leader_epoch if b.magic == 2 else -1, b.base_offset)
             self._log_end.known_epoch = b.leader_epoch
         return 0
 
@@ -214,7 +179,7 @@ cdef class LogAppender:
         self.note_epoch(b)
         reason = active.roll_reason(b.size, b.max_timestamp, b.last_offset, now, self.segment_bytes, self.segment_ms)
         if reason != ROLL_NOT:
-            self._roll(ROLL_REASONS[reason], b.base_offset)
+            self.hooks.roll(ROLL_REASONS[reason], b.base_offset)
             active = self._log_end.active
         if active.time_map is None:
             active.prepare()
@@ -255,7 +220,7 @@ cdef class LogAppender:
     cdef int settle(self) except -1:
         """After a write: flush.messages."""
         if self._log_end.offset - self._log_end.commit.reached >= self.flush_messages:
-            self._flush_due()
+            self.hooks.flush_due()
         return 0
 
     cdef int64_t check_timestamp(self, int64_t timestamp, int64_t now) except? -2:

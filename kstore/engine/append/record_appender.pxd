@@ -10,6 +10,7 @@ from kstore.engine.record.batch_builder cimport BatchBuilder, ks_columns
 cdef class RecordAppender(LogAppender):
     cdef uint8_t *given           # the batches that append_batches has at hand
     cdef int64_t given_size
+    cdef bint is_accounting       # producers are taken into account, or that has failed
 
     cdef int64_t append_built(self, BatchBuilder built) except -1
     cdef void set_columns(
@@ -34,7 +35,9 @@ cdef class RecordAppender(LogAppender):
     cdef list parsed(self)
     cdef int leave_out(self, dict retries) except -1
     cdef int roll_first(self, const ks_arrival *found, bint joined, int64_t now) except -1
-    cdef int64_t put_accounted(self, const ks_arrival *found, bint joined, list batches, int64_t now) except -1
+    cdef int64_t put_accounted(
+        self, const ks_arrival *found, bint joined, list batches, int64_t now, change
+    ) except -1
     cdef int account(self, list batches) except -1
     cdef int64_t put_each(self, int64_t now, list batches=*) except -1
     cdef int64_t put_joined(self, const ks_arrival *found, int64_t now) except -1

@@ -2,7 +2,6 @@ from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from kstore.engine.append.log_appender import LogAppender
-from kstore.engine.record.batch import RecordBatch
 from kstore.typed import BytesLike, Cells, HeaderLists, Headers, Times
 
 NO_KEY: Final[str]
@@ -98,9 +97,3 @@ class RecordAppender(LogAppender):
         OSError: the log is as it was then. Of several batches, those before the one at which the system
         failed may be there, as `log_end_offset` tells. LogFailedError: the log refuses to write until it is
         opened again."""
-    def _validate(self, encoded: bytes, now: int, origin: str) -> bytes: ...
-    def _analyze(
-        self, batches: list[RecordBatch], origin: str, transaction_version: int
-    ) -> dict[int, Appended]: ...
-    def _account(self, batches: list[RecordBatch]) -> None: ...
-    def _forget_analysis(self) -> None: ...

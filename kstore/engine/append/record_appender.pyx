@@ -1,9 +1,8 @@
 # cython: binding=False, embedsignature=True
 """What is appended: records, encoded here, and batches that others encoded, checked.
 
-What is a matter of policy is left to the class that derives from RecordAppender (log/writer.py): how batches
-are checked that must be decompressed for it, and what their producers may do; see the hooks in
-log_appender.pyx.
+How batches are checked that must be decompressed for it, and what their producers may do, is left to the
+hooks (AppendHooks in log/write/append_hooks.py).
 
 The file is long because one record, columns of records and encoded batches are appended by one class, in one
 buffer.
@@ -107,23 +106,6 @@ cdef int64_t first_of(const ks_arrival *found) noexcept nogil:
 
 cdef class RecordAppender(LogAppender):
     """A log that takes records and batches. Thread-safe: one thread at a time is in here."""
-
-    # ---- hooks, as log_appender.pyx says -------------------------------------------------------------------
-
-    def _validate(self, encoded, now, origin):
-        """Checks batches that must be unpacked for it, and returns them as they are to be appended."""
-        raise NotImplementedError
-
-    def _analyze(self, batches, origin, transaction_version):
-        """Checks the producers of these RecordBatches. Which of them are there already, as {place: Appended}.
-        Nothing is changed."""
-        return {}
-
-    def _account(self, batches):
-        """Takes the producers of these RecordBatches into account, once they are written."""
-
-    def _forget_analysis(self):
-        """What was analyzed has not been appended."""
 
     # ---- appending records ---------------------------------------------------------------------------------
 
@@ -504,7 +486,7 @@ cdef class RecordAppender(LogAppender):
             check_incoming(self.given, self.given_size, &rules, now, &found)
             self.given_size = found.size
             if found.rebuild:
-                encoded = self._validate(PyBytes_FromStringAndSize(<char *>self.given, found.size), now, origin)
+                encoded = self.hooks.validate(PyBytes_FromStringAndSize(<char *>self.given, found.size), now)
                 self.take(encoded, False)
             if found.count == 0:
                 if not keep_offsets and self.given_size == 0 and len(encoded):  # a follower's fetch may end inside one
@@ -524,32 +506,36 @@ cdef class RecordAppender(LogAppender):
                 batches = self.parsed()
                 self.roll_first(&found, keep_offsets, now)  # Kafka finds out about retries only after this
                 analyzed_as = "replication" if keep_offsets else origin
-                retries = self._analyze(batches, analyzed_as, transaction_version)
-                if len(retries) == len(batches):
-                    known = retries.values()
-                    return Appended(min(known).first_offset, max(k.last_offset for k in known), 0, True)
-                if retries:
-                    self.leave_out(retries)
-                    check_incoming(self.given, self.given_size, &rules, now, &found)
-                    self.number(first, epoch)
-                    batches = self.parsed()
-                    self._analyze(batches, analyzed_as, transaction_version)
-                last = self.put_accounted(&found, keep_offsets, batches, now)
+                change = None
+                try:  # no `with`: Cython's ends the process if there is no memory for a traceback
+                    retries = self.hooks.analyze(batches, analyzed_as, transaction_version)
+                    if len(retries) == len(batches):
+                        known = retries.values()
+                        return Appended(min(known).first_offset, max(k.last_offset for k in known), 0, True)
+                    if retries:
+                        self.leave_out(retries)
+                        check_incoming(self.given, self.given_size, &rules, now, &found)
+                        self.number(first, epoch)
+                        batches = self.parsed()
+                        self.hooks.analyze(batches, analyzed_as, transaction_version)
+                    change = self._log_end.unfinished("an append of producers", is_append=True).__enter__()
+                    last = self.put_accounted(&found, keep_offsets, batches, now, change)
+                except BaseException as e:
+                    if change is not None:
+                        change.__exit__(type(e), e, None)
+                    if self._log_end.refusal is None:
+                        self.hooks.forget_analysis()  # else a part is in the log, and readers wait where they are
+                    raise
+                change.__exit__(None, None, None)
             elif keep_offsets:
                 last = self.put_joined(&found, now)
             else:
                 last = self.put_each(now)
             self.settle()
-        except BaseException:
-            if self._log_end.active is not None:
-                self._log_end.active.unstage()
-            if self._log_end.refusal is None:
-                self._forget_analysis()  # else a part is in the log, and readers wait where they are
-            raise
         finally:
             if builder is not None and builder.room > MOST_KEPT:
                 self.builder = builder.emptied()
-            self._log_end.release()
+            self._log_end.end_append()
         self.keep_promise(last + 1, began)
         return appended(first, last, found.count)
 
@@ -639,42 +625,35 @@ cdef class RecordAppender(LogAppender):
             b.size, b.max_timestamp, b.last_offset, now, self.segment_bytes, self.segment_ms
         )
         if reason != ROLL_NOT:
-            self._roll(ROLL_REASONS[reason], max(first_of(found) if joined else b.base_offset, <int64_t>0))
+            self.hooks.roll(ROLL_REASONS[reason], max(first_of(found) if joined else b.base_offset, <int64_t>0))
         return 0
 
-    cdef int64_t put_accounted(self, const ks_arrival *found, bint joined, list batches, int64_t now) except -1:
+    cdef int64_t put_accounted(
+        self, const ks_arrival *found, bint joined, list batches, int64_t now, change
+    ) except -1:
         """Writes the batches given, and takes their producers into account; the last offset.
 
         Where the disk is full half way, those that were written are accounted for. Any other failure between
-        the two would leave producers of which the log knows less than it holds, so nothing is written after
-        it."""
-        cdef int64_t last
-        change = self._log_end.unfinished("an append of producers", is_append=True).__enter__()
-        try:  # no `with`: Cython's ends the process if there is no memory for a traceback
-            try:
-                last = self.put_joined(found, now) if joined else self.put_each(now, batches)
-            finally:
-                if self._log_end.failure is None:  # the log has a part, or all, of what was given
-                    self._log_end.active.unstage()
-                    self.account(batches)
-                    change.undone()
-        except BaseException as e:
-            change.__exit__(type(e), e, None)
-            raise
-        change.__exit__(None, None, None)
-        return last
+        the two would leave producers of which the log knows less than it holds: `change` stays unfinished, so
+        nothing is written after it."""
+        self.is_accounting = False
+        try:
+            return self.put_joined(found, now) if joined else self.put_each(now, batches)
+        finally:
+            # the log has a part, or all, of what was given
+            if self._log_end.failure is None and not self.is_accounting:
+                self._log_end.active.unstage()
+                self.account(batches)
+                change.undone()
 
     cdef int account(self, list batches) except -1:
         """Takes the producers of those batches into account that are in the log, and takes these from the
         list."""
         written = [batch for batch in batches if batch.last_offset < self._log_end.offset]
         del batches[:len(written)]
-        try:
-            self._account(written)
-        except BaseException as e:
-            self._log_end.failure = self._log_end.failure or "an append of producers was not finished"
-            self._log_end.failure = f"{self._log_end.failure}: {type(e).__name__}: {e}"
-            raise
+        self.is_accounting = True
+        self.hooks.account(written)
+        self.is_accounting = False
         return 0
 
     cdef int64_t put_each(self, int64_t now, list batches=None) except -1:

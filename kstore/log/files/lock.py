@@ -136,22 +136,24 @@ class PartitionLock:
     object.
     """
 
-    def __init__(self, directory: StrPath, *, shared: bool) -> None:
-        self._directory: Directory | None = Directory(str(directory))
+    def __init__(self, directory: StrPath) -> None:
+        self._path = str(directory)
+        self._directory: Directory | None = Directory(self._path)
         _partition_locks.add(self)
+
+    def take(self, *, shared: bool) -> None:
+        """Lock it. After any exception the caller calls `release`. LogLockedError."""
+        assert self._directory is not None
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         try:
             fcntl.flock(self._directory.fd, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             self.drop()
-            raise LogLockedError(str(directory), None) from None
+            raise LogLockedError(self._path, None) from None
         except OSError:  # a file system without such locks
             pass
-        except BaseException:  # the traceback of an interrupt keeps this object alive
-            self.release()
-            raise
 
-    def check_alone(self, path: StrPath) -> None:
+    def check_alone(self) -> None:
         """LogLockedError if another process has the directory too, although the file in which those that
         share it find each other says that there is none. One that dies may have it for a moment."""
         directory = self._directory
@@ -162,7 +164,7 @@ class PartitionLock:
                 fcntl.flock(directory.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > until:
-                    raise LogLockedError(str(path), None) from None
+                    raise LogLockedError(self._path, None) from None
             except OSError:  # a file system without such locks
                 return
             else:
@@ -224,35 +226,59 @@ def guard() -> Mutex:
     return _guard
 
 
-def lock_directory(directory: str, *, shared: bool = False) -> tuple[File, bool]:
-    """Lock a directory, by its real path. The caller holds the guard. LogLockedError if another process has
-    it. OSError.
+class DirectoryLock:
+    """The lock of a log directory, by its real path. The caller holds the guard. `held`: the file, once it is
+    locked."""
 
-    shared: only processes that do not share it are kept out. The second value is whether no process has it
-    but this one: then others wait until `let_others_in`.
-    """
-    path = f"{directory}/{layout.LOCK}"
-    while True:  # another process may remove the file before it is locked
-        file = File(path, "a")
-        try:
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._file: File | None = None
+        self.held: File | None = None
+
+    def take(self, *, shared: bool) -> bool:
+        """Lock it. After any exception the caller calls `release`. LogLockedError if another process has it.
+        OSError.
+
+        shared: only processes that do not share it are kept out. The result is whether no process has it but
+        this one: then others wait until `let_others_in`.
+        """
+        path = f"{self._directory}/{layout.LOCK}"
+        while True:  # another process may remove the file before it is locked
+            file = self._file = File(path, "a")
             is_alone = True
-            if shared:
-                is_alone = _enter_shared(file)
-            else:
-                fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _OWN_LENGTH)
-            _hold(file.fd, shared=shared)
-            if shared:
-                keep_byte(file.fd, _MEMBER, shared=True)
-            if os.fstat(file.fd).st_ino == os.stat(path).st_ino:
-                _locked.add(directory)
-                return file, is_alone
-        except FileNotFoundError:
-            pass
-        except BaseException as e:
-            unlock_directory(directory, file)  # the traceback keeps the file alive
-            if isinstance(e, OSError) and e.errno in (errno.EACCES, errno.EAGAIN):
-                raise LogLockedError(path, holder_of(file.fd)) from None
-            raise
+            try:
+                if shared:
+                    is_alone = _enter_shared(file)
+                else:
+                    fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _OWN_LENGTH)
+                _hold(file.fd, shared=shared)
+                if shared:
+                    keep_byte(file.fd, _MEMBER, shared=True)
+                is_there = os.fstat(file.fd).st_ino == os.stat(path).st_ino
+            except FileNotFoundError:
+                continue
+            except OSError as e:
+                if e.errno in (errno.EACCES, errno.EAGAIN):
+                    raise LogLockedError(path, holder_of(file.fd)) from None
+                raise
+            if is_there:
+                _locked.add(self._directory)
+                self.held = file
+                return is_alone
+
+    def release(self) -> None:
+        """Release all locks of the file; a forked child may have its descriptor. May be called again."""
+        if self._file is not None:
+            keep_no_more(self._file.fd, _MEMBER)
+            for unlock in (fcntl.flock, fcntl.lockf):
+                with contextlib.suppress(OSError):
+                    unlock(self._file.fd, fcntl.LOCK_UN)
+            _locked.discard(self._directory)
+            self._file = self.held = None
+
+    def close_in_child(self) -> None:
+        """Close the descriptor in a forked child, so that the lock ends with its parent."""
+        self._file = self.held = None
 
 
 def _enter_shared(file: File) -> bool:
@@ -315,15 +341,6 @@ def others_from(fd: int, byte: int) -> bool:
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 0, 0)
     kind, *_ = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked)[: _FLOCK.size])
     return bool(kind != fcntl.F_UNLCK)
-
-
-def unlock_directory(directory: str, file: File) -> None:
-    """Release both locks of a file; a forked child may have its descriptor. The caller holds the guard."""
-    keep_no_more(file.fd, _MEMBER)
-    for unlock in (fcntl.flock, fcntl.lockf):
-        with contextlib.suppress(OSError):
-            unlock(file.fd, fcntl.LOCK_UN)
-    _locked.discard(directory)
 
 
 def _hold(fd: int, *, shared: bool) -> None:

@@ -50,7 +50,7 @@ else:
 
 if TYPE_CHECKING:
     from kstore.log.files.layout import TopicPartition
-    from kstore.log.files.log_dir_state import KeptOptions, State
+    from kstore.log.files.log_dir_state import KeptOptions, Location, State
     from kstore.typed import StrPath
 
 _KEPT_IN_MEMORY = (layout.RECOVERY_POINTS, layout.LOG_STARTS, layout.HIGH_WATERMARKS)
@@ -206,21 +206,19 @@ class Lease:
     is_settled = False  # whether nothing but unlocking is left to do
     _has_begun = False
 
-    def __init__(self, path: StrPath, place: StrPath, *, shared: bool = False) -> None:
-        """Lock a log directory for `place`: the directory itself, or a partition in it. LogLockedError if
-        another process has the directory, or another lease that place. OSError.
-
-        shared: other processes may have it, too, if they share it.
-        """
+    def __init__(self, place: StrPath, *, shared: bool) -> None:
+        """place: a log directory, or a partition in one. shared: other processes may have the directory, too,
+        if they share it."""
         self._place = place
+        self._is_shared = shared
         self._pid = os.getpid()
         self._left = False
-        try:
-            LogDirectory.enter(path, place, self, shared=shared)
-            self._begin()
-        except BaseException:  # its traceback keeps this object alive
-            self.leave(clean=False)
-            raise
+
+    def _take(self, path: StrPath) -> None:
+        """Lock a log directory for the place. After any exception the caller calls `leave`. LogLockedError if
+        another process has the directory, or another lease the place. OSError."""
+        LogDirectory.enter(path, self._place, self, shared=self._is_shared)
+        self._begin()
 
     @property
     def has_left(self) -> bool:
@@ -238,7 +236,9 @@ class Lease:
         the directory is clean and this is the last lease. OSError if that fails, LogFailedError if the
         directory was removed; the lease ends in any case."""
         directory = self.directory
-        if directory is not None and not self.has_left:
+        if directory is None:  # it was not taken
+            self._left = True
+        elif not self.has_left:
             with directory.writing:
                 self._leave_inside(directory, clean)
 
@@ -279,7 +279,7 @@ class LogDirectory:
         self.writing = Mutex(inner=True)
         self._key = key  # its real path
         self._leases: dict[str, weakref.ref[Lease]] = {}  # by the real path of their place
-        self._file: File | None = None
+        self._lock = lock.DirectoryLock(key)
         self._is_shared = False  # other processes may write in it
         self._is_alone = True  # no other process has entered yet
         self._state: SharedDirectory | None = None
@@ -305,12 +305,16 @@ class LogDirectory:
             try:
                 if found._file is None:
                     found._is_shared = shared
-                    found._file, found._is_alone = lock.lock_directory(key, shared=shared)
+                    found._is_alone = found._lock.take(shared=shared)
                     _directories[key] = found
                 found._leases[name] = weakref.ref(lease)
-            except BaseException:  # an interrupt
+            finally:
                 found._unlock_if_unused()
-                raise
+
+    @property
+    def _file(self) -> File | None:
+        """The lock file, while it is locked."""
+        return self._lock.held
 
     def drop(self, place: StrPath, lease: Lease) -> None:
         """Remove a lease, and unlock the directory after the last one."""
@@ -327,17 +331,17 @@ class LogDirectory:
             return
         if _directories.get(self._key) is self:
             del _directories[self._key]
-        if self._file is not None:
-            # else the path leads to another lock file, or another process uses this one
-            if self.is_at_path() and (not self._is_shared or lock.lock_alone(self._file)):
-                with contextlib.suppress(OSError):  # unlock a failed directory in any case
-                    if self._is_shared:
-                        unlink(f"{self._key}/{layout.SHARED_DIRECTORY}", missing_ok=True)
-                    unlink(f"{self._key}/{layout.LOCK}")
-            lock.unlock_directory(self._key, self._file)
-            if self._is_open:
-                self.checkpoints.end()
-            self._file = self._state = None
+        file = self._file
+        # else the path leads to another lock file, or another process uses this one
+        if file is not None and self.is_at_path() and (not self._is_shared or lock.lock_alone(file)):
+            with contextlib.suppress(OSError):  # unlock a failed directory in any case
+                if self._is_shared:
+                    unlink(f"{self._key}/{layout.SHARED_DIRECTORY}", missing_ok=True)
+                unlink(f"{self._key}/{layout.LOCK}")
+        self._lock.release()
+        if self._is_open:
+            self.checkpoints.end()
+        self._state = None
 
     def _name_of(self, place: StrPath) -> str:
         """The real path of a place in the directory, without a system call where possible."""
@@ -380,7 +384,7 @@ class LogDirectory:
 
     def close_in_child(self) -> None:
         """Close the descriptor in a forked child, so that the lock ends with its parent."""
-        self._file = None
+        self._lock.close_in_child()
 
     def check_free(self) -> None:
         """Raise ReentrantCallError if this thread is changing the directory."""
@@ -552,7 +556,11 @@ class WholeLease(Lease):
     losses: Sequence[str] = ()
 
     def __init__(self, path: StrPath, *, shared: bool = False) -> None:
-        super().__init__(path, path, shared=shared)
+        super().__init__(path, shared=shared)
+
+    def take(self) -> None:
+        """Lock the directory. After any exception the caller calls `leave`. LogLockedError, OSError."""
+        self._take(self._place)
 
     def _begin(self) -> None:
         directory = self.directory
@@ -578,23 +586,31 @@ class PartitionLease(Lease):
 
     kept: KeptOptions | None = None
     state: State
+    name: TopicPartition
+    _location: Location
 
     def __init__(self, path: StrPath, *, reads_options: bool, shared: bool = False) -> None:
+        super().__init__(path, shared=shared)
         self.path = os.fspath(path)
-        # before the directory is locked: what the first process does there, others wait for
-        self.session = SharedSession(str(path)) if shared else None
-        self._location = locate(path)
-        self.name: TopicPartition = self._location.name
+        self.session = SharedSession(self.path) if shared else None
         self.losses: list[str] = []  # in the directory, perhaps of other partitions
         self.keeps_log_start = False  # whether `store` without a log start offset keeps the stored one
         self._reads_options = reads_options
         self._partition_lock: PartitionLock | None = None
-        try:
-            super().__init__(self._location.directory, path, shared=shared)
-        except BaseException:
-            if self.session is not None:
-                self.session.end_here()
-            raise
+
+    def take(self) -> None:
+        """Lock the partition. After any exception the caller calls `leave`. LogNotFoundError, LogLockedError,
+        OSError."""
+        if self.session is not None:  # first: what the first process does in the directory, others wait for
+            self.session.begin()
+        self._location = locate(self.path)
+        self.name = self._location.name
+        self._take(self._location.directory)
+
+    def leave(self, *, clean: bool) -> None:
+        super().leave(clean=clean)
+        if self.directory is None and self.session is not None:
+            self.session.end_here()
 
     @property
     def is_moved(self) -> bool:
@@ -618,9 +634,10 @@ class PartitionLease(Lease):
 
     def _begin(self) -> None:
         directory = self._locked()
-        self._partition_lock = PartitionLock(self.path, shared=self.session is not None)
+        self._partition_lock = PartitionLock(self.path)
+        self._partition_lock.take(shared=self._is_shared)
         if self.session is not None and self.session.is_first:
-            self._partition_lock.check_alone(self.path)
+            self._partition_lock.check_alone()
         if locate(self.path) != self._location:  # a store has made it part of a log directory meanwhile
             raise LogLockedError(str(self.path), None)
         with directory.writing:

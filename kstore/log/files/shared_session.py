@@ -39,18 +39,25 @@ class SharedSession:
     """The part of this process in a shared log: its number, and its locks on the file kstore-shared.
 
     A process that has entered locks the byte of its number, which the system unlocks when the process ends.
-    From the constructor until `enter`, and from `leave` until `end_here`, no other process enters or leaves.
+    From `begin` until `enter`, and from `leave` until `end_here`, no other process enters or leaves.
     """
 
+    is_first = False
+    was_left = False  # whether the last process did not close the log cleanly
     has_entered = False
     end: SharedEnd | None = None
+    _file: File
 
     def __init__(self, directory: str) -> None:
-        """Begins to enter. KstoreError on a file system of the network. OSError."""
-        kind = _REMOTE.get(file_system_of(directory))
-        if kind is not None:
-            raise KstoreError(f"{directory} is on {kind}: {_LOCAL_ONLY}")
+        self._directory = directory
         self._path = f"{directory}/{layout.SHARED}"
+
+    def begin(self) -> None:
+        """Begins to enter. After any exception the caller calls `end_here`. KstoreError on a file system of
+        the network. OSError."""
+        kind = _REMOTE.get(file_system_of(self._directory))
+        if kind is not None:
+            raise KstoreError(f"{self._directory} is on {kind}: {_LOCAL_ONLY}")
         while True:  # the last process that leaves removes the file
             self._file = file = File(self._path, "a")
             _sessions.add(self)  # before it has a lock, which a child of fork must not keep
@@ -58,15 +65,10 @@ class SharedSession:
             if self.is_at_path():
                 break
             lock.keep_no_more(file.fd, _ENTERING)
-        try:
-            self.is_first = not lock.others_from(file.fd, 1)
-            # whether the last process did not close the log cleanly
-            self.was_left = self.is_first and file.size() > 0
-            self.end = SharedEnd(file, is_first=self.is_first)
-            lock.keep_byte(file.fd, self.end.number)
-        except BaseException:  # the traceback keeps the file open
-            lock.keep_no_more(file.fd, _ENTERING)
-            raise
+        self.is_first = not lock.others_from(file.fd, 1)
+        self.was_left = self.is_first and file.size() > 0
+        self.end = SharedEnd(file, is_first=self.is_first)
+        lock.keep_byte(file.fd, self.end.number)
 
     def is_at_path(self) -> bool:
         """Whether the path leads to the file that is open here."""
@@ -92,13 +94,14 @@ class SharedSession:
             unlink(self._path, missing_ok=True)
 
     def end_here(self) -> None:
-        """This process has left, or has not been able to enter."""
-        if self.end is None:
+        """This process has left, or has not been able to enter. May be called again, and before `begin`."""
+        if "_file" not in self.__dict__:
             return
-        if self.is_first and not self.has_entered and not self.was_left:
-            with contextlib.suppress(OSError):
-                self.remove_file()
-        lock.keep_no_more(self._file.fd, self.end.number)
+        if self.end is not None:
+            if self.is_first and not self.has_entered and not self.was_left:
+                with contextlib.suppress(OSError):
+                    self.remove_file()
+            lock.keep_no_more(self._file.fd, self.end.number)
         lock.keep_no_more(self._file.fd, _REWRITING)
         lock.keep_no_more(self._file.fd, _ENTERING)
         self.end = None

@@ -79,6 +79,11 @@ class Appender(RecordAccumulator):
                     self._others.discard(self)
                 self._is_stopped = may_wait  # last: if it is interrupted, another close() goes on
 
+    def after_fork(self) -> None:
+        """In a child of fork, the log is its parent's, and so is what was gathered for it."""
+        self._leave_to_parent()
+        self._is_stopped = True
+
     def __enter__(self) -> Self:
         return self
 
@@ -109,10 +114,8 @@ def _append_due(of: weakref.ref[Appender], held: list[Appender]) -> float | None
 
 
 def _forked() -> None:
-    """In a child of fork, the log is its parent's, and so is what was gathered for it."""
     for appender in list(_appenders):
-        appender._leave_to_parent()
-        appender._is_stopped = True
+        appender.after_fork()
     _appenders.clear()
 
 

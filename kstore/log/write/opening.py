@@ -65,22 +65,26 @@ class KeptConfig(NamedTuple):
         return changed(LogConfig(**in_python(options)), self.changes)
 
 
-def lease_of(
-    directory: StrPath, given: StrPath, *, create: bool, reads_options: bool, shared: bool
-) -> PartitionLease:
-    """Locks a directory, which is made if it is not there. LogNotFoundError, LogLockedError, OSError."""
-    is_made = not os.path.isdir(directory)
-    if is_made:
-        if not create:
-            raise not_found(given)
-        make_directory(str(directory))
-    try:
-        return PartitionLease(directory, reads_options=reads_options, shared=shared)
-    except BaseException:
-        if is_made:  # it was locked, say: an empty directory would be a partition that was never closed
-            with contextlib.suppress(OSError):
-                os.rmdir(directory)
-        raise
+def take_directory(lease: PartitionLease, given: StrPath, *, create: bool) -> None:
+    """Locks the directory of a log, which is made if it is not there. After any exception the caller leaves
+    the lease. LogNotFoundError, LogLockedError, OSError."""
+    directory = lease.path
+    if os.path.isdir(directory):
+        lease.take()
+        return
+    if not create:
+        raise not_found(given)
+    make_directory(directory)
+    with contextlib.ExitStack() as undo:  # an empty directory would be a partition that was never closed
+        undo.callback(_remove_empty, directory)
+        undo.callback(lease.leave, clean=False)
+        lease.take()
+        undo.pop_all()
+
+
+def _remove_empty(directory: str) -> None:
+    with contextlib.suppress(OSError):
+        os.rmdir(directory)
 
 
 def checked_clock(clock: Callable[[], int] | None) -> Callable[[], int]:
