@@ -15,18 +15,10 @@ _NAP = 0.1  # seconds: who waits longer looks in between whether it is to stop
 class Throttle:
     """Waits so that no more than so many bytes a second pass, from when it was made on."""
 
-    def __init__(
-        self,
-        bytes_per_second: float,
-        stop: Callable[[], object],
-        clock: Callable[[], float] = monotonic,
-        wait: Callable[[float], object] = sleep,
-    ) -> None:
+    def __init__(self, bytes_per_second: float, stop: Callable[[], object]) -> None:
         self._rate = bytes_per_second
         self._stop = stop
-        self._clock = clock
-        self._wait = wait
-        self._begun = clock()
+        self._begun = monotonic()
         self._passed = 0
         # what is done between two looks: a fraction of a second's, so that the rate is kept evenly
         self.step = int(max(64 << 10, min(4 << 20, bytes_per_second / 8)))
@@ -35,6 +27,6 @@ class Throttle:
         """So many bytes were read or written. `stop` is asked before and while it waits: it may raise."""
         self._passed += size
         self._stop()
-        while (ahead := self._passed / self._rate - (self._clock() - self._begun)) > 0:
-            self._wait(min(ahead, _NAP))
+        while (ahead := self._passed / self._rate - (monotonic() - self._begun)) > 0:
+            sleep(min(ahead, _NAP))
             self._stop()
