@@ -17,7 +17,6 @@ from kstore.engine.append.shared_end cimport (
     RETIRED,
     SharedEnd,
     ks_moment,
-    ks_shared_lock_release,
 )
 from kstore.engine.io.file cimport File, monotonic_ns, took
 from kstore.engine.io.synchronization cimport holds_inner
@@ -188,6 +187,9 @@ cdef class LogEnd:
         self.sync_ceiling = min(self.sync_ceiling, durable_offset)
         self.known_epoch = -1
         if self.shared is not None:
+            if self.shared.cuts == self.shared.state.cuts:
+                self.shared.cuts += 1
+            self.shared.state.cuts += 1
             self.shared.state.durable = self.commit.reached
         self.note_change()
 
@@ -392,7 +394,7 @@ cdef class LogEnd:
         cdef SharedEnd shared = self.shared
         cdef bint has_lock = False
         try:
-            if shared.acquire(&shared.state.lock) == KS_LOCK_INHERITED:
+            if shared.acquire() == KS_LOCK_INHERITED:
                 shared.state.broken |= BROKEN_APPEND
             has_lock = True
             if not shared.is_whole():
@@ -402,7 +404,7 @@ cdef class LogEnd:
             self.is_in_step = not shared.is_behind()
         except BaseException:
             if has_lock:
-                ks_shared_lock_release(&shared.state.lock)
+                shared.release()
             ks_owned_lock_release(&self.mutex)
             raise
         return 0
@@ -446,8 +448,10 @@ cdef class LogEnd:
         self.sync_ceiling = min(self.sync_ceiling, self.commit.reached)
         self.known_epoch = -1
         shared.state.producers += 1
+        shared.state.cuts += 1
         shared.state.changes += 1
         self.publish_moment()
+        shared.cuts = shared.state.cuts
         shared.changes = shared.state.changes
         shared.producers = shared.state.producers
         shared.state.refusal = 0
@@ -462,8 +466,9 @@ cdef class LogEnd:
         cdef ActiveSegment active = self.active
         sealed = self.sealed
         ks_gate_set(&self.commit, shared.state.durable)
-        if has_changed:
+        if shared.cuts != shared.state.cuts:
             self.sync_ceiling = min(self.sync_ceiling, shared.state.durable)
+        if has_changed:
             sealed, active = self.others.reload(moment.base_offset)
         if moment.base_offset != active.base_offset:
             raise LogFailedError(f"{shared.file.path} does not fit {active.path}")
@@ -481,6 +486,7 @@ cdef class LogEnd:
         if has_changed or shared.producers != shared.state.producers:
             self.others.reload_producers(anew=has_changed)
         shared.producers = shared.state.producers
+        shared.cuts = shared.state.cuts
         shared.changes = shared.state.changes
         shared.moves = shared.state.moves
         shared.state.broken = 0
@@ -516,7 +522,7 @@ cdef class LogEnd:
             or before.extent.time_entries != self.active.published.time_entries
         ):
             self.publish_moment()
-        ks_shared_lock_release(&shared.state.lock)
+        shared.release()
 
     # ---- durability ----------------------------------------------------------------------------------------
 
@@ -634,25 +640,23 @@ cdef class LogEnd:
         """As `sync_once`, if no other process has synced what lies below `offset` meanwhile."""
         cdef SharedEnd shared = self.shared
         cdef int64_t reached
-        cdef uint64_t changes
-        shared.acquire(&shared.state.sync_lock)
+        cdef uint64_t cuts
+        if not shared.begin_sync(offset):
+            return shared.state.durable
         try:
-            if shared.state.durable >= offset:
-                return shared.state.durable
-            changes = shared.state.changes
+            cuts = shared.state.cuts
             reached = self.sync_once(sealed)
-            self.acquire()
+            self.take_mutex(False)
             try:
                 if self.shared is None:  # it has left the others meanwhile
                     return reached
-                if changes != shared.state.changes:  # the log may have been truncated meanwhile
-                    return shared.state.durable
-                shared.state.durable = max(shared.state.durable, reached)
+                if cuts == shared.state.cuts:
+                    shared.state.durable = max(shared.state.durable, reached)
                 return shared.state.durable
             finally:
                 self.release()
         finally:
-            ks_shared_lock_release(&shared.state.sync_lock)
+            shared.end_sync()
 
     cdef void fail_sync(self, object error) noexcept:
         """Nothing is written any more, by no process."""

@@ -9,9 +9,10 @@ cdef extern from "shared_lock.h" nogil:
         KS_LOCK_TAKEN
         KS_LOCK_INHERITED
         KS_LOCK_BUSY
+        KS_LOCK_NEEDLESS
     bint ks_shared_lock_try(uint32_t *word, uint32_t me)
-    int ks_shared_lock_acquire(uint32_t *word, uint32_t me, int fd)
-    void ks_shared_lock_release(uint32_t *word)
+    int ks_shared_lock_acquire(uint32_t *word, uint32_t me, int fd, const int64_t *done, int64_t least)
+    void ks_shared_lock_release(uint32_t *word, int woken)
 
 cdef enum:
     BROKEN_CHANGE = 1   # a change in several steps is under way, or was broken off: the log must be recovered
@@ -41,6 +42,7 @@ cdef struct ks_shared:
     uint64_t moves          # how often `current` has changed
     uint64_t changes        # of anything but the end: segments, epochs, options
     uint64_t producers      # appends of batches that have producers
+    uint64_t cuts           # how often records were removed from the end, so that a sync under way says nothing
     int64_t durable         # every record below this offset is on the disk
     int64_t stored          # the recovery point in the checkpoint: every file before it is on the disk
     ks_moment[2] moments
@@ -65,10 +67,15 @@ cdef class SharedEnd:
     cdef uint64_t moves             # as they were when this process looked last
     cdef uint64_t changes
     cdef uint64_t producers
+    cdef uint64_t cuts
 
     cdef bint is_behind(self) noexcept nogil
     cdef bint is_whole(self) noexcept nogil
     cdef bint is_sound(self) noexcept nogil
-    cdef int acquire(self, uint32_t *word) except -1
+    cdef int acquire(self) except -1
+    cdef void release(self) noexcept nogil
+    cdef bint begin_sync(self, int64_t offset) except -1
+    cdef void end_sync(self) noexcept nogil
+    cdef int wait_for(self, uint32_t *word, const int64_t *done, int64_t least) except -1
     cdef ks_moment *now(self) noexcept nogil
     cdef void publish(self, ks_moment *moment) noexcept nogil

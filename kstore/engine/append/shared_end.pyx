@@ -9,7 +9,8 @@ import os
 
 from cpython.exc cimport PyErr_CheckSignals
 from cython cimport final, no_gc
-from libc.stdint cimport uint32_t, uint64_t
+from libc.limits cimport INT_MAX
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from kstore.engine.io.file cimport File
@@ -125,15 +126,29 @@ cdef class SharedEnd:
         """Whether no other program has changed the end of the log; the lock is held."""
         return self.now().check == ks_check_of(self.now(), WORDS)
 
-    cdef int acquire(self, uint32_t *word) except -1:
-        """Takes one of the locks: KS_LOCK_TAKEN, or KS_LOCK_INHERITED from a process that died with it. What a
-        signal handler raises ends the waiting."""
-        cdef int status
-        if ks_shared_lock_try(word, self.number):
+    cdef int acquire(self) except -1:
+        """Takes the lock: KS_LOCK_TAKEN, or KS_LOCK_INHERITED from a process that died with it. What a signal
+        handler raises ends the waiting."""
+        if ks_shared_lock_try(&self.state.lock, self.number):
             return KS_LOCK_TAKEN
+        return self.wait_for(&self.state.lock, NULL, 0)
+
+    cdef void release(self) noexcept nogil:
+        ks_shared_lock_release(&self.state.lock, 1)
+
+    cdef bint begin_sync(self, int64_t offset) except -1:
+        """Whether this process has to sync what lies below `offset`, and then call `end_sync`. False once another
+        one has done it. What a signal handler raises ends the waiting."""
+        return self.wait_for(&self.state.sync_lock, &self.state.durable, offset) != KS_LOCK_NEEDLESS
+
+    cdef void end_sync(self) noexcept nogil:
+        ks_shared_lock_release(&self.state.sync_lock, INT_MAX)
+
+    cdef int wait_for(self, uint32_t *word, const int64_t *done, int64_t least) except -1:
+        cdef int status
         while True:
             with nogil:
-                status = ks_shared_lock_acquire(word, self.number, self.file.fd)
+                status = ks_shared_lock_acquire(word, self.number, self.file.fd, done, least)
             if status != KS_LOCK_BUSY:
                 return status
             PyErr_CheckSignals()

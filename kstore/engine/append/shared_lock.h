@@ -21,6 +21,7 @@ enum {
     KS_LOCK_TAKEN = 0,
     KS_LOCK_INHERITED = 1, /* taken from a process that died with it */
     KS_LOCK_BUSY = 2,      /* after a while: look for signals, and try again */
+    KS_LOCK_NEEDLESS = 3,  /* not taken: another process has done what it was for */
     KS_LOCK_SPINS = 200,
     KS_LOCK_TURNS = 25, /* of 2 ms each, until KS_LOCK_BUSY */
 };
@@ -38,7 +39,8 @@ static inline int ks_shared_lock_try(uint32_t *word, uint32_t me)
     return __atomic_compare_exchange_n(word, &free, me, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
-static inline int ks_shared_lock_acquire(uint32_t *word, uint32_t me, int fd)
+/* `done`: what the process that has the lock works on, or NULL; the lock is needless once it is at least `least`. */
+static inline int ks_shared_lock_acquire(uint32_t *word, uint32_t me, int fd, const int64_t *done, int64_t least)
 {
     const struct timespec turn = {.tv_sec = 0, .tv_nsec = 2000000};
     uint32_t seen;
@@ -48,6 +50,8 @@ static inline int ks_shared_lock_acquire(uint32_t *word, uint32_t me, int fd)
             return KS_LOCK_TAKEN;
     }
     for (;;) {
+        if (done != NULL && __atomic_load_n(done, __ATOMIC_ACQUIRE) >= least)
+            return KS_LOCK_NEEDLESS;
         seen = __atomic_load_n(word, __ATOMIC_RELAXED);
         if (seen == 0) { /* others may wait, too: who has it after waiting wakes one when it is through */
             if (ks_shared_lock_try(word, me | KS_WAITED_FOR))
@@ -71,10 +75,11 @@ static inline int ks_shared_lock_acquire(uint32_t *word, uint32_t me, int fd)
     }
 }
 
-static inline void ks_shared_lock_release(uint32_t *word)
+/* `woken`: how many of those that wait go on: one, or all if the lock is needless for most of them now. */
+static inline void ks_shared_lock_release(uint32_t *word, int woken)
 {
     if (__atomic_exchange_n(word, 0, __ATOMIC_RELEASE) & KS_WAITED_FOR)
-        syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+        syscall(SYS_futex, word, FUTEX_WAKE, woken, NULL, NULL, 0);
 }
 
 #endif
