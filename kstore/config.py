@@ -521,6 +521,13 @@ def changed(config: LogConfig, changes: Mapping[str, Any]) -> LogConfig:
     return LogConfig(**{name: value for name, value in options.items() if value is not None})
 
 
+def with_topic_options(config: LogConfig, options: Mapping[str, str]) -> LogConfig:
+    """The configuration with these topic options, in Kafka's notation, instead of its own.
+    InvalidConfigError."""
+    others = {n: value for n, value in config.given_options().items() if not _KEYS[n].of_topic}
+    return LogConfig(**others, **in_python(options))
+
+
 def given_in_text(config: LogConfig) -> dict[str, str]:
     """The topic options that were set, in Kafka's notation."""
     given = config.given_options().items()

@@ -17,7 +17,7 @@ from kstore.arguments import (
     path_text,
     warn,
 )
-from kstore.config import LogConfig, changed, given_in_text, in_python
+from kstore.config import LogConfig, changed, given_in_text, with_topic_options
 from kstore.engine.append.record_appender import RecordAppender
 from kstore.errors import (
     LogClosedError,
@@ -200,10 +200,9 @@ class LogWriter(RecordAppender, PartitionLog):
         latest = self._segments.epochs.epochs.latest
         if latest is not None and latest > self.leader_epoch:
             self._set_leader_epoch(latest)
-        if self._keeps_config:
-            config = LogConfig(**in_python(self._segments.manifest.known.options))
-            if config != self._segments.config:
-                self._apply_config(config)
+        saved, config = self._segments.manifest.known.options, self._segments.config
+        if self._keeps_config and given_in_text(config) != saved:
+            self._apply_config(with_topic_options(config, saved))
 
     def _apply_config(self, config: LogConfig) -> None:
         """Goes on with another configuration; the mutex is held."""

@@ -84,7 +84,7 @@ class Sharing:
                 self._upkeep.forget([tp])
                 continue
             config = catalog.config_of(tp.topic)
-            if config != log.config:
+            if config.given_options() != log.config.given_options():  # equal values do not say what is set
                 self._upkeep.forget([tp])
                 with contextlib.suppress(LogClosedError, LogFailedError):  # its next opening uses it
                     log._use(config)

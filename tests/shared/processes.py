@@ -93,7 +93,7 @@ STEPS: dict[str, Step] = {
     "read": lambda log: [record.value for record in log],
     "end": lambda log: log.log_end_offset,
     "roll": lambda log: log.roll(),
-    "retention": lambda log: log.config.retention_ms,
+    "options": lambda log: log.config.given_options(),
     "epoch": lambda log: log.leader_epoch,
     "die in an append": _die_in,
     "fail a sync": _fail_sync,

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,7 +117,7 @@ def test_each_call_sees_what_others_did(ram: Path) -> None:
         assert other.do("roll") == 3
         assert [s.base_offset for s in log.segments] == [0, 2, 3]
         log.configure(retention_ms=12345)
-        assert other.do("retention") == 12345
+        assert other.do("options") == {"retention_ms": 12345}
         log.assign_leader_epoch(7)
         assert other.do("epoch") == 7
         log.truncate_to(1)
@@ -127,6 +128,35 @@ def test_each_call_sees_what_others_did(ram: Path) -> None:
         assert other.do("read") == [b"more"]
         assert other.close() == 0
     check_left(directory)
+
+
+WEEK = 7 * 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("before", "change"),
+    [
+        ({"retention_ms": WEEK}, {"retention_ms": None}),  # which is the default
+        ({}, {"retention_ms": WEEK}),
+        ({"cleanup_policy": "compact"}, {"cleanup_policy": None, "retention_ms": -1}),
+        ({"segment_bytes": 1 << 20}, {"segment_bytes": 1 << 30}),
+    ],
+)
+def test_options_are_those_that_were_set_last(
+    ram: Path, before: dict[str, Any], change: dict[str, Any]
+) -> None:
+    """Also which of them are set: what removes records depends on that. Those of no topic are of each process."""
+    directory, own = ram / "t-0", {"log_cleaner_dedupe_buffer_size": 2 << 20}
+    with kstore.open(directory, "a", shared=True, **before) as log, writer(directory, **own) as other:
+        log.configure(**change)
+        changed = log.config.given_options()
+        assert changed.keys() == {name for name, value in change.items() if value is not None}
+        assert other.do("options") == changed | own
+        with writer(directory, **before) as third:  # an opening sets options, too
+            assert log.config.given_options() == third.do("options")
+            assert log.config.given_options() == changed | kstore.LogConfig(**before).given_options()
+            assert third.close() == 0
+        assert other.close() == 0
 
 
 def test_readers_followers_and_cursors(ram: Path) -> None:

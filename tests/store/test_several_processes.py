@@ -15,6 +15,7 @@ import pytest
 from kstore import LogFailedError, LogLockedError, LogNotFoundError, LogStore
 from tests.helpers.effort import times
 from tests.helpers.processes import Program, environment
+from tests.helpers.store_clock import StoreClock
 
 OPENED = """
 import sys, kstore
@@ -137,6 +138,21 @@ def test_topics_of_other_processes(ram: Path) -> None:
         assert store.log("orders").config.retention_ms == 5000
         other.tell("store.add_partitions('orders', 3)")
         assert len(store.topics["orders"]) == 3
+
+
+def test_the_background_knows_what_other_processes_have_changed(ram: Path) -> None:
+    """Also if its own process does nothing else: a topic without an option is not one with its default."""
+    clock = StoreClock()
+    with LogStore(ram, mode="a", shared=True, clock=clock, background=False) as store:
+        store.create_topic("t", retention_ms=7 * 86_400_000)
+        log = store.log("t")
+        log.append(b"old", timestamp=0)
+        log.roll()
+        with Program(OPENED, ram) as other:
+            other.tell("store.alter_topic('t', retention_ms=None)")
+        clock.pass_on(store, 60_000, runs=9)
+        assert log.log_start_offset == 0
+        assert "retention_ms is not set" in str(store.health())
 
 
 def test_a_topic_that_another_process_deletes(ram: Path) -> None:

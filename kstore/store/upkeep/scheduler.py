@@ -87,6 +87,7 @@ class Scheduler:
                     due = now + interval
                     with self._failures.noted(task.__name__):
                         if self._may_run(task, logs.catalog):
+                            logs.catalog.look()  # other processes may have changed what a topic keeps
                             task(logs, now)
                 self._due[task] = due
                 left = min(left, due - now)
