@@ -50,6 +50,8 @@ def test_those_that_have_records(store: kstore.LogStore, kind: Callable[..., Any
         assert kstore.wait([a, c]) == [c]
         late.join()
         assert kstore.wait(readers, timeout=0) == [b, c]
+        with pytest.raises(TypeError, match="give a list"):
+            kstore.wait(b, timeout=0)
         records = iter(b)
         assert next(records).offset == 0
         assert kstore.wait(readers, timeout=0) == [c]
@@ -135,6 +137,9 @@ def test_what_is_no_reader(tmp_path: Path) -> None:
         wrong: Any = log
         with pytest.raises(TypeError, match="readers are followers and cursors"):
             kstore.wait([wrong])
+        log.append(b"v")
+        with pytest.raises(TypeError, match="readers are followers and cursors"):
+            kstore.wait(wrong)
         with pytest.raises(ValueError, match="timeout"):
             kstore.wait([log.follow()], timeout=-1)
         assert kstore.wait([]) == []

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from time import monotonic
 from typing import TypeVar
 
-from kstore.arguments import number
+from kstore.arguments import each_of, number
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.follow.readable import wait_readable
 
@@ -43,10 +43,13 @@ def wait(readers: Iterable[Reader], timeout: float | None = None) -> list[Reader
     iteration would raise an error or has ended, because it was closed or its writer was, is in the list, too.
     A reader belongs to one thread at a time, also while it is waited for.
     """
-    listed = list(readers)
-    for reader in listed:
+    if isinstance(readers, Waitable):  # iterating it would read its records
+        raise TypeError(f"readers are several followers and cursors: give a list, [reader], not {readers!r:.80}")
+    listed = []
+    for reader in each_of("readers are followers and cursors", readers):
         if not isinstance(reader, Waitable):
             raise TypeError(f"readers are followers and cursors, not {reader!r:.80}")
+        listed.append(reader)
     left = math.inf if timeout is None else number("timeout", timeout, 0)
     until = monotonic() + left
     looks = [reader.looks() for reader in listed]
