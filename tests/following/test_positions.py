@@ -309,9 +309,8 @@ class Positions(RuleBasedStateMachine):
             self.log.retain(keep_for=groups)
             kept = min([self.groups[group].offset for group in groups], default=self.end)
             assert before <= self.log.log_start_offset <= max(before, kept)
-        if how in ("roll", "flush"):
-            self.durable_end = self.end
         self.start = self.log.log_start_offset
+        self.durable_end = self.end if how in ("roll", "flush") else max(self.durable_end, self.start)
         left: dict[int, Any] = {record.offset: record.value for record in self.shown()}
         assert left.items() <= self.live.items()
         if how not in ("compact", "erase"):
