@@ -231,6 +231,11 @@ def test_without_inotify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         store.create_topic("t", 3)
         writer(store, "t", 2).extend([b"x", b"y", b"z"])
         assert taken(reader) == [("t", 2, 0, b"x"), ("t", 2, 1, b"y"), ("t", 2, 2, b"z")]
+        records = iter(store.follow(["t"], "earliest", timeout=0))
+        next(records)
+        writer(store, "t", 2).truncate_to(1)
+        with pytest.raises(kstore.OffsetOutOfRangeError):  # it looks once more when that view is read
+            list(records)
 
 
 def test_closed_by_another_thread_and_with_its_store(tmp_path: Path) -> None:
