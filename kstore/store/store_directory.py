@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 
 from kstore.engine.io.directory import make_directory, make_empty_directory, remove_directory
 from kstore.engine.io.file import File, read_whole, rename, sync_directory, unlink
@@ -34,7 +34,7 @@ class StoreDirectory:
     on: `failure` says why, and it holds no partitions.
     """
 
-    def __init__(self, path: Path, *, writing: bool, shared: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.failure = ""
         self._lease: WholeLease | None = None
@@ -43,22 +43,25 @@ class StoreDirectory:
         self.deleted: list[str] = []
         # its time of change then; -1 if it had just changed, so that more may have come at that time
         self.listed_at = -1
+
+    def open(self, *, writing: bool, shared: bool = False) -> None:
+        """Locks it, for writing, and lists what is there. After any exception the caller calls `give_back`.
+        LogLockedError, LogNotFoundError."""
+        path = self.path
         if not (writing or path.is_dir()):
             raise LogNotFoundError(f"no log directory at {path}")
-        with ExitStack() as undo:
-            undo.callback(self.give_back)  # an exception keeps this object, which must not stay locked
-            try:
-                if writing:
-                    refuse_partition(path)
-                    make_directory(str(path))
-                    self._lease = WholeLease(path, shared=shared)
-                    self._lease.take()
-                self._list()
-            except KstoreError:
-                raise
-            except OSError as e:
-                self.fail(str(e))
-            undo.pop_all()
+        try:
+            if writing:
+                refuse_partition(path)
+                make_directory(str(path))
+                self._lease = WholeLease(path, shared=shared)
+                self._lease.take()
+            self._list()
+        except KstoreError:
+            raise
+        except OSError as e:
+            self.give_back()
+            self.fail(str(e))
 
     def fail(self, reason: str) -> None:
         """Takes the directory out of use."""

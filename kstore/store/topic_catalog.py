@@ -220,7 +220,8 @@ class TopicCatalog:
         ever. LogLockedError, LogNotFoundError; OSError if none can be used."""
         try:
             for path in paths:
-                self.directories.append(StoreDirectory(path, writing=self.is_writing, shared=self.is_shared))
+                self.directories.append(StoreDirectory(path))
+                self.directories[-1].open(writing=self.is_writing, shared=self.is_shared)
         except (LogLockedError, LogNotFoundError):
             while self.directories:
                 self.directories[-1].give_back()
@@ -236,7 +237,10 @@ class TopicCatalog:
 
     def list_again(self) -> None:
         """For reading: lists the directories as they are now. OSError, KstoreError."""
-        self.directories[:] = [StoreDirectory(path, writing=False) for path in self.paths()]
+        listed = [StoreDirectory(path) for path in self.paths()]
+        for directory in listed:
+            directory.open(writing=False)
+        self.directories[:] = listed
         self.load_to_read()
 
     def load(self) -> None:

@@ -101,16 +101,16 @@ class Cursor(Closing, Waitable):
         wait = number("wait", wait, 0)
         known = source()
         self._committer = OffsetCommitter(known.path, group)
-        try:
-            self._committer.open(wait)
-            self._feed = begin(self._committer, known, start, isolation, LeftOut())
-        except BaseException:
-            self._committer.close()
-            raise
         self._read = read_by(RecordReader, isolation, on_error)
         self._iterated = Iterated()
         self._follower: Follower[Record] | None = None
-        self._slot = BatchSlot(self._feed, self._committer)
+        try:
+            self._committer.open(wait)
+            self._feed = begin(self._committer, known, start, isolation, LeftOut())
+            self._slot = BatchSlot(self._feed, self._committer)
+        except BaseException:
+            self._committer.close()
+            raise
 
     # ---- position ------------------------------------------------------------------------------------------
 

@@ -466,7 +466,10 @@ def _directory_stats(args: argparse.Namespace) -> tuple[list[dict[str, Any]], li
     sentences about other content. KstoreError if there is no partition."""
     stats: list[dict[str, Any]] = []
     others: list[str] = []
-    for directory in [StoreDirectory(Path(path), writing=False) for path in (args.directory, *args.also)]:
+    directories = [StoreDirectory(Path(path)) for path in (args.directory, *args.also)]
+    for directory in directories:
+        directory.open(writing=False)
+    for directory in directories:
         if directory.failure:
             stats.append(_unread(directory.path, f"the log directory cannot be read: {directory.failure}"))
             continue
