@@ -195,7 +195,7 @@ class LogWriter(RecordAppender, PartitionLog):
     def reload_options(self) -> None:
         """Goes on with the configuration and the leader epoch of another process. It is called with the mutex
         held."""
-        if "_flusher" not in self.__dict__:  # it is being opened
+        if "_flushes" not in self.__dict__:  # it is being opened
             return
         latest = self._segments.epochs.epochs.latest
         if latest is not None and latest > self.leader_epoch:
