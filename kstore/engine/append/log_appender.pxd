@@ -26,6 +26,7 @@ cdef class LogAppender:
     cdef int64_t now(self, bint exact=*) except? -1
     cdef int refuse_size(self, int64_t size) except -1
     cdef int refuse_offsets(self, int64_t count) except -1
+    cdef int roll_for(self, int reason, int64_t first_offset) except -1
     cdef int place(self, const ks_batch *b, int64_t now) except -1
     cdef int write_out(self, const uint8_t *data, int64_t size) except -1
     cdef int settle(self) except -1

@@ -171,6 +171,11 @@ cdef class LogAppender:
             self._log_end.known_epoch = b.leader_epoch
         return 0
 
+    cdef int roll_for(self, int reason, int64_t first_offset) except -1:
+        """Begins a segment for a batch that begins at `first_offset`."""
+        self.hooks.roll(ROLL_REASONS[reason], first_offset)
+        return 0
+
     cdef int place(self, const ks_batch *b, int64_t now) except -1:
         """Stages a batch in the active segment, after rolling if need be; nothing else may be staged in that
         case."""
@@ -179,7 +184,7 @@ cdef class LogAppender:
         self.note_epoch(b)
         reason = active.roll_reason(b.size, b.max_timestamp, b.last_offset, now, self.segment_bytes, self.segment_ms)
         if reason != ROLL_NOT:
-            self.hooks.roll(ROLL_REASONS[reason], b.base_offset)
+            self.roll_for(reason, b.base_offset)
             active = self._log_end.active
         if active.time_map is None:
             active.prepare()

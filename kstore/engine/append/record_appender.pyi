@@ -6,8 +6,6 @@ from kstore.typed import BytesLike, Cells, HeaderLists, Headers, Times
 
 NO_KEY: Final[str]
 
-ROLL_REASONS: Final[tuple[str, ...]]
-
 class Appended(NamedTuple):
     """The result of `append_batches`: the first and last offset that the batches have now, and the number of
     batches.

@@ -36,7 +36,6 @@ from kstore.arguments import SEGMENT_BYTES_NAME as _SEGMENT_BYTES
 from kstore.arguments import boolean, choice, integer
 from kstore.engine.append.batch_validation import NO_KEY
 from kstore.engine.record.batch import RecordBatch
-from kstore.engine.segment.active_segment import ROLL_REASONS
 from kstore.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -625,7 +624,7 @@ cdef class RecordAppender(LogAppender):
             b.size, b.max_timestamp, b.last_offset, now, self.segment_bytes, self.segment_ms
         )
         if reason != ROLL_NOT:
-            self.hooks.roll(ROLL_REASONS[reason], max(first_of(found) if joined else b.base_offset, <int64_t>0))
+            self.roll_for(reason, max(first_of(found) if joined else b.base_offset, <int64_t>0))
         return 0
 
     cdef int64_t put_accounted(
