@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import kstore
+from kstore.log.files import checkpoints, layout
 from kstore.log.read.page_cache import PageCache
 from tests.helpers.effort import SEED, some, times
 from tests.helpers.injector import InjectedInterrupt, Injector, raiser
@@ -68,6 +69,31 @@ def test_an_interrupt_at_the_next_segment(tmp_path: Path, monkeypatch: pytest.Mo
         with suppress(KeyboardInterrupt):
             found.append(next(records).offset)
     assert found == list(range(12))
+
+
+def test_an_interrupt_when_the_log_start_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers, and the next writer, find one log start; readers found that in the file, and the writer that
+    before, which the directory remembered for another log."""
+    with kstore.LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t", 2)
+        for i in range(10):
+            store.log("t", 0).append(b"%d" % i)
+    write_offsets = checkpoints.write_offsets
+
+    def interrupted(path: str, offsets: Any) -> None:
+        write_offsets(path, offsets)
+        if path.endswith(layout.LOG_STARTS):
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+    with kstore.open(tmp_path / "t-1", "a"):
+        log = kstore.open(tmp_path / "t-0", "a")
+        monkeypatch.setattr(checkpoints, "write_offsets", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            log.delete_records(5)
+        log.abandon()
+        with kstore.open(tmp_path / "t-0", "a") as log:
+            assert kstore.open(tmp_path / "t-0").log_start_offset == log.log_start_offset
 
 
 # in the callback of a weak reference, CPython reports it instead of raising it

@@ -76,6 +76,7 @@ class Checkpoints:
         self._offsets: dict[str, dict[TopicPartition, int]] = {}  # by file
         self._damage: dict[str, str] = {}
         self._unwritten: set[str] = set()
+        self._broken_off: set[str] = set()  # files of which a write has failed: it may have replaced them
         self._known_starts: set[TopicPartition] = set()  # known although the file may have lost lines
         for file in _KEPT_IN_MEMORY:
             self._read(file)
@@ -184,11 +185,22 @@ class Checkpoints:
             for file in files:
                 self._write(file, self._offsets[file])
 
+    def settle(self) -> None:
+        """Write the files again of which a write has failed. Readers would see offsets that it may have left, and
+        the next writer of a partition those before it. OSError."""
+        files = sorted(self._broken_off)
+        if files:
+            with self._changing(*files):
+                for file in files:
+                    self._write(file, self._offsets[file])
+
     def _write(self, file: str, offsets: dict[TopicPartition, int]) -> None:
-        self._unwritten.add(file)  # a failed write may have replaced the file nevertheless
+        self._unwritten.add(file)
+        self._broken_off.add(file)
         checkpoints.write_offsets(f"{self._directory}/{file}", offsets)
         self._offsets[file] = offsets
         self._unwritten.discard(file)
+        self._broken_off.discard(file)
         if file == layout.LOG_STARTS:  # writing it does not restore lost lines
             self._known_starts.update(offsets)
         else:
@@ -648,6 +660,7 @@ class PartitionLease(Lease):
             # `store` removes it
             if not self._location.is_alone and is_there(f"{self.path}/{layout.LOG_STARTS}"):
                 self.losses += keep_damaged(self.path)
+            directory.checkpoints.settle()
             state = directory.checkpoints.state_of(self.path, self.name)
             if state.by_itself:  # copy it to the log directory before the own files are removed
                 directory.checkpoints.put(layout.RECOVERY_POINTS, self.name, state.recovery_point)
