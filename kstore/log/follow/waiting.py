@@ -44,7 +44,9 @@ def wait(readers: Iterable[Reader], timeout: float | None = None) -> list[Reader
     A reader belongs to one thread at a time, also while it is waited for.
     """
     if isinstance(readers, Waitable):  # iterating it would read its records
-        raise TypeError(f"readers are several followers and cursors: give a list, [reader], not {readers!r:.80}")
+        raise TypeError(
+            f"readers are several followers and cursors: give a list, [reader], not {readers!r:.80}"
+        )
     listed = []
     for reader in each_of("readers are followers and cursors", readers):
         if not isinstance(reader, Waitable):
