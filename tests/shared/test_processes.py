@@ -352,11 +352,20 @@ def turned(path: Path) -> None:
         file.write(bytes(byte ^ 0xFF for byte in content[56:400]))
 
 
+def turned_back(path: Path) -> None:
+    """The number of the last published end, to that which the other process has seen."""
+    with path.open("r+b") as file:
+        file.seek(32)
+        number = int.from_bytes(file.read(8), "little")
+        file.seek(32)
+        file.write((number - 2).to_bytes(8, "little"))
+
+
 def shortened(path: Path) -> None:
     os.truncate(path, 0)
 
 
-@pytest.mark.parametrize("damage", [zeroed, turned, shortened])
+@pytest.mark.parametrize("damage", [zeroed, turned, turned_back, shortened])
 def test_a_damaged_shared_file(ram: Path, damage: Callable[[Path], None]) -> None:
     directory = ram / "t-0"
     log = kstore.open(directory, "a", shared=True)
@@ -364,6 +373,8 @@ def test_a_damaged_shared_file(ram: Path, damage: Callable[[Path], None]) -> Non
         for _ in range(3):
             log.append(b"mine")
             other.do("append")
+        for _ in range(2):
+            log.append(b"mine")
         damage(directory / "kstore-shared")
         with pytest.raises(kstore.LogFailedError):
             log.append(b"more")
@@ -374,7 +385,7 @@ def test_a_damaged_shared_file(ram: Path, damage: Callable[[Path], None]) -> Non
         other.close()
     with kstore.open(directory, "a", shared=True) as log:
         log.append(b"last")
-    assert values(directory) == [b"mine", b"child"] * 3 + [b"last"]
+    assert values(directory) == [b"mine", b"child"] * 3 + [b"mine", b"mine", b"last"]
     check_left(directory)
 
 

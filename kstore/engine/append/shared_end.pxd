@@ -29,6 +29,7 @@ cdef struct ks_moment:
     int64_t start           # the log start offset
     int64_t generation      # the number of the last truncation
     ks_extent extent
+    uint64_t number         # of this moment: `moves`, while it is the last one
     uint64_t check          # of what is before
 
 cdef struct ks_shared:
@@ -38,8 +39,7 @@ cdef struct ks_shared:
     uint32_t numbers        # given to processes so far
     uint32_t broken         # BROKEN_CHANGE, BROKEN_APPEND
     uint32_t refusal        # FAILED_SYNC or RETIRED: nothing more is written
-    uint32_t current        # which of `moments` is valid
-    uint64_t moves          # how often `current` has changed
+    uint64_t moves          # how often the end was published; the last one is in moments[moves & 1]
     uint64_t changes        # of anything but the end: segments, epochs, options
     uint64_t producers      # appends of batches that have producers
     uint64_t cuts           # how often records were removed from the end, so that a sync under way says nothing

@@ -31,7 +31,7 @@ cdef extern from *:
     """
     uint64_t ks_load(const uint64_t *at) nogil
     uint64_t ks_check_of(const void *words, size_t count) nogil
-    void ks_store(uint32_t *at, uint32_t value) nogil
+    void ks_store(uint64_t *at, uint64_t value) nogil
 
 
 cdef extern from "<sys/vfs.h>" nogil:
@@ -43,7 +43,7 @@ cdef enum:
     SIZE = 4096
     WORDS = sizeof(ks_moment) // 8 - 1  # all but the check
 
-cdef char *MAGIC = b"kstore\x00\x01"
+cdef char *MAGIC = b"kstore\x00\x02"
 
 
 cdef MappedFile mapped(File file, bint is_first):
@@ -113,6 +113,7 @@ cdef class SharedEnd:
         """Whether other processes have changed anything since this one looked last."""
         return (
             ks_load(&self.state.moves) != self.moves
+            or self.now().number != self.moves  # a damaged file
             or ks_load(&self.state.changes) != self.changes
             or self.state.broken != 0
             or self.state.refusal != 0
@@ -124,7 +125,7 @@ cdef class SharedEnd:
 
     cdef bint is_sound(self) noexcept nogil:
         """Whether no other program has changed the end of the log; the lock is held."""
-        return self.now().check == ks_check_of(self.now(), WORDS)
+        return self.now().number == self.state.moves and self.now().check == ks_check_of(self.now(), WORDS)
 
     cdef int acquire(self) except -1:
         """Takes the lock: KS_LOCK_TAKEN, or KS_LOCK_INHERITED from a process that died with it. What a signal
@@ -155,14 +156,13 @@ cdef class SharedEnd:
 
     cdef ks_moment *now(self) noexcept nogil:
         """The end of the log; the lock is held."""
-        return &self.state.moments[self.state.current & 1]
+        return &self.state.moments[self.state.moves & 1]
 
     cdef void publish(self, ks_moment *moment) noexcept nogil:
         """The end of the log is this now; the lock is held. A process that is killed here leaves the end
         before or this one."""
-        cdef uint32_t other = (self.state.current & 1) ^ 1
+        moment.number = self.state.moves + 1
         moment.check = ks_check_of(moment, WORDS)
-        self.state.moments[other] = moment[0]
-        ks_store(&self.state.current, other)
-        self.state.moves += 1
-        self.moves = self.state.moves
+        self.state.moments[moment.number & 1] = moment[0]
+        ks_store(&self.state.moves, moment.number)
+        self.moves = moment.number
