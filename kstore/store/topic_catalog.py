@@ -35,6 +35,7 @@ from kstore.log.files.topic_table import (
     new_topic_id,
     newest,
 )
+from kstore.log.later import later
 from kstore.log.recovery.report import DataLossWarning
 from kstore.store.store_directory import StoreDirectory
 from kstore.store.topic import Topic, checked_name
@@ -42,6 +43,10 @@ from kstore.store.topic import Topic, checked_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
+
+    from kstore.log.files.shared_session import require_local
+else:
+    later(globals(), {"kstore.log.files.shared_session": "require_local"})
 
 
 class TopicCatalog:
@@ -217,7 +222,11 @@ class TopicCatalog:
 
     def take(self, paths: Iterable[Path]) -> None:
         """Opens the directories; none, if one is locked: two stores that wait for each other's would wait for
-        ever. LogLockedError, LogNotFoundError; OSError if none can be used."""
+        ever. LogLockedError, LogNotFoundError; KstoreError if they are to be shared and one is on a file
+        system of the network; OSError if none can be used."""
+        paths = list(paths)
+        if self.is_shared:
+            require_local(*paths)
         try:
             for path in paths:
                 self.directories.append(StoreDirectory(path))

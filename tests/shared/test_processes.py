@@ -220,12 +220,18 @@ def test_a_writer_that_does_not_share(ram: Path, *, shares: bool) -> None:
     check_left(directory)
 
 
-def test_a_file_system_of_the_network(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kstore.log.files.shared_session.file_system_of", lambda fd: 0x6969)
-    with pytest.raises(kstore.KstoreError, match="is on NFS: shared=True needs a local file system"):
-        kstore.open(ram / "t-0", "a", shared=True)
-    assert not (ram / "t-0").exists()
-    kstore.open(ram / "t-0", "a").close()
+@pytest.mark.parametrize("magic", [0x6969, 0x6B414653, 0x19830326, 0xBACBACBC])
+def test_a_file_system_of_the_network(ram: Path, monkeypatch: pytest.MonkeyPatch, magic: int) -> None:
+    monkeypatch.setattr("kstore.log.files.shared_session.file_system_of", lambda path: magic)
+    directory = ram / "data" / "t-0"
+    for opens in (
+        lambda: kstore.open(directory, "a", shared=True),
+        lambda: kstore.LogStore(ram / "data", mode="a", shared=True),
+    ):
+        with pytest.raises(kstore.KstoreError, match=r"is on \w+: shared=True needs a local file system"):
+            opens()
+        assert not directory.parent.exists()
+    kstore.open(directory, "a").close()
 
 
 def test_an_interrupt_while_another_process_is_inside_a_call(ram: Path) -> None:

@@ -9,13 +9,17 @@ import weakref
 from kstore.engine.append.shared_end import SharedEnd, file_system_of
 from kstore.engine.io.file import File, unlink
 from kstore.errors import KstoreError
+from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout, lock
 from kstore.log.files.listing import is_there
+
+if TYPE_CHECKING:
+    from kstore.typed import StrPath
 
 _ENTERING = 0  # the byte of the file that a process locks while it enters or leaves
 _REWRITING = 1 << 62  # the byte that a process locks while it compacts, erases, or makes key files
 _LOCAL_ONLY = "shared=True needs a local file system, because its writers share memory and locks"
-# by the number that statfs gives
+# By the number that statfs returns: those of linux/magic.h and of GNU coreutils' list of remote ones.
 _REMOTE = {
     0x6969: "NFS",
     0x517B: "SMB",
@@ -24,12 +28,24 @@ _REMOTE = {
     0x01021997: "9p",
     0x65735546: "FUSE",
     0x5346414F: "AFS",
+    0x6B414653: "AFS",
     0x00C36400: "Ceph",
     0x0BD00BD0: "Lustre",
     0x01161970: "GFS2",
     0x7461636F: "OCFS2",
-    0x786F4256: "VirtualBox",
     0x47504653: "GPFS",
+    0x19830326: "BeeGFS",
+    0xAAD7AAEA: "PanFS",
+    0x20030528: "OrangeFS",
+    0x73757245: "Coda",
+    0x564C: "NCP",
+    0x61636673: "ACFS",
+    0xBEEFDEAD: "SNFS",
+    0x13661366: "IBRIX",
+    0xA501FCF5: "VxFS",
+    0x786F4256: "VirtualBox",
+    0xBACBACBC: "VMware",
+    0x7C7C6673: "Parallels",
 }
 
 _sessions: weakref.WeakSet[SharedSession] = weakref.WeakSet()
@@ -49,15 +65,10 @@ class SharedSession:
     _file: File
 
     def __init__(self, directory: str) -> None:
-        self._directory = directory
         self._path = f"{directory}/{layout.SHARED}"
 
     def begin(self) -> None:
-        """Begins to enter. After any exception the caller calls `end_here`. KstoreError on a file system of
-        the network. OSError."""
-        kind = _REMOTE.get(file_system_of(self._directory))
-        if kind is not None:
-            raise KstoreError(f"{self._directory} is on {kind}: {_LOCAL_ONLY}")
+        """Begins to enter. After any exception the caller calls `end_here`. OSError."""
         while True:  # the last process that leaves removes the file
             self._file = file = File(self._path, "a")
             _sessions.add(self)  # before it has a lock, which a child of fork must not keep
@@ -121,6 +132,18 @@ class SharedSession:
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         os.dup2(nothing, self._file.fd, inheritable=False)
         os.close(nothing)
+
+
+def require_local(*places: StrPath) -> None:
+    """KstoreError if one of these directories, which need not exist yet, is on a file system of the
+    network."""
+    for place in places:
+        path = os.path.realpath(place)
+        while not os.path.exists(path):
+            path = os.path.dirname(path)
+        kind = _REMOTE.get(file_system_of(path))
+        if kind is not None:
+            raise KstoreError(f"{os.fspath(place)} is on {kind}: {_LOCAL_ONLY}")
 
 
 def remove_left(directory: str) -> None:

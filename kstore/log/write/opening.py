@@ -13,7 +13,7 @@ from kstore.engine.io.directory import make_directory
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochCheckpoint, LeaderEpochs
-from kstore.log.files.log_dir_state import is_led
+from kstore.log.files.log_dir_state import directory_of, is_led
 from kstore.log.files.log_directory import PartitionLease
 from kstore.log.files.manifest import ManifestFile
 from kstore.log.later import later
@@ -33,10 +33,17 @@ if TYPE_CHECKING:
 
     from kstore.engine.append.log_end import LogEnd
     from kstore.engine.io.file import Traffic
+    from kstore.log.files.shared_session import require_local
     from kstore.log.write.other_writers import OtherWriters
     from kstore.typed import StrPath
 else:
-    later(globals(), {"kstore.log.write.other_writers": "OtherWriters"})
+    later(
+        globals(),
+        {
+            "kstore.log.files.shared_session": "require_local",
+            "kstore.log.write.other_writers": "OtherWriters",
+        },
+    )
 
 
 class OwnWork(NamedTuple):
@@ -67,8 +74,11 @@ class KeptConfig(NamedTuple):
 
 def take_directory(lease: PartitionLease, given: StrPath, *, create: bool) -> None:
     """Locks the directory of a log, which is made if it is not there. After any exception the caller leaves
-    the lease. LogNotFoundError, LogLockedError, OSError."""
+    the lease. LogNotFoundError, LogLockedError, OSError; KstoreError if it is to be shared and is on a file
+    system of the network."""
     directory = lease.path
+    if lease.session is not None:
+        require_local(directory, directory_of(directory))
     if os.path.isdir(directory):
         lease.take()
         return
