@@ -78,9 +78,7 @@ class LogCloser:
             failure = failed_flush or failure
         lost = ""
         with self._log_end.held(looks=False):
-            if not (
-                self._log_end.is_closed or self._log_end.is_behind or self._lease.has_left
-            ):  # it has left if it was garbage, and came back; it is behind if other processes go on
+            if not (self._log_end.is_closed or self._lease.has_left):  # it has, if it was garbage, and came back
                 lost = segments.lost_files()
             self._log_end.close()
         maintenance.wait_for_rewriting()

@@ -3,6 +3,7 @@
 import errno
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Callable
@@ -412,15 +413,49 @@ def test_a_removed_shared_file(ram: Path) -> None:
     check_left(directory)
 
 
-def test_a_directory_that_was_renamed(ram: Path) -> None:
-    directory, elsewhere = ram / "t-0", ram / "u-0"
+def renamed(directory: Path) -> None:
+    directory.rename(directory.parent / "u-0")
+
+
+def removed(directory: Path) -> None:
+    shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("vanishes", [renamed, removed])
+@pytest.mark.parametrize("meets", ["roll", "flush", "close"])
+def test_a_directory_that_is_no_longer_there(
+    ram: Path, vanishes: Callable[[Path], None], meets: str
+) -> None:
+    """As with one process: no call succeeds that needs it, and closing says which offsets are lost."""
+    directory = ram / "t-0"
     log = kstore.open(directory, "a", shared=True)
     with writer(directory) as other:
         log.append(b"mine")
-        directory.rename(elsewhere)
-        with pytest.raises(kstore.LogFailedError):
-            log.roll()
-        assert other.do("roll") == "LogFailedError"
+        assert other.do("append") == 1
+        vanishes(directory)
+        if meets != "close":
+            with pytest.raises(kstore.LogFailedError):
+                getattr(log, meets)()
+            assert other.do("roll") == "LogFailedError"
+        with pytest.raises(kstore.LogFailedError, match=r"offsets 0 to \d \(exclusive\) are no longer"):
+            log.close()
+        assert other.close() == 1
+    if vanishes is renamed:
+        assert values(ram / "u-0") == [b"mine", b"child"]
+
+
+def test_a_removed_checkpoint_of_leader_epochs(ram: Path) -> None:
+    directory = ram / "t-0"
+    with writer(directory) as other:
+        log = kstore.open(directory, "a", shared=True, leader_epoch=3)
+        log.append(b"mine")
+        assert other.do("roll") == 1
+        (directory / "leader-epoch-checkpoint").unlink()
+        with pytest.raises(kstore.LogFailedError, match="leader-epoch-checkpoint was removed"):
+            log.append(b"more")
+        assert other.do("append") == 1
         log.abandon()
-        other.close()
-    assert values(elsewhere) == [b"mine"]
+        with kstore.open(directory, "a", shared=True) as log:
+            assert log.append(b"mine") == 2
+        assert other.close() == 0
+    check_left(directory)

@@ -187,6 +187,8 @@ class SegmentSet:
             self.log_end.refuse(self.lease.fate)
             offsets = f"{now.log_start_offset} to {now.log_end_offset} (exclusive)"
             return f"{self.lease.fate} while it was open: offsets {offsets} are no longer at this path"
+        if self.log_end.is_behind:  # other processes go on, and may have removed segments
+            return ""
         gone = [segment for segment in now.segments if not os.path.lexists(segment.path)]
         if not gone or any(name.endswith(SWAP) for name in list_directory(self.directory)):
             return ""  # of a compaction that broke off: the next opening finds all there

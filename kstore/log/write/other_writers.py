@@ -29,8 +29,15 @@ class OtherWriters:
         self._reload_options = reload_options
 
     def reload(self, active_base: int) -> tuple[SealedSegments, ActiveSegment]:
-        """They have changed more than the end of the log: its segments now. OSError, CorruptFileError."""
-        found = self._segments.reload(active_base)
+        """They have changed more than the end of the log: its segments now. OSError, CorruptFileError;
+        LogFailedError if another program has removed a file."""
+        log = self._segments
+        try:
+            found = log.reload(active_base)
+        except FileNotFoundError as e:  # the others recover what is there, when this process has told them
+            log.log_end.refuse(log.lease.fate if log.lease.is_moved else f"{e.filename} was removed")
+            log.log_end.check_usable()
+            raise
         self._reload_options()
         return found
 
