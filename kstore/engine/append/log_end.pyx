@@ -310,7 +310,8 @@ cdef class LogEnd:
         has changed: others.reload(base_offset) if it has changed more than the end, such as the segments;
         base_offset is that of the active segment, and the result what `publish` takes. others.recover(base_offset,
         log_start_offset) if it has broken a change off; what is before base_offset was not touched.
-        others.reload_producers(anew=...) if producers have appended."""
+        others.reload_producers(anew=..., have_appended=...) if segments have changed, or producers have
+        appended."""
         self.others = others
         self.shared = shared
         if is_first:
@@ -463,10 +464,11 @@ cdef class LogEnd:
         cdef SharedEnd shared = self.shared
         cdef ks_moment *moment = shared.now()
         cdef bint has_changed = shared.changes != shared.state.changes, repairs = shared.state.broken != 0
+        cdef bint is_anew = self.active is None or shared.cuts != shared.state.cuts
         cdef ActiveSegment active = self.active
         sealed = self.sealed
         ks_gate_set(&self.commit, shared.state.durable)
-        if shared.cuts != shared.state.cuts:
+        if is_anew:
             self.sync_ceiling = min(self.sync_ceiling, shared.state.durable)
         if has_changed:
             sealed, active = self.others.reload(moment.base_offset)
@@ -484,7 +486,7 @@ cdef class LogEnd:
         if repairs:
             shared.state.producers += 1
         if has_changed or shared.producers != shared.state.producers:
-            self.others.reload_producers(anew=has_changed)
+            self.others.reload_producers(anew=is_anew, have_appended=shared.producers != shared.state.producers)
         shared.producers = shared.state.producers
         shared.cuts = shared.state.cuts
         shared.changes = shared.state.changes

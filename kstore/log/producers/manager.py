@@ -40,12 +40,19 @@ class ProducerStateManager:
         self.producers, indexes = rebuild(self.snapshots, loaded, self._expiry(now_ms))
         return indexes
 
-    def reload(self, loaded: Loaded, *, anew: bool) -> None:
+    def reload_snapshots(self) -> None:
+        """Take in which snapshots other processes have written and removed. OSError."""
+        self.snapshots = SnapshotFiles(self.snapshots.directory)
+
+    def reload(self, loaded: Loaded, *, anew: bool, have_appended: bool) -> None:
         """Take in what other processes have appended, without writing. `anew`: the log was perhaps truncated.
         CorruptRecordError, OSError."""
         last = loaded.segments[-1]
-        if anew or self.producers.end_offset < last.base_offset:
-            self.snapshots = SnapshotFiles(self.snapshots.directory)
+        if not anew and not have_appended:
+            producers = self.producers.copy()
+            producers.end_offset = loaded.log_end_offset
+            self.producers = producers
+        elif anew or self.producers.end_offset < last.base_offset:
             loaded = loaded.replace(recovered_producers=True)  # producers may have written since recovery
             self.producers = Transactions(self.snapshots.directory, loaded).producers
         elif self.producers.end_offset < loaded.log_end_offset:

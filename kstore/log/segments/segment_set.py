@@ -488,15 +488,17 @@ class SegmentSet:
         paths = [segment.path_of(kind) for segment in owed for kind in kinds]
         end.owe_sync_of_others(paths, owed[0].base_offset if owed else MAX64)
         self.epochs.reload()
+        self.producers.reload_snapshots()
         self.offsets.forget_written()
         return SealedSegments(found, end.sealed.origin if is_grown and not is_truncated else None), active
 
-    def reload_producers(self, *, anew: bool) -> None:
-        """Takes in what the producers of other processes have appended. OSError, CorruptRecordError."""
+    def reload_producers(self, *, anew: bool, have_appended: bool) -> None:
+        """Takes in what the producers of other processes have appended, if they have. OSError,
+        CorruptRecordError."""
         end = self.log_end
         end.active.load_transactions()
         self._shown = (), self._loaded
-        self.producers.reload(self.snapshot(), anew=anew)
+        self.producers.reload(self.snapshot(), anew=anew, have_appended=have_appended)
 
     def close_cleanly(self) -> None:
         """Leaves the files as a broker's clean shutdown does. OSError."""

@@ -68,9 +68,10 @@ class OtherWriters:
         log.log_end.generation = manifest.known.truncations.number
         self._reload_options()
 
-    def reload_producers(self, *, anew: bool) -> None:
-        """Their producers have appended. OSError, CorruptRecordError."""
-        self._segments.reload_producers(anew=anew)
+    def reload_producers(self, *, anew: bool, have_appended: bool) -> None:
+        """They have changed segments, or their producers have appended; anew: records were perhaps removed from
+        the end. OSError, CorruptRecordError."""
+        self._segments.reload_producers(anew=anew, have_appended=have_appended)
 
 
 def begin_to_leave(segments: SegmentSet) -> tuple[bool, Exception | None]:
