@@ -156,7 +156,16 @@ class Worker:
 
     def is_here(self) -> bool:
         """Whether this is a call from within a job."""
-        return self._running is not None and _at_work.get(_thread.get_ident()) is self
+        return self._running is not None and self.is_this_thread()
+
+    def is_this_thread(self) -> bool:
+        """Whether this is a call by its thread, in a job or after one."""
+        return _at_work.get(_thread.get_ident()) is self
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it begins no more jobs, because the interpreter ends."""
+        return self._is_ended
 
     def is_at_work(self) -> bool:
         """Whether there is a thread."""

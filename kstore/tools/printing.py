@@ -2,6 +2,7 @@
 
 import argparse
 import base64
+import contextlib
 import csv
 import hashlib
 import json
@@ -24,7 +25,8 @@ FORMS_HELP = (
     "a number and begins with = + - @, a tab or a line end (or with ' and then one of these). Control "
     "characters except tabs and line ends are written as \\r and \\xNN. --raw switches both off. Null and "
     "empty are both an empty cell, and bytes that are not UTF-8 are \\xNN. text: for people. Control "
-    "characters are written as \\n, \\t, \\xNN"
+    "characters are written as \\n, \\t, \\xNN. log: for records of kstore.logging.LogHandler: time, level, "
+    "logger, process, message and other fields; further lines of a message, such as a traceback, are indented"
 )
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 # the characters that OWASP names, their full-width forms, and either of these after quotes
@@ -56,6 +58,8 @@ def check_form(args: argparse.Namespace) -> None:
         raise ValueError("--base64 needs --format jsonl")
     if args.base64 and args.redact:
         raise ValueError("--base64 and --redact cannot be used together")
+    if args.redact and args.format == "log":
+        raise ValueError("--redact cannot be used with --format log")
     if args.raw and args.format != "csv":
         raise ValueError("--raw needs --format csv")
 
@@ -186,6 +190,37 @@ def as_line(batch: RecordBatch, record: Record, redact: bool) -> str:
     return "\t".join([*head, *map(visible, cells)])
 
 
+_OF_A_LINE = ("level", "logger", "process", "message")
+_LEFT_OUT = ("thread", "source")
+
+
+def as_log(record: Record) -> str:
+    """A record of kstore.logging.LogHandler as a line: a line end in it cannot look like another record."""
+    value = _text(record.value, False) or ""
+    fields: Fields = {}
+    for name, data in record.headers:
+        fields.setdefault(name, _text(data, False))
+    if not fields and value.startswith("{"):  # of a handler with as_json
+        with contextlib.suppress(ValueError):
+            found = json.loads(value)
+            fields = found if "message" in found else {}
+    fields = {
+        "level": "-",
+        "logger": _text(record.key, False) or "-",
+        "process": "-",
+        "message": value,
+    } | fields
+    level, logger, process, message = (str(fields[name]) for name in _OF_A_LINE)
+    more = [
+        f"{name}={each if isinstance(each, str) else json.dumps(each)}"
+        for name, each in fields.items()
+        if name not in (*_OF_A_LINE, *_LEFT_OUT)
+    ]
+    first, *others = message.splitlines() or [""]
+    head = " ".join([time_text(record.timestamp), level.ljust(8), f"{logger}[{process}]:", first, *more])
+    return "\n    ".join(map(visible, [head, *others]))
+
+
 def guarded(text: str) -> str:
     """A cell that no spreadsheet takes for a formula: ' is put before a formula, unless it is a number.
 
@@ -219,5 +254,8 @@ class Printer:
             return
         elif self._format == "csv":
             self._rows.writerow(as_row(record, self._redact, self._raw))
+        elif self._format == "log":
+            if not batch.is_control:
+                print(as_log(record), file=self._out)
         else:
             print(as_line(batch, record, self._redact), file=self._out)

@@ -132,11 +132,13 @@ def run_page(path: Path, directory: Path) -> int:
 @pytest.fixture(autouse=True)
 def loggers_as_they_were() -> Iterator[None]:
     """Pages show how to listen to loggers; tests that come later in this process must not."""
-    loggers = [logging.getLogger(name) for name in (None, "kstore", "kstore.store")]
+    loggers = [logging.getLogger(name) for name in (None, "kstore", "kstore.store", "audit")]
     before = [(each, each.level, each.handlers.copy()) for each in loggers]
     yield
     for each, level, handlers in before:
         each.setLevel(level)
+        for handler in {*each.handlers} - {*handlers}:
+            handler.close()
         each.handlers[:] = handlers
 
 

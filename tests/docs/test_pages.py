@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 
 import kstore
+import kstore.logging
 import kstore.spark
 import kstore.testing
 
@@ -55,7 +56,9 @@ def test_links_and_names_of_files_lead_somewhere(page: Path) -> None:
         assert at.exists() or at.with_suffix(".py").exists(), name
 
 
-@pytest.mark.parametrize("module", [kstore, kstore.spark, kstore.testing], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "module", [kstore, kstore.logging, kstore.spark, kstore.testing], ids=lambda each: each.__name__
+)
 def test_every_public_name_is_on_one_page_of_the_api(module: ModuleType) -> None:
     shown = [name for page in API for name in ENTRY.findall(page.read_text("utf-8"))]
     public = [f"{module.__name__}.{name}" for name in module.__all__ if name != "__version__"]

@@ -17,7 +17,7 @@ def add_follow_arguments(parser: argparse.ArgumentParser) -> None:
     add_open_arguments(parser)
     parser.add_argument(
         "--format",
-        choices=("jsonl", "csv", "text"),
+        choices=("jsonl", "csv", "text", "log"),
         default="text",
         help=f"{FORMS_HELP}. Default: text",
     )

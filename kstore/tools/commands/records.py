@@ -31,7 +31,7 @@ def add_records_arguments(parser: argparse.ArgumentParser) -> None:
     add_open_arguments(parser)
     parser.add_argument(
         "--format",
-        choices=("jsonl", "csv", "text", *FORMATS),
+        choices=("jsonl", "csv", "text", "log", *FORMATS),
         help=f"{FORMS_HELP}. arrow (an IPC stream) and parquet need pyarrow. Default: the ending of the name "
         "of --output, such as .parquet; text without --output, and for names that end with .txt, .tsv, "
         ".log or without an ending",
