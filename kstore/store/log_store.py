@@ -89,7 +89,10 @@ class LogStore:
 
     Options for writing, all by name: config: a LogConfig, for topics that do not say otherwise. Each of its
     options may also be given by name. durability, keep_cut, leader_epoch, clock, max_decompressed_bytes,
-    producer_id_expiration_ms: for all logs, as in kstore.open. background: whether old segments are deleted,
+    producer_id_expiration_ms: for all logs, as in kstore.open. shared: True lets other processes that pass
+    it, too, write the store at the same time. Each sees in its next call what the others have appended, and
+    which topics they have created or changed. After a fork a child opens the store itself. The file system
+    must be a local one. Default: False. background: whether old segments are deleted,
     compacted topics compacted, .keys files made if key_files says so, and so on, in the background: True or
     False. Default: True. keep_for: groups of cursors for which nothing is deleted that they have not
     committed yet, in the background neither; see `retain`. Default: none. idle_roll_ms: how often the
@@ -105,8 +108,9 @@ class LogStore:
     Raises:
         LogNotFoundError: mode is "r" and there is no such directory, also after `wait`, or it is itself a
             partition.
-        LogLockedError: another process, or another store, writes there, and still does after `wait`.
-        KstoreError: two directories hold one partition.
+        LogLockedError: another process, or another store of this one, writes there, and still does after
+            `wait`. With `shared`: one that does not share.
+        KstoreError: two directories hold one partition, or `shared` is True on a network file system.
         OSError: no directory can be used. If only some fail, `health` tells, and the others are in use.
         InvalidConfigError, TypeError, ValueError: an argument is wrong.
     """
