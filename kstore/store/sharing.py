@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 class Sharing:
     """The changes of topics of a store, by this process and others: one at a time.
 
-    Each directory counts the changes of its topics, in memory that all processes map. A process that finds
-    another number than before lists the directories again.
+    Each directory has a number in memory that all processes map. It is odd while its topics are changed, and
+    still odd if the process that changes them has died. A process that finds that more changes have ended
+    than before lists the directories again. The next one that locks the topics finishes a change that is left.
     """
 
     def __init__(self, logs: OpenPartitions, upkeep: Upkeep) -> None:
@@ -30,8 +31,9 @@ class Sharing:
         self._seen = -1
 
     def look(self) -> None:
-        """Takes in what other processes have changed. OSError, KstoreError."""
-        if self._is_shared and self._seen != self._count():
+        """Takes in what other processes have changed. A change that is under way is not waited for. OSError,
+        KstoreError."""
+        if self._is_shared and self._seen != self._number() // 2:
             with self._catalog.changing, self._locked():
                 self._take_in()
 
@@ -40,12 +42,12 @@ class Sharing:
         """For a change of topics by this process. OSError, KstoreError."""
         with self._catalog.changing, self._locked():
             self._take_in()
+            self._note()
             try:
                 yield
             finally:
-                if self._is_shared:
-                    self._catalog.live()[0].held.note_topic_change()
-                    self._seen = self._count()
+                self._note()
+                self._seen = self._number() // 2
 
     def load(self) -> None:
         """Reads the topics when the store is opened. The catalog asks for changes from then on."""
@@ -56,7 +58,7 @@ class Sharing:
             for directory in self._catalog.live():
                 directory.list_again()  # another process may have made some since
             self._catalog.load()
-            self._seen = self._count()
+            self._end_what_is_left()
         this = weakref.ref(self)  # the catalog does not keep the logs alive: a forgotten store goes at once
 
         def look() -> None:
@@ -66,17 +68,29 @@ class Sharing:
 
         self._catalog.look = look
 
-    def _count(self) -> int:
+    def _number(self) -> int:
         return self._catalog.directories[0].held.topic_changes
+
+    def _note(self) -> None:
+        """A change begins or ends."""
+        if self._is_shared:
+            self._catalog.live()[0].held.note_topic_change()
+
+    def _end_what_is_left(self) -> None:
+        """The catalog is as the directories are. If another process has left a change, the others look again,
+        too."""
+        if self._number() % 2:
+            self._note()
+        self._seen = self._number() // 2
 
     def _locked(self) -> contextlib.AbstractContextManager[None]:
         return self._catalog.directories[0].held.topics_locked()
 
     def _take_in(self) -> None:
         """The topics are locked, so a change that is not finished was left by a process that died."""
-        if not self._is_shared or self._seen == self._count():
+        number, catalog = self._number(), self._catalog
+        if not self._is_shared or (self._seen == number // 2 and number % 2 == 0):
             return
-        seen, catalog = self._count(), self._catalog
         catalog.take_in()
         for tp, log in self._logs.all_open():
             if tp not in catalog.partitions:
@@ -88,5 +102,5 @@ class Sharing:
                 self._upkeep.forget([tp])
                 with contextlib.suppress(LogClosedError, LogFailedError):  # its next opening uses it
                     log._use(config)
-        self._seen = seen
+        self._end_what_is_left()
         self._upkeep.start()

@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from kstore import LogFailedError, LogLockedError, LogNotFoundError, LogStore
-from tests.helpers.effort import times
+from kstore.testing import failing
+from tests.helpers.effort import some, times
 from tests.helpers.processes import Program, environment
 from tests.helpers.store_clock import StoreClock
 
@@ -208,3 +209,49 @@ def test_a_process_that_is_killed_leaves_the_store_to_the_others(ram: Path) -> N
     with LogStore(ram) as reader:
         assert reader.closed_cleanly
         assert [record.value for record in reader.log("t")] == [b"x", b"y"]
+
+
+def by_a_change(store: LogStore, path: Path) -> None:
+    store.create_topic("other")
+
+
+def by_an_opening(store: LogStore, path: Path) -> None:
+    assert started_and_ended(lambda: LogStore(path, mode="a", shared=True).close()) == 0
+
+
+@pytest.mark.parametrize("finish", [by_a_change, by_an_opening])
+def test_a_process_that_dies_inside_a_change_of_topics(ram: Path, finish: Callable[..., None]) -> None:
+    """The change is done or not done, for those that had the store open, too."""
+    outcomes = set()
+    for nth in some(range(1, 34), 12, finish.__name__):
+        path = ram / str(nth)
+        with LogStore(path, mode="a", shared=True) as store:
+            store.create_topic("old", 2)
+            code = started_and_ended(lambda path=path, nth=nth: die_inside_a_change(path, nth))
+            assert code == -signal.SIGKILL
+            finish(store, path)
+            topics = store.topics
+            for each in store, LogStore(path):
+                outcomes.add("new" in topics)
+                assert each.topics == topics
+                assert topics["old"] == [0, 1]
+                if "new" in topics:
+                    assert topics["new"] == [0, 1, 2]
+                    assert each.describe("new").options == {"retention_ms": 12345}
+                    assert store.append("new", b"v", key=b"a")[0] in topics["new"]
+    assert outcomes == {False, True}
+
+
+def die_inside_a_change(path: Path, nth: int) -> None:
+    store = LogStore(path, mode="a", shared=True)
+    with failing(nth, how="kill"):
+        store.create_topic("new", 3, retention_ms=12345)
+
+
+def started_and_ended(work: Callable[[], object]) -> int:
+    """The exit code of a child of fork that does it."""
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

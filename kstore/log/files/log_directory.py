@@ -500,11 +500,11 @@ class LogDirectory:
 
     @property
     def topic_changes(self) -> int:
-        """How often processes that share the directory have changed its topics."""
+        """How often processes that share the directory have begun or ended a change of its topics."""
         return 0 if self._state is None else self._state.changes
 
     def note_topic_change(self) -> None:
-        """The topics were changed; `topics_locked` is held."""
+        """A change of the topics begins or ends; `topics_locked` is held."""
         if self._state is not None:
             self._state.note_change()
 
