@@ -35,6 +35,7 @@ _SOURCES = {
     "kstore.errors": """
         CorruptCheckpointError CorruptFileError CorruptIndexError CorruptRecordError CorruptSnapshotError
         CursorLockedError InvalidConfigError InvalidProducerEpochError InvalidRecordError
+        InvalidRecordStateError
         InvalidTimestampError InvalidTxnStateError KstoreError LibraryError LogChangedError LogClosedError
         LogFailedError LogLockedError LogNotFoundError OffsetOutOfRangeError OffsetOverflowError
         OffsetsOutOfOrderError OutOfOrderSequenceError PolicyViolationError RecordTooLargeError
@@ -58,6 +59,8 @@ _SOURCES = {
     "kstore.log.read.span": "Span",
     "kstore.log.recovery.report": "DataLossWarning",
     "kstore.log.send.sending": "Sent",
+    "kstore.log.share.acquired_record": "AcknowledgeType AcquiredRecord",
+    "kstore.log.share.share_group": "NextRecord ShareGroup",
     "kstore.log.write.appender": "Appender",
     "kstore.log.write.retention": "Decision",
     "kstore.log.compact.key_files": "KeyFileReport",

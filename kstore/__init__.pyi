@@ -21,6 +21,7 @@ from kstore.errors import CursorLockedError as CursorLockedError
 from kstore.errors import InvalidConfigError as InvalidConfigError
 from kstore.errors import InvalidProducerEpochError as InvalidProducerEpochError
 from kstore.errors import InvalidRecordError as InvalidRecordError
+from kstore.errors import InvalidRecordStateError as InvalidRecordStateError
 from kstore.errors import InvalidTimestampError as InvalidTimestampError
 from kstore.errors import InvalidTxnStateError as InvalidTxnStateError
 from kstore.errors import KstoreError as KstoreError
@@ -64,6 +65,10 @@ from kstore.log.read.slice import Slice as Slice
 from kstore.log.read.span import Span as Span
 from kstore.log.recovery.report import DataLossWarning as DataLossWarning
 from kstore.log.send.sending import Sent as Sent
+from kstore.log.share.acquired_record import AcknowledgeType as AcknowledgeType
+from kstore.log.share.acquired_record import AcquiredRecord as AcquiredRecord
+from kstore.log.share.share_group import NextRecord as NextRecord
+from kstore.log.share.share_group import ShareGroup as ShareGroup
 from kstore.log.write.appender import Appender as Appender
 from kstore.log.write.retention import Decision as Decision
 from kstore.log.writer import LogWriter as LogWriter
@@ -93,6 +98,8 @@ __all__ = [
     "LATEST_TIERED",
     "MAX_TIMESTAMP",
     "AbortedTxn",
+    "AcknowledgeType",
+    "AcquiredRecord",
     "Appended",
     "Appender",
     "CompactedSegment",
@@ -116,6 +123,7 @@ __all__ = [
     "InvalidConfigError",
     "InvalidProducerEpochError",
     "InvalidRecordError",
+    "InvalidRecordStateError",
     "InvalidTimestampError",
     "InvalidTxnStateError",
     "KeyFileReport",
@@ -129,6 +137,7 @@ __all__ = [
     "LogNotFoundError",
     "LogStore",
     "LogWriter",
+    "NextRecord",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "OffsetOutOfRangeError",
@@ -146,6 +155,7 @@ __all__ = [
     "Residency",
     "Segment",
     "Sent",
+    "ShareGroup",
     "Skipped",
     "Slice",
     "Span",

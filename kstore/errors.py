@@ -307,6 +307,11 @@ class TransactionCoordinatorFencedError(KstoreError, ValueError):
     replaced."""
 
 
+class InvalidRecordStateError(KstoreError, ValueError):
+    """A record of a share group is not acquired by the worker that acknowledges it: its lock expired and another
+    worker has acquired it, or it was acknowledged before."""
+
+
 class LogLockedError(KstoreError, OSError):
     """The log is already open for writing, in another process or in this one.
 

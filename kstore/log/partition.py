@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from kstore.log.read.span import Span
     from kstore.log.recovery.loader import Loaded
     from kstore.log.send.sending import Sent
+    from kstore.log.share.share_group import OnePartition, ShareGroup
     from kstore.log.threads.one_thread import Iterated, OneThread
     from kstore.log.view.by_key import checked_key, history_of, last_record
     from kstore.log.view.fetch import Fetch
@@ -81,6 +82,7 @@ else:
             "kstore.log.view.run": "reader_of scan_of",
             "kstore.log.read.progress": "check_progress",
             "kstore.log.read.scan": "Wanted checked_columns",
+            "kstore.log.share.share_group": "OnePartition ShareGroup",
             "kstore.log.threads.one_thread": "Iterated OneThread",
         },
     )
@@ -604,6 +606,56 @@ class PartitionLog(LogView):
             isolation=isolation,
             on_error=on_error,
             wait=wait,
+        )
+
+    def share_group(
+        self,
+        group: str,
+        start: Literal["earliest", "latest"] | int | datetime = "earliest",
+        *,
+        follow: bool = False,
+        timeout: float | None = None,
+        isolation: _Isolation = "read_uncommitted",
+        on_error: _OnError = "raise",
+        record_lock_ms: int = 30_000,
+        max_delivery_attempts: int = 5,
+        max_record_locks: int = 2_000,
+        durable: bool = True,
+        dead_letter_log: LogWriter | None = None,
+    ) -> ShareGroup:
+        """A worker of a share group: a ShareGroup, which hands out the records of the log as jobs.
+
+        `with log.share_group("workers") as group: for record in group: …; group.acknowledge(record)`. Each
+        record is delivered to one worker of the group at a time, whatever number of processes and threads
+        work for it, and again if that worker dies. The state of the group is kept in the partition, so
+        another process may be writing the log.
+
+        group, start, follow, timeout, isolation, on_error: as in cursor(). `start` is for a group that has no
+        state yet. record_lock_ms: after how many milliseconds a record that was not acknowledged is delivered
+        again. max_delivery_attempts: how often a record is delivered before the group gives it up.
+        max_record_locks: how many records may be in flight: acquired, or to be delivered again.
+        durable: True waits for the disk when a record is acknowledged; False survives the end of the process
+        only. dead_letter_log: an open log that gets copies of records that the group gives up. Default: none.
+        All workers of a group should have equal options.
+
+        OSError if the files cannot be written. CorruptRecordError if they are damaged.
+        """
+        self._now()
+        tp = self.topic_partition or TopicPartition(os.path.basename(self.path), 0)
+        return ShareGroup(
+            OnePartition(tp, self.path),
+            [tp.topic],
+            group,
+            start,
+            follow=follow,
+            timeout=timeout,
+            isolation=isolation,
+            on_error=on_error,
+            record_lock_ms=record_lock_ms,
+            max_delivery_attempts=max_delivery_attempts,
+            max_record_locks=max_record_locks,
+            durable=durable,
+            dead_letter_log_of=None if dead_letter_log is None else lambda _: dead_letter_log,
         )
 
     def cursors(self) -> dict[str, OffsetAndMetadata]:

@@ -31,6 +31,7 @@ from kstore.store.metrics import measure
 from kstore.store.open_partitions import OpenPartitions
 from kstore.store.read.store_cursor import StoreCursor
 from kstore.store.read.store_follower import StoreFollower
+from kstore.store.read.store_share_group import open_share_group
 from kstore.store.read.store_scan import StoreScan
 from kstore.store.read.table import Table
 from kstore.store.recovery import recover
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from kstore.log.follow.position import Position
     from kstore.log.read.progress import ProgressCallback
     from kstore.log.read.scan import Scan
+    from kstore.log.share.share_group import ShareGroup
     from kstore.log.write.retention import Decision
     from kstore.store.consumer_offsets import CursorTransfer
     from kstore.store.descriptions import StoreHealth, TopicDescription
@@ -462,6 +464,43 @@ class LogStore:
             isolation=isolation,
             on_error=on_error,
         )
+
+    def share_group(
+        self,
+        group: str,
+        topics: Iterable[str],
+        start: Literal["earliest", "latest"] | int | datetime = "earliest",
+        *,
+        follow: bool = False,
+        timeout: float | None = None,
+        isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+        on_error: Literal["raise", "skip"] = "raise",
+        record_lock_ms: int = 30_000,
+        max_delivery_attempts: int = 5,
+        max_record_locks: int = 2_000,
+        durable: bool = True,
+        dead_letter_topic: str | None = None,
+    ) -> ShareGroup:
+        """A worker of a share group: a ShareGroup, which hands out the records of these topics as jobs.
+
+        A record of a topic is delivered only if those before it in the list have none, so a topic is a
+        priority. dead_letter_topic: the name of a topic that gets copies of the records that the group gives
+        up; the store must be open for writing. Default: none. max_record_locks counts for each partition. All
+        else is as in PartitionLog.share_group. With follow=True a topic may be missing, and is read once it
+        is made; else LogNotFoundError.
+        """
+        options = {
+            "start": start,
+            "follow": follow,
+            "timeout": timeout,
+            "isolation": isolation,
+            "on_error": on_error,
+            "record_lock_ms": record_lock_ms,
+            "max_delivery_attempts": max_delivery_attempts,
+            "max_record_locks": max_record_locks,
+            "durable": durable,
+        }
+        return open_share_group(self._logs, group, topics, dead_letter_topic, options)
 
     def cursors(self) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
         """What all groups have committed: {"billing": {("orders", 0): OffsetAndMetadata(…), …}, …}. A

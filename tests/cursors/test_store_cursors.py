@@ -170,7 +170,7 @@ def test_it_asks_again_and_again_where_nothing_tells(
     def none_left() -> None:
         raise OSError(errno.EMFILE, "none left")
 
-    monkeypatch.setattr("kstore.store.read.partition_watch.Inotify", none_left)
+    monkeypatch.setattr("kstore.log.follow.partition_watch.Inotify", none_left)
     with store.cursor("g", ["orders"], "latest", follow=True, timeout=30) as cursor:
         records = iter(cursor)
         late = threading.Timer(0.05, store.log("orders", 3).append, [b"new"])

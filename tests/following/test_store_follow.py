@@ -28,7 +28,7 @@ from kstore import (
 from kstore.log.files import checkpoints
 from kstore.log.follow import sources
 from kstore.store.read import topic_reader
-from kstore.store.read.partition_watch import PartitionWatch
+from kstore.log.follow.partition_watch import PartitionWatch
 from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import Program
 
@@ -198,13 +198,13 @@ def test_only_what_is_committed(tmp_path: Path) -> None:
 def test_one_waiter_for_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many partitions: one inotify, one eventfd."""
     made: list[int] = []
-    real = kstore.store.read.partition_watch.Inotify
+    real = kstore.log.follow.partition_watch.Inotify
 
     def counted() -> Any:
         made.append(1)
         return real()
 
-    monkeypatch.setattr("kstore.store.read.partition_watch.Inotify", counted)
+    monkeypatch.setattr("kstore.log.follow.partition_watch.Inotify", counted)
     with LogStore(tmp_path, mode="a") as store:
         store.create_topic("t", 100)
         follower = store.follow(["t"], timeout=SOON)
@@ -218,7 +218,7 @@ def test_without_inotify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     def none_left() -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("kstore.store.read.partition_watch.Inotify", none_left)
+    monkeypatch.setattr("kstore.log.follow.partition_watch.Inotify", none_left)
     with LogStore(tmp_path, mode="a") as store:
         store.create_topic("t", 3)
         follower = store.follow(["t"], timeout=SOON)

@@ -369,6 +369,21 @@ cdef class File:
         if status < 0:
             self.raise_errno()
 
+    def sync_data(self):
+        """Brings content and length to the disk. OSError, after which it must not be tried again."""
+        cdef int status
+        with nogil:
+            status = self.datasync()
+        if status < 0:
+            self.raise_errno()
+
+    def has_name(self):
+        """Whether the file has a name still: it was not deleted, and no other file was renamed over it."""
+        cdef struct_stat st
+        if fstat(self.fd, &st) < 0:
+            self.raise_errno()
+        return st.st_nlink > 0
+
     def send(self, int target, int64_t position, int64_t size):
         """Sends up to `size` bytes from `position` to the descriptor `target` by sendfile: nothing is copied
         into the process. Returns how many it took, 0 at the end of the file. OSError (BlockingIOError where

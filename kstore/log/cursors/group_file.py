@@ -12,7 +12,6 @@ byte is damage and not the work of a power cut.
 from __future__ import annotations
 
 import os
-import struct
 import time
 import warnings
 import weakref
@@ -28,6 +27,18 @@ from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.cursors.member_lock import byte_of
 from kstore.log.cursors.offset_commits import Commit, decode, encode_key, encode_value
 from kstore.log.files.layout import TopicPartition
+from kstore.log.files.stored_batches import (
+    LEAST,
+    MOST_SEQUENCE,
+    SECTOR,
+    has_batch,
+    has_gap,
+    is_sound,
+    size_at,
+    sound_batches,
+    synced_at,
+    with_size,
+)
 from kstore.log.recovery.repairs import CUT, name_for_cut
 from kstore.log.recovery.report import DataLossWarning
 
@@ -36,13 +47,9 @@ if TYPE_CHECKING:
     from kstore.log.cursors.member_lock import LockFile
 
 _PREFIX, SUFFIX = "kstore-cursors-", ".positions"
-_OVERHEAD, _LEAST, _MAGIC = 12, 61, 16
-_SECTOR = 512  # bytes that a power cut keeps or loses together
-_MOST_SEQUENCE = 2**31 - 1
 # the sizes at which the file is rewritten: by a durable commit, by another
 _LONG, _LONGEST = 1 << 16, 1 << 20
 _MOST = 1 << 28  # bytes that one call reads, as read_whole does
-_INT32 = struct.Struct(">i")
 
 Changes = Mapping[TopicPartition, Commit | None]
 Entries = Mapping[TopicPartition, "Entry"]
@@ -124,15 +131,15 @@ class _Content:
             bytes | None, tuple[Record, int, int]
         ] = {}  # key -> its last record, the member, the byte
         while at < len(data):
-            size = _size_at(data, at)
-            whole = _LEAST <= size <= len(data) - at
+            size = size_at(data, at)
+            whole = LEAST <= size <= len(data) - at
             batch = RecordBatch(data[at : at + size], file=self.path, position=start + at) if whole else None
-            if batch is None or not _is_ours(batch):
-                later = _sound_batches(data, at + 1)
-                durable = max([synced, *(_synced_at(batch) for _, batch in later)])
+            if batch is None or not is_sound(batch):
+                later = sound_batches(data, at + 1)
+                durable = max([synced, *(synced_at(batch) for _, batch in later)])
                 until = later[0][0] if later else len(data)
                 if start + at >= durable and (
-                    _has_gap(data, at, until, start)
+                    has_gap(data, at, until, start)
                     or (not later and not whole and _is_begun(data, at, start, max(next_offset, 0)))
                 ):
                     self.behind = len(later)
@@ -153,7 +160,7 @@ class _Content:
             for record in batch.records(verify=False):
                 latest[record.key] = record, member, start + at
             at += size
-            next_offset, synced = batch.next_offset, max(synced, _synced_at(batch))
+            next_offset, synced = batch.next_offset, max(synced, synced_at(batch))
         found = [
             (decode(self.group, record, self.path, position), member)
             for record, member, position in latest.values()
@@ -382,7 +389,7 @@ class GroupFile:
             (self.key_of(tp), None if commit is None else encode_value(commit))
             for tp, commit in changes.items()
         ]
-        sequence = min(synced + 1, _MOST_SEQUENCE)
+        sequence = min(synced + 1, MOST_SEQUENCE)
         now = time.time_ns() // 1_000_000
         return encode_batch(
             [(now, key, value, ()) for key, value in records],
@@ -465,62 +472,13 @@ class GroupFile:
         self._named, self._synced = self._file, (self._file, self._content.end)
 
 
-def _size_at(data: bytes, at: int) -> int:
-    """The size of a batch, according to its header."""
-    return _INT32.unpack_from(data, at + 8)[0] + _OVERHEAD if len(data) - at >= _OVERHEAD else 0
-
-
-def _is_ours(batch: RecordBatch) -> bool:
-    try:
-        batch.ensure_valid()
-    except CorruptRecordError:
-        return False
-    return batch.magic == 2
-
-
-def _has_batch(data: bytes) -> bool:
-    try:
-        return _is_ours(RecordBatch(data))
-    except CorruptRecordError:
-        return False
-
-
-def _synced_at(batch: RecordBatch) -> int:
-    """The number of bytes of the file that were synced before a batch was written; -1 if unknown."""
-    return int(batch.base_sequence) - 1
-
-
-def _sound_batches(data: bytes, at: int) -> list[tuple[int, RecordBatch]]:
-    """All complete, sound batches from a byte on, with their positions. Other bytes are skipped."""
-    found = []
-    while at <= len(data) - _LEAST:
-        size = _size_at(data, at) if data[at + _MAGIC] == 2 else 0
-        if _LEAST <= size <= len(data) - at and _has_batch(data[at : at + size]):
-            found.append((at, RecordBatch(data[at : at + size])))
-            at += size
-        else:
-            at += 1
-    return found
-
-
-def _has_gap(data: bytes, at: int, until: int, start: int) -> bool:
-    """Whether a sector of these bytes is zero, so that it never reached the disk."""
-    for sector in range((start + at) // _SECTOR * _SECTOR, start + until, _SECTOR):
-        piece = data[max(sector - start, at) : min(sector + _SECTOR - start, until)]
-        if len(piece) >= _MAGIC and not any(piece):  # fewer bytes of a batch may be zero
-            return True
-    return False
-
-
 def _is_begun(data: bytes, at: int, start: int, offset: int) -> bool:
     """Whether this is the beginning of a batch whose writer was killed."""
     rest = data[at:]
-    begin = rest[: min(8, _SECTOR - (start + at) % _SECTOR)]
+    begin = rest[: min(8, SECTOR - (start + at) % SECTOR)]
     if any(begin) and not offset.to_bytes(8, "big").startswith(begin):
         return False  # it does not have the next offset
-    return len(rest) < _LEAST or not _has_batch(
-        rest[:8] + _INT32.pack(len(rest) - _OVERHEAD) + rest[_OVERHEAD:]
-    )
+    return len(rest) < LEAST or not has_batch(with_size(rest))
 
 
 def _warn(text: str) -> None:

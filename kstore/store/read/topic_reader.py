@@ -23,7 +23,7 @@ from kstore.log.read.left_out import LeftOut
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import Iterated, OneThread
 from kstore.log.threads.resumed import TASK_TURN, Resumed
-from kstore.store.read.partition_watch import PartitionWatch
+from kstore.log.follow.partition_watch import PartitionWatch
 from kstore.store.read.read_queue import ReadQueue
 from kstore.store.read.wanted_partitions import WantedPartitions
 
@@ -106,7 +106,7 @@ class PartitionReader:
         self.feed.close()
 
 
-def _checked_topics(topics: Iterable[str]) -> list[str]:
+def checked_topics(topics: Iterable[str]) -> list[str]:
     """Names of topics. TypeError, ValueError."""
     known: dict[str, None] = {}
     for topic in each_of(
@@ -137,7 +137,7 @@ class TopicReader(Closing, Waitable):
         on_error: str,
     ) -> None:
         logs.check_open()
-        self.topics = None if topics is None else _checked_topics(topics)
+        self.topics = None if topics is None else checked_topics(topics)
         boolean("follow", follow)
         self._follow = follow
         self._timeout = checked_timeout(timeout, follow)

@@ -1,0 +1,29 @@
+"""Dead letters: the records that a share group gives up, in another log, with Kafka's headers (KIP-1191)."""
+
+from __future__ import annotations
+
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kstore.log.share.acquired_record import AcquiredRecord
+    from kstore.log.writer import LogWriter
+
+# Kafka's reasons
+REJECTED = "Offset rejected by client."
+EXHAUSTED = "Offset delivery count exceeded the threshold."
+
+
+def append_dead_letter(log: LogWriter, group: str, record: AcquiredRecord, reason: str, *, durable: bool) -> None:
+    """Append a copy of a record to a log. What LogWriter.append and flush raise."""
+    added = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "group": group,
+        "delivery.count": record.delivery_count,
+        "message": reason,
+    }
+    headers = [(f"__dlq.errors.{name}", str(value).encode()) for name, value in added.items()]
+    log.append(record.value, record.key, headers=[*record.headers, *headers])
+    if durable:
+        log.flush()

@@ -1,0 +1,499 @@
+"""A worker of a share group: records of partitions, each delivered to one worker of the group at a time."""
+
+from __future__ import annotations
+
+import math
+import os
+from contextlib import ExitStack, suppress
+from functools import partial
+from time import monotonic
+from typing import Protocol
+
+from kstore.arguments import ISOLATION, MAX64, ON_ERROR, boolean, choice, instance, integer, number
+from kstore.engine.io.mutex import Mutex
+from kstore.engine.io.notification import EventFd
+from kstore.errors import (
+    CursorLockedError,
+    InvalidRecordStateError,
+    KstoreError,
+    LogClosedError,
+    LogNotFoundError,
+)
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.cursors.arguments import checked_group, checked_place, checked_timeout
+from kstore.log.files.layout import TopicPartition
+from kstore.log.follow.partition_watch import PartitionWatch
+from kstore.log.follow.readable import wait_readable, wait_readable_async
+from kstore.log.follow.waiting import Waitable
+from kstore.log.partition import PartitionLog
+from kstore.log.read.left_out import LeftOut
+from kstore.log.share.acquired_record import AcknowledgeType, AcquiredRecord
+from kstore.log.share.shared_partition import SharedPartition, ShareOptions
+from kstore.log.threads.async_call import in_thread
+from kstore.log.threads.closing import Closing
+from kstore.log.threads.resumed import Resumed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+    from datetime import datetime
+    from types import TracebackType
+    from typing import Any, NoReturn
+
+    from kstore.engine.scan.batch_reader import Skipped
+    from kstore.log.writer import LogWriter
+
+_UPDATE = 0.4  # s: how often to list the partitions, and to look at all where the system reports no changes
+_HEAR = 0.001  # s: how often to ask the system for changes while there are records
+
+
+class Wanted(Protocol):
+    """The partitions that a group reads: WantedPartitions of a store, or one."""
+
+    paths: dict[TopicPartition, str]
+
+    def list(self) -> None:
+        """Lists the partitions that there are now. OSError, KstoreError."""
+
+    def was_there(self, tp: TopicPartition) -> bool:
+        """Whether a partition was there when the reader began. All records of others are new."""
+
+    def gone(self, tp: TopicPartition) -> None:
+        """A partition was deleted, and maybe made anew: then all of it is new. OSError, KstoreError."""
+
+
+class OnePartition:
+    """The one partition of a log."""
+
+    def __init__(self, tp: TopicPartition, path: str) -> None:
+        self._is_there = True
+        self.paths = {tp: path}
+
+    def list(self) -> None:
+        """There is no other."""
+
+    def was_there(self, tp: TopicPartition) -> bool:
+        """The group begins where it is told to."""
+        return True
+
+    def gone(self, tp: TopicPartition) -> None:
+        """The log was deleted."""
+        raise LogNotFoundError(f"{self.paths[tp]} was deleted, or made anew, since it was opened")
+
+
+class ShareGroup(Closing, Waitable):
+    """A worker of a share group. log.share_group() and store.share_group() make one.
+
+    Iterating acquires one record after the other, as an AcquiredRecord, for this worker alone. The worker
+    acknowledges each with `acknowledge(record)`. A record is delivered again if its worker closes the group or
+    dies, if its lock expires, or if it is released.
+
+    Threads and tasks may share the object: each record goes to one of them. Workers in other processes open
+    the group there. In a forked child all methods raise LogClosedError.
+    """
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        topics: list[str],
+        group: str,
+        start: str | int | datetime,
+        *,
+        follow: bool,
+        timeout: float | None,
+        isolation: str,
+        on_error: str,
+        record_lock_ms: int,
+        max_delivery_attempts: int,
+        max_record_locks: int,
+        durable: bool,
+        dead_letter_log_of: Callable[[AcquiredRecord], LogWriter] | None,
+    ) -> None:
+        self.group = checked_group(group)
+        self._start = checked_place("start", start)
+        self._follow = boolean("follow", follow)
+        self._timeout = checked_timeout(timeout, follow)
+        self._options = ShareOptions(
+            group,
+            choice("isolation", isolation, ISOLATION),
+            choice("on_error", on_error, ON_ERROR),
+            integer("record_lock_ms", record_lock_ms, 1, 1 << 40),
+            integer("max_delivery_attempts", max_delivery_attempts, 1, 1 << 14),
+            integer("max_record_locks", max_record_locks, 1, 10_000),
+            boolean("durable", durable),
+            dead_letter_log_of,
+        )
+        self._wanted = wanted
+        self._worker = 1 + (int.from_bytes(os.urandom(8), "big") >> 3)
+        self._partitions: dict[TopicPartition, SharedPartition] = {}
+        self._by_topic: list[list[SharedPartition]] = []
+        self._topics = topics
+        self._turn = 0
+        self._left_out = LeftOut()
+        self._watch = PartitionWatch()
+        self._event = EventFd()
+        self._guard = Mutex()
+        self._waiting_count = 0
+        self._next_update = self._next_hear = 0.0
+        self._pid = os.getpid()
+        self._closed = False
+        with ExitStack() as undo:
+            undo.callback(self.close)  # an exception keeps this object, whose records are for others
+            self._update()
+            undo.pop_all()
+
+    # ---- partitions ----------------------------------------------------------------------------------------
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions that are read now."""
+        return sorted(self._partitions)
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """What on_error="skip" has left out so far: of each damage the file, the byte, how many bytes, and
+        the error."""
+        for shared in list(self._partitions.values()):
+            self._left_out.note(shared.skipped)
+        return self._left_out.listed()
+
+    def _update(self) -> None:
+        """Take the partitions that there are now. OSError, KstoreError."""
+        with self._guard:
+            self._next_update = monotonic() + _UPDATE
+            self._wanted.list()
+            for tp in [tp for tp in self._partitions if tp not in self._wanted.paths]:
+                self._leave(tp)
+            for tp, path in self._wanted.paths.items():
+                if tp not in self._partitions:
+                    with suppress(LogNotFoundError):  # it is being deleted
+                        self._partitions[tp] = self._open(tp, path)
+            self._by_topic = [
+                [shared for tp, shared in self._partitions.items() if tp.topic == topic] for topic in self._topics
+            ]
+            paths = {tp: self._wanted.paths[tp] for tp in self._partitions}
+            with suppress(FileNotFoundError):  # it was deleted: the next update leaves it
+                for tp in self._watch.add(paths):
+                    self._partitions[tp].ask()
+            if self._watch.source is None:
+                self._ask_all()
+
+    def _open(self, tp: TopicPartition, path: str) -> SharedPartition:
+        start = self._start if self._wanted.was_there(tp) else "earliest"
+        source = PartitionLog(path).source()
+        return SharedPartition(tp, source, self._worker, self._options, start, self._left_out)
+
+    def _leave(self, tp: TopicPartition) -> None:
+        self._partitions.pop(tp).close()
+        self._watch.drop()
+
+    def _deleted(self, tp: TopicPartition) -> None:
+        with self._guard:
+            if tp in self._partitions:
+                self._leave(tp)
+                self._next_update = 0
+                self._wanted.gone(tp)
+
+    def _ask_all(self) -> None:
+        for shared in self._partitions.values():
+            shared.ask()
+
+    def _hear(self) -> None:
+        """Take in what the system reports of changed partitions."""
+        with self._guard:
+            self._next_hear = monotonic() + _HEAR
+            self._event.clear()
+            is_whole = False
+            try:
+                for tp, _ in self._watch.changes():
+                    if tp is None:
+                        self._ask_all()
+                    elif tp in self._partitions:
+                        self._partitions[tp].ask()
+                is_whole = True
+            finally:
+                if not is_whole:  # an interrupt: the rest is not reported once more
+                    self._ask_all()
+
+    # ---- taking --------------------------------------------------------------------------------------------
+
+    def _first(self, ask: Callable[[SharedPartition], Any]) -> Any:
+        """What the first partition that has a record gives, in the order of the topics; None if none has."""
+        if self._closed:
+            return None
+        now = monotonic()
+        if now >= self._next_update:
+            self._update()
+        if now >= self._next_hear:
+            self._hear()
+        turn = self._turn
+        for shared_ones in self._by_topic:
+            count = len(shared_ones)
+            for at in range(count):
+                shared = shared_ones[(at + turn) % count]
+                if not shared.may_have_record():
+                    continue
+                try:
+                    found = ask(shared)
+                except LogNotFoundError:
+                    self._deleted(shared.tp)
+                    continue
+                except KstoreError as e:
+                    e.add_note(f"in partition {shared.tp}, which share group {self.group!r} reads")
+                    raise
+                if found:
+                    return found
+        return None
+
+    def _take(self) -> AcquiredRecord | None:
+        """Acquire the next record that there is now."""
+        found = self._first(SharedPartition.take)
+        if found is None:
+            self._hear()
+            found = self._first(SharedPartition.take)
+        if found is not None:
+            self._turn += 1
+            if self._waiting_count:
+                self._event.set()  # another thread may have missed what this one has heard
+        record: AcquiredRecord | None = found
+        return record
+
+    def _pause(self) -> float:
+        """For how many seconds there is nothing to do, if no change is reported."""
+        longest = max(self._next_update - monotonic(), 0.0)
+        return min((shared.pause(longest) for shared in self._partitions.values()), default=longest)
+
+    def _await(self, timeout: float | None) -> AcquiredRecord | None:
+        """Acquire the next record, and wait for it: None after so many seconds, or if the group is closed."""
+        self._check_open()
+        record = self._take()
+        if record is not None:
+            return record
+        until = math.inf if timeout is None else monotonic() + timeout
+        while record is None and not self._closed and (left := until - monotonic()) > 0:
+            self._waiting_count += 1
+            try:
+                wait_readable(self.signals(), min(left, self._pause()))
+            finally:
+                self._waiting_count -= 1
+            record = self._take()
+        return record
+
+    async def _await_async(self, timeout: float | None) -> AcquiredRecord | None:
+        self._check_open()
+        record = self._take()
+        until = math.inf if timeout is None else monotonic() + timeout
+        while record is None and not self._closed and (left := until - monotonic()) > 0:
+            self._waiting_count += 1
+            try:
+                with ExitStack() as copies:  # an event loop waits for a descriptor once
+                    sources = [copies.enter_context(_Copy(source)) for source in self.signals() if source]
+                    await wait_readable_async(sources, min(left, self._pause()))
+            finally:
+                self._waiting_count -= 1
+            record = self._take()
+        return record
+
+    def _records(self) -> Iterator[AcquiredRecord]:
+        timeout = self._timeout if self._follow else 0.0
+        while (record := self._await(timeout)) is not None:
+            yield record
+
+    async def _records_async(self) -> AsyncGenerator[AcquiredRecord, None]:
+        import asyncio
+
+        timeout = self._timeout if self._follow else 0.0
+        while (record := await self._await_async(timeout)) is not None:
+            yield record
+            await asyncio.sleep(0)  # for other workers in this loop
+
+    def __iter__(self) -> Iterator[AcquiredRecord]:
+        self._check_open()
+        return self._records()
+
+    def __aiter__(self) -> AsyncIterator[AcquiredRecord]:
+        self._check_open()
+        return Resumed(self._records_async)
+
+    def next(self, timeout: float | None = None) -> NextRecord:
+        """The next record, for a `with` statement: `with group.next() as job: …`. `async with` works too.
+
+        The end of the block accepts the record; an exception that leaves the block releases it. What the block
+        itself has acknowledged stays as it is. timeout: how many seconds to wait for a record; then the block
+        gets None, as it does if the group is closed meanwhile. Default: no limit.
+        """
+        timeout = None if timeout is None else number("timeout", timeout, 0)
+        self._check_open()
+        return NextRecord(self, partial(self._await, timeout), partial(self._await_async, timeout))
+
+    def looks(self) -> Iterator[float]:
+        """Look for a record again and again, for `kstore.wait`."""
+        with suppress(KstoreError, OSError):  # iterating raises it
+            while not self._closed:
+                self._hear()
+                if self._first(SharedPartition.has_record):
+                    return
+                yield self._pause()
+
+    def signals(self) -> tuple[Any, ...]:
+        """What becomes readable when the next look is worth it, for `kstore.wait`."""
+        if self._closed:
+            self._event.set()
+        return self._event, self._watch.source
+
+    # ---- acknowledging -------------------------------------------------------------------------------------
+
+    def acknowledge(
+        self, record: AcquiredRecord, type: AcknowledgeType = AcknowledgeType.ACCEPT
+    ) -> None:
+        """Report what became of a record that this group object has delivered.
+
+        type: AcknowledgeType.ACCEPT (the default): the work is done. RELEASE: the record is delivered again.
+        REJECT: it is not delivered again; it becomes a dead letter if the group has a place for them. After
+        max_delivery_attempts deliveries, RELEASE does what REJECT does.
+
+        When this returns, the acknowledgement survives the end of the process, and with durable=True a power
+        cut. InvalidRecordStateError if the record is no longer acquired by this worker: its lock expired, and
+        another worker has acquired it, or it was acknowledged before. OSError: the acknowledgement may have
+        been stored.
+        """
+        instance("record", record, AcquiredRecord)
+        shared = self._partition_of(record)
+        if instance("type", type, AcknowledgeType) is AcknowledgeType.ACCEPT:
+            shared.accept(record)
+        elif type is AcknowledgeType.REJECT:
+            shared.reject(record)
+        else:
+            self.release(record)
+
+    def release(self, record: AcquiredRecord, delay_ms: int = 0) -> None:
+        """Have a record delivered again, after `delay_ms` milliseconds. acknowledge() has the errors.
+
+        A delayed record counts towards max_record_locks.
+        """
+        delay_ms = integer("delay_ms", delay_ms, 0, 1 << 48)
+        self._partition_of(instance("record", record, AcquiredRecord)).release(record, delay_ms)
+        if self._waiting_count:
+            self._event.set()
+
+    def renew(self, record: AcquiredRecord) -> None:
+        """Extend the lock of a record: it expires record_lock_ms after this call. acknowledge() has the
+        errors."""
+        self._partition_of(instance("record", record, AcquiredRecord)).renew(record)
+
+    async def acknowledge_async(
+        self, record: AcquiredRecord, type: AcknowledgeType = AcknowledgeType.ACCEPT
+    ) -> None:
+        """Report what became of a record, as acknowledge() does, in another thread: the event loop goes on
+        meanwhile. A task that is cancelled ends when it is reported, or not begun."""
+        await in_thread(partial(self.acknowledge, record, type))
+
+    def holds(self, record: AcquiredRecord) -> bool:
+        """Whether this group object has delivered a record, and has neither acknowledged nor released it."""
+        shared = self._partitions.get(TopicPartition(record.topic, record.partition))
+        return shared is not None and shared.has_acquired(record)
+
+    def _partition_of(self, record: AcquiredRecord) -> SharedPartition:
+        self._check_open()
+        tp = TopicPartition(record.topic, record.partition)
+        shared = self._partitions.get(tp)
+        if shared is None:
+            raise LogNotFoundError(f"share group {self.group!r} reads no partition {tp}: it was deleted")
+        return shared
+
+    # ---- the end -------------------------------------------------------------------------------------------
+
+    def forget(self) -> None:
+        """Delete the state of the group in all its partitions, and close it: the group begins anew.
+
+        CursorLockedError if another worker has the group open; then nothing is deleted. OSError.
+        """
+        self._check_open()
+        for tp, shared in self._partitions.items():
+            if shared.is_shared:
+                raise CursorLockedError(f"{tp} of share group {self.group!r}", None)
+        for shared in self._partitions.values():
+            shared.forget()
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._pid != os.getpid():
+            raise LogClosedError(f"share group {self.group!r} belongs to process {self._pid}: open it again here")
+        if self._closed:
+            raise LogClosedError(f"share group {self.group!r} is closed")
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the group was closed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Leave the group: records that were not acknowledged are delivered to other workers. Iterations end,
+        also in threads that wait in them."""
+        self._closed = True
+        self._event.set()
+        if self._pid == os.getpid():
+            for shared in list(self._partitions.values()):
+                shared.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a share group cannot be pickled: open one in the other process")
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._closed else ""
+        return f"<ShareGroup {self.group!r}: {len(self._partitions)} partitions{state}>"
+
+
+class NextRecord:
+    """The next record of a share group, which the end of a `with` block accepts. group.next() makes one."""
+
+    def __init__(
+        self,
+        group: ShareGroup,
+        take: Callable[[], AcquiredRecord | None],
+        take_async: Callable[[], Any],
+    ) -> None:
+        self._group = group
+        self._take = take
+        self._take_async = take_async
+        self._record: AcquiredRecord | None = None
+
+    def __enter__(self) -> AcquiredRecord:
+        self._record = self._take()
+        return self._record  # type: ignore[return-value]  # None only after a timeout
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        record, self._record = self._record, None
+        if record is None or not self._group.holds(record):
+            return
+        if error is None:
+            self._group.acknowledge(record)
+        else:
+            with suppress(InvalidRecordStateError):  # another worker has it
+                self._group.release(record)
+
+    async def __aenter__(self) -> AcquiredRecord:
+        self._record = await self._take_async()
+        return self._record  # type: ignore[return-value]
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await in_thread(partial(self.__exit__, kind, error, trace))
+
+
+class _Copy:
+    """A descriptor of its own for what another one is for."""
+
+    def __init__(self, source: Any) -> None:
+        self._fd = os.dup(source.fileno())
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def __enter__(self) -> _Copy:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self._fd)

@@ -1,0 +1,250 @@
+"""The file with the state of a share group in a partition: a batch of one share-state record for each change.
+
+Workers in any process take turns to append to it, under a lock on the file beside it. Each first reads what
+others have appended, so the file is the only truth. A file that has grown is replaced by a snapshot.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from contextlib import suppress
+
+from kstore.engine.io.file import File, sync_directory, unlink, write_whole
+from kstore.engine.io.file_lock import FileLock
+from kstore.engine.io.mutex import Mutex
+from kstore.engine.record.batch_builder import encode_batch
+from kstore.errors import LogClosedError, LogNotFoundError
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.files.lock import conflict_in, keep_byte, keep_no_more, others_from
+from kstore.log.files.stored_batches import MOST_SEQUENCE
+from kstore.log.share.state_content import StateContent
+from kstore.log.share.state_records import encode_keys, encode_value
+
+if TYPE_CHECKING:
+    from kstore.log.files.layout import TopicPartition
+    from kstore.log.share.share_state import ShareState, Update
+
+DIRECTORY = "kstore-shares"  # in a partition
+_STATE, _LOCK = ".state", ".lock"
+# the sizes at which the file is replaced. A durable one has zeros up to there, because a sync takes longer if the
+# file has grown
+_LONG, _LONGEST = 1 << 18, 1 << 22
+_PIECE = 1 << 12  # bytes that are read at once of what others have appended
+_PROBE = 64
+_NOTHING = bytes(_PROBE)
+_MOST = 1 << 28
+
+_files: weakref.WeakSet[StateFile] = weakref.WeakSet()
+
+
+def path_of(partition: str, group: str) -> str:
+    """The path of a group's state in a partition."""
+    return f"{partition}/{DIRECTORY}/{group}{_STATE}"
+
+
+def groups_in(partition: str) -> list[str]:
+    """The share groups that have a state in a partition. OSError."""
+    try:
+        names = sorted(os.listdir(f"{partition}/{DIRECTORY}"))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [name[: -len(_STATE)] for name in names if name.endswith(_STATE)]
+
+
+class StateFile:
+    """The state of a share group in a partition, for one worker. All methods need `lock`, unless they say so.
+
+    durable: whether the file is laid out for syncs.
+    """
+
+    def __init__(
+        self, partition: str, group: str, tp: TopicPartition, topic_id: bytes, worker: int, *, durable: bool
+    ) -> None:
+        self.path = path_of(partition, group)
+        self.worker = worker
+        self.is_new = False
+        self._partition = partition
+        self._durable = durable
+        self._content = StateContent(self.path, encode_keys(group, topic_id, tp.partition))
+        self._file: File | None = None
+        self._least = 0  # bytes of the last snapshot
+        self._is_doubtful = False  # a sync has failed
+        self._syncing = Mutex()
+        self._pid = os.getpid()
+        self.lock = self._locked_file()
+        _files.add(self)
+
+    def _locked_file(self) -> FileLock:
+        directory, name = os.path.split(self.path[: -len(_STATE)] + _LOCK)
+        try:
+            os.mkdir(directory)
+        except FileExistsError:
+            pass
+        except FileNotFoundError:
+            raise LogNotFoundError(f"{self._partition} was deleted") from None
+        else:
+            sync_directory(self._partition)
+        while True:
+            lock = FileLock(f"{directory}/{name}")
+            keep_byte(lock.file.fd, self.worker)
+            if lock.file.has_name():  # else the group was deleted meanwhile
+                return lock
+
+    # ---- workers -------------------------------------------------------------------------------------------
+
+    def is_alive(self, worker: int) -> bool:
+        """Whether a worker is at work in any process. Needs no lock. OSError."""
+        return worker == self.worker or conflict_in(self.lock.file.fd, worker, 1) is not None
+
+    def has_others(self) -> bool:
+        """Whether other workers have the group open in this partition. Needs no lock."""
+        return others_from(self.lock.file.fd, 1)
+
+    def close(self) -> None:
+        """This worker leaves: what it has acquired is available. Needs no lock."""
+        keep_no_more(self.lock.file.fd, self.worker)
+
+    def after_fork(self) -> None:
+        """In a child of fork: its descriptor must not keep the locks when the parent has ended."""
+        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        os.dup2(nothing, self.lock.file.fd, inheritable=False)
+        os.close(nothing)
+
+    def check_process(self) -> None:
+        """LogClosedError in a forked child."""
+        if os.getpid() != self._pid:
+            raise LogClosedError(f"{self.path} is in use by process {self._pid}: open the group again here")
+
+    # ---- reading -------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ShareState:
+        """The state, as far as it was read. It needs no lock: but then other workers may have changed it."""
+        return self._content.state
+
+    def catch_up(self) -> None:
+        """Take in what other workers have appended. CorruptRecordError, LogNotFoundError, OSError."""
+        self.check_process()
+        file = self._file
+        if file is None or not file.has_name():
+            self._open()
+        elif self._is_doubtful:
+            self.replace()
+        elif (probe := file.read(self._content.end, _PROBE)) and probe != _NOTHING[: len(probe)]:
+            self._read_on(file)
+
+    def _open(self) -> None:
+        if not self.lock.file.has_name():
+            raise LogNotFoundError(f"{self.path} was deleted: open the group again")
+        try:
+            file = File(self.path, "r+")
+        except FileNotFoundError:
+            if self._file is not None:
+                raise LogNotFoundError(f"{self.path} was deleted: open the group again") from None
+            self.is_new = True
+            return
+        content = StateContent(self.path, self._content.keys)
+        size = file.size()
+        if size > _MOST:
+            raise content.corrupt(f"at most {_MOST} bytes", f"{size} bytes")
+        data = file.read(0, size)
+        rest = data[content.take(data) :]
+        content.check_torn(rest)
+        if not content.end:
+            raise content.corrupt("a snapshot", "nothing")
+        self._file, self._content, self._is_doubtful = file, content, False
+        if rest.strip(b"\0"):
+            self.replace()  # else batches behind the torn one could become part of the file again
+
+    def _read_on(self, file: File) -> None:
+        size = _PIECE
+        while (data := file.read(self._content.end, size)) and any(data):
+            if self._content.take(data):
+                continue
+            if len(data) < size:
+                self._content.check_torn(data)
+                self.replace()
+                return
+            size *= 4
+
+    # ---- writing -------------------------------------------------------------------------------------------
+
+    def begin(self, update: Update) -> None:
+        """Store the first state of a group that has none yet. OSError."""
+        self._content.state.apply(update)
+        self.replace()
+
+    def append(self, update: Update) -> None:
+        """Store an update, then take it in. OSError: it was not stored, or the next call takes it in."""
+        data = self._encode(update)
+        longest = _LONG if self._durable else _LONGEST
+        if self._content.end + len(data) > max(longest, 4 * self._least):
+            self.replace()
+            data = self._encode(update)
+        file, content = self._file, self._content
+        assert file is not None
+        try:
+            file.write(content.end, data)
+        except OSError:
+            with suppress(OSError):  # if this fails, the next worker removes it
+                file.truncate(content.end)
+            raise
+        content.state.apply(update)
+        content.end, content.next_offset = content.end + len(data), content.next_offset + 1
+
+    def replace(self) -> None:
+        """Replace the file by a snapshot of the state, durably. OSError."""
+        before, content = self._content, StateContent(self.path, self._content.keys)
+        content.state = before.state
+        content.snapshot_epoch, content.next_offset = before.snapshot_epoch + 1, max(before.next_offset, 0)
+        data = self._encode(content.state.snapshot(), content)
+        room = bytes(max(_LONG - len(data), 0)) if self._durable else b""
+        write_whole(self.path, data + room)
+        content.end = content.synced = self._least = len(data)
+        content.next_offset += 1
+        self._file, self._content, self._is_doubtful, self.is_new = File(self.path, "r+"), content, False, False
+
+    def _encode(self, update: Update, content: StateContent | None = None) -> bytes:
+        content = content or self._content
+        now = time.time_ns() // 1_000_000
+        value = encode_value(update, content.snapshot_epoch, now)
+        return encode_batch(
+            ((now, content.keys[update.is_snapshot], value, None),),
+            base_offset=content.next_offset,
+            producer_id=self.worker,
+            producer_epoch=0,
+            base_sequence=min(content.synced + 1, MOST_SEQUENCE),
+        )
+
+    def sync(self) -> None:
+        """Bring what was appended to the disk. The caller must not have the lock: one sync serves all threads
+        that wait for it. OSError: what was appended may be lost in a power cut."""
+        wanted, wanted_end = self._content, self._content.end
+        with self._syncing:
+            content, file = self._content, self._file
+            if file is None or content is not wanted or content.synced >= wanted_end:  # others are synced
+                return
+            end = content.end
+            try:
+                file.sync_data()
+            except OSError:
+                self._is_doubtful = True  # a second sync would succeed without these bytes
+                raise
+            content.synced = max(content.synced, end)
+
+    def remove(self) -> None:
+        """Delete the files of the group in this partition. OSError."""
+        unlink(self.lock.file.path, missing_ok=True)
+        unlink(self.path, missing_ok=True)
+        sync_directory(os.path.dirname(self.path))
+
+
+def _forked() -> None:
+    for file in list(_files):
+        file.after_fork()
+    _files.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
