@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import NamedTuple  # made for each delivery; that of light_typing takes four times as long
 
-from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Any

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import weakref
 from contextlib import ExitStack, suppress
 from functools import partial
 from time import monotonic
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 
 _UPDATE = 0.4  # s: how often to list the partitions, and to look at all where the system reports no changes
 _HEAR = 0.001  # s: how often to ask the system for changes while there are records
+
+
+_groups: weakref.WeakSet[ShareGroup] = weakref.WeakSet()
 
 
 class Wanted(Protocol):
@@ -134,8 +138,9 @@ class ShareGroup(Closing, Waitable):
         self._guard = Mutex()
         self._waiting_count = 0
         self._next_update = self._next_hear = 0.0
-        self._pid = os.getpid()
+        self._is_of_parent = False  # this is a child of fork
         self._closed = False
+        _groups.add(self)
         with ExitStack() as undo:
             undo.callback(self.close)  # an exception keeps this object, whose records are for others
             self._update()
@@ -389,14 +394,14 @@ class ShareGroup(Closing, Waitable):
 
     def holds(self, record: AcquiredRecord) -> bool:
         """Whether this group object has delivered a record, and has neither acknowledged nor released it."""
-        shared = self._partitions.get(TopicPartition(record.topic, record.partition))
+        shared = self._partitions.get(record[:2])  # type: ignore[call-overload]
         return shared is not None and shared.has_acquired(record)
 
     def _partition_of(self, record: AcquiredRecord) -> SharedPartition:
         self._check_open()
-        tp = TopicPartition(record.topic, record.partition)
-        shared = self._partitions.get(tp)
+        shared = self._partitions.get(record[:2])  # type: ignore[call-overload]
         if shared is None:
+            tp = TopicPartition(record.topic, record.partition)
             raise LogNotFoundError(f"share group {self.group!r} reads no partition {tp}: it was deleted")
         return shared
 
@@ -416,8 +421,8 @@ class ShareGroup(Closing, Waitable):
         self.close()
 
     def _check_open(self) -> None:
-        if self._pid != os.getpid():
-            raise LogClosedError(f"share group {self.group!r} belongs to process {self._pid}: open it again here")
+        if self._is_of_parent:
+            raise LogClosedError(f"share group {self.group!r} belongs to the parent process: open it again here")
         if self._closed:
             raise LogClosedError(f"share group {self.group!r} is closed")
 
@@ -426,12 +431,16 @@ class ShareGroup(Closing, Waitable):
         """Whether the group was closed."""
         return self._closed
 
+    def after_fork(self) -> None:
+        """In a child of fork: the group is that of the parent."""
+        self._is_of_parent = self._closed = True
+
     def close(self) -> None:
         """Leave the group: records that were not acknowledged are delivered to other workers. Iterations end,
         also in threads that wait in them."""
         self._closed = True
         self._event.set()
-        if self._pid == os.getpid():
+        if not self._is_of_parent:
             for shared in list(self._partitions.values()):
                 shared.close()
 
@@ -497,3 +506,12 @@ class _Copy:
 
     def __exit__(self, *error: object) -> None:
         os.close(self._fd)
+
+
+def _forked() -> None:
+    for group in list(_groups):
+        group.after_fork()
+    _groups.clear()
+
+
+os.register_at_fork(after_in_child=_forked)

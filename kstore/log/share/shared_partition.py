@@ -6,6 +6,7 @@ import time
 from itertools import chain
 
 from kstore.engine.scan.batch_reader import RecordReader
+from kstore.engine.share.share_state import ACKNOWLEDGED, ACQUIRED, ARCHIVED, Update
 from kstore.errors import CorruptFileError, InvalidRecordStateError, LogChangedError, OffsetOutOfRangeError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.cursors.arguments import offset_of
@@ -15,7 +16,6 @@ from kstore.log.follow.feed import Feed, read_by
 from kstore.log.follow.position import diverged_at, position_in
 from kstore.log.share.acquired_record import AcquiredRecord
 from kstore.log.share.dead_letters import EXHAUSTED, REJECTED, append_dead_letter
-from kstore.log.share.share_state import ACKNOWLEDGED, ACQUIRED, ARCHIVED, Update
 from kstore.log.share.state_file import StateFile
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from kstore.log.files.layout import TopicPartition
     from kstore.log.follow.sources import DirectorySource
     from kstore.log.read.left_out import LeftOut
-    from kstore.log.share.share_state import InFlight
     from kstore.log.view.log_view import LogView
     from kstore.log.writer import LogWriter
 
@@ -70,6 +69,7 @@ class SharedPartition:
         self._dead: set[int] = set()
         self._next_look = 0
         self._view: LogView | None = None  # the one that was compared with the state
+        self._last_epoch, self._last_epoch_start = (-1, -1), 0  # and the generation, of its last records
         self._is_stale = True  # the log may have changed since
         self._feed = Feed(source, position_in(view.snapshot, view.log_start_offset), options.isolation, left_out)
         self._read = read_by(RecordReader, options.isolation, options.on_error)
@@ -131,7 +131,7 @@ class SharedPartition:
         if self._is_stale:
             self._compare()
         while (found := file.state.available(now, self._dead)) is not None:
-            record = self._again(*found)
+            record = self._again(found)
             if record is not None:
                 return record
         if len(file.state.in_flight) >= self.options.max_record_locks:
@@ -141,23 +141,29 @@ class SharedPartition:
     def _acquire(self, record: Record, now: int) -> AcquiredRecord:
         state, offset = self._file.state, record.offset
         epoch = generation = -1
-        if offset >= state.end:
-            assert self._view is not None
-            position = position_in(self._view.snapshot, offset + 1)
-            if position[1:3] != (state.leader_epoch, state.generation):
-                epoch, generation = position[1:3]
+        if offset >= state.end and self._position_at(offset) != (state.leader_epoch, state.generation):
+            epoch, generation = self._position_at(offset)
         until = now + self.options.record_lock_ms
         update = state.acquire(offset, self._worker, until, epoch, generation)
         self._file.append(update)
-        return AcquiredRecord(*self.tp, record, update.batches[-1].delivery_count)
+        return AcquiredRecord(self.tp.topic, self.tp.partition, record, update.batches[-1][3])
 
-    def _again(self, offset: int, known: InFlight) -> Record | None:
+    def _position_at(self, offset: int) -> tuple[int, int]:
+        """The leader epoch of the record at an offset, and the generation of the log."""
+        view = self._view
+        assert view is not None
+        if offset < self._last_epoch_start:
+            return position_in(view.snapshot, offset + 1)[1:3]
+        return self._last_epoch
+
+    def _again(self, offset: int) -> Record | None:
         """A record in flight that is to be delivered again; None if it is not to be, and so is done now."""
         record = self._stored(offset)
         if record is not None:
-            if known.delivery_count < self.options.max_delivery_attempts:
+            count = self._file.state.deliveries(offset)
+            if count < self.options.max_delivery_attempts:
                 return record
-            self._bury(record, known.delivery_count, EXHAUSTED)
+            self._bury(record, count, EXHAUSTED)
         self._file.append(self._file.state.finish(offset, ARCHIVED))
         return None
 
@@ -242,6 +248,9 @@ class SharedPartition:
             feed.seek(view, min(max(self._file.state.end, first), end), is_number=False)
             self._records, self._ahead, self._has_more = iter(()), None, True
             self._view = view
+            latest = now.leader_epochs.entries[-1:]
+            self._last_epoch_start = latest[0][1] if latest else 0
+            self._last_epoch = (latest[0][0] if latest else -1), now.truncations.number
         except BaseException:
             self._is_stale = True
             raise
@@ -276,7 +285,7 @@ class SharedPartition:
         with self._file.lock:
             if self._holds(record):
                 state, now = self._file.state, _now()
-                if self._again(record.offset, state.in_flight[record.offset]) is not None:
+                if self._again(record.offset) is not None:
                     self._file.append(state.release(record.offset, now + delay_ms if delay_ms else 0))
         self._sync()
 
@@ -301,7 +310,7 @@ class SharedPartition:
         known = self._file.state.in_flight.get(record.offset)
         if known is None:
             why = "it is done"
-        elif known.state != ACQUIRED:
+        elif known[0] != ACQUIRED:
             why = "it was released"
         else:
             why = "its lock expired, and another worker has acquired it"
@@ -319,7 +328,7 @@ class SharedPartition:
     def forget(self) -> None:
         """Delete the state of the group. OSError."""
         with self._file.lock:
-            self._file.check_process()
+            self._file.catch_up()
             self._file.remove()
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kstore.engine.io.file import read_whole
 from kstore.engine.record.batch import RecordBatch
+from kstore.engine.share.share_state import ShareState
 from kstore.errors import CorruptRecordError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.stored_batches import (
@@ -16,7 +17,6 @@ from kstore.log.files.stored_batches import (
     synced_at,
     with_size,
 )
-from kstore.log.share.share_state import ShareState
 from kstore.log.share.state_records import decode
 
 if TYPE_CHECKING:

@@ -12,19 +12,20 @@ import weakref
 from contextlib import suppress
 
 from kstore.engine.io.file import File, sync_directory, unlink, write_whole
-from kstore.engine.io.file_lock import FileLock
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.batch_builder import encode_batch
+from kstore.engine.share.share_state import encode_value
+from kstore.engine.share.state_log import REPLACED, UNCHANGED, FileLock, look_behind, write_batch
 from kstore.errors import LogClosedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.lock import conflict_in, keep_byte, keep_no_more, others_from
 from kstore.log.files.stored_batches import MOST_SEQUENCE
 from kstore.log.share.state_content import StateContent
-from kstore.log.share.state_records import encode_keys, encode_value
+from kstore.log.share.state_records import encode_keys
 
 if TYPE_CHECKING:
+    from kstore.engine.share.share_state import ShareState, Update
     from kstore.log.files.layout import TopicPartition
-    from kstore.log.share.share_state import ShareState, Update
 
 DIRECTORY = "kstore-shares"  # in a partition
 _STATE, _LOCK = ".state", ".lock"
@@ -32,8 +33,6 @@ _STATE, _LOCK = ".state", ".lock"
 # file has grown
 _LONG, _LONGEST = 1 << 18, 1 << 22
 _PIECE = 1 << 12  # bytes that are read at once of what others have appended
-_PROBE = 64
-_NOTHING = bytes(_PROBE)
 _MOST = 1 << 28
 
 _files: weakref.WeakSet[StateFile] = weakref.WeakSet()
@@ -72,7 +71,7 @@ class StateFile:
         self._least = 0  # bytes of the last snapshot
         self._is_doubtful = False  # a sync has failed
         self._syncing = Mutex()
-        self._pid = os.getpid()
+        self.is_of_parent = False  # this is a child of fork
         self.lock = self._locked_file()
         _files.add(self)
 
@@ -108,14 +107,10 @@ class StateFile:
 
     def after_fork(self) -> None:
         """In a child of fork: its descriptor must not keep the locks when the parent has ended."""
+        self.is_of_parent = True
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         os.dup2(nothing, self.lock.file.fd, inheritable=False)
         os.close(nothing)
-
-    def check_process(self) -> None:
-        """LogClosedError in a forked child."""
-        if os.getpid() != self._pid:
-            raise LogClosedError(f"{self.path} is in use by process {self._pid}: open the group again here")
 
     # ---- reading -------------------------------------------------------------------------------------------
 
@@ -126,14 +121,18 @@ class StateFile:
 
     def catch_up(self) -> None:
         """Take in what other workers have appended. CorruptRecordError, LogNotFoundError, OSError."""
-        self.check_process()
+        if self.is_of_parent:
+            raise LogClosedError(f"{self.path} is in use by the parent of this process: open the group again here")
         file = self._file
-        if file is None or not file.has_name():
+        if file is None:
             self._open()
-        elif self._is_doubtful:
-            self.replace()
-        elif (probe := file.read(self._content.end, _PROBE)) and probe != _NOTHING[: len(probe)]:
-            self._read_on(file)
+        elif (change := look_behind(file, self._content.end)) != UNCHANGED or self._is_doubtful:
+            if change == REPLACED:
+                self._open()
+            else:
+                self._read_on(file)
+            if self._is_doubtful:
+                self.replace()
 
     def _open(self) -> None:
         if not self.lock.file.has_name():
@@ -178,45 +177,36 @@ class StateFile:
 
     def append(self, update: Update) -> None:
         """Store an update, then take it in. OSError: it was not stored, or the next call takes it in."""
-        data = self._encode(update)
-        longest = _LONG if self._durable else _LONGEST
-        if self._content.end + len(data) > max(longest, 4 * self._least):
+        if self._content.end > max(_LONG if self._durable else _LONGEST, 4 * self._least):
             self.replace()
-            data = self._encode(update)
         file, content = self._file, self._content
         assert file is not None
+        now = time.time_ns() // 1_000_000
+        key, value = content.keys[update.is_snapshot], encode_value(update, content.snapshot_epoch, now)
+        sequence = min(content.synced + 1, MOST_SEQUENCE)
+        end = content.end
         try:
-            file.write(content.end, data)
+            size = write_batch(file, end, key, value, now, content.next_offset, self.worker, sequence)
         except OSError:
             with suppress(OSError):  # if this fails, the next worker removes it
-                file.truncate(content.end)
+                file.truncate(end)
             raise
         content.state.apply(update)
-        content.end, content.next_offset = content.end + len(data), content.next_offset + 1
+        content.end, content.next_offset = end + size, content.next_offset + 1
 
     def replace(self) -> None:
         """Replace the file by a snapshot of the state, durably. OSError."""
         before, content = self._content, StateContent(self.path, self._content.keys)
         content.state = before.state
         content.snapshot_epoch, content.next_offset = before.snapshot_epoch + 1, max(before.next_offset, 0)
-        data = self._encode(content.state.snapshot(), content)
+        now = time.time_ns() // 1_000_000
+        value = encode_value(content.state.snapshot(), content.snapshot_epoch, now)
+        data = encode_batch([(now, content.keys[True], value, None)], base_offset=content.next_offset)
         room = bytes(max(_LONG - len(data), 0)) if self._durable else b""
         write_whole(self.path, data + room)
         content.end = content.synced = self._least = len(data)
         content.next_offset += 1
         self._file, self._content, self._is_doubtful, self.is_new = File(self.path, "r+"), content, False, False
-
-    def _encode(self, update: Update, content: StateContent | None = None) -> bytes:
-        content = content or self._content
-        now = time.time_ns() // 1_000_000
-        value = encode_value(update, content.snapshot_epoch, now)
-        return encode_batch(
-            ((now, content.keys[update.is_snapshot], value, None),),
-            base_offset=content.next_offset,
-            producer_id=self.worker,
-            producer_epoch=0,
-            base_sequence=min(content.synced + 1, MOST_SEQUENCE),
-        )
 
     def sync(self) -> None:
         """Bring what was appended to the disk. The caller must not have the lock: one sync serves all threads

@@ -1,0 +1,1 @@
+"""The state of share groups: its changes, their bytes, and the file that they are appended to."""
