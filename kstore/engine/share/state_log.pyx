@@ -6,7 +6,6 @@ from cpython.exc cimport PyErr_CheckSignals
 from cython cimport final, no_gc
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from posix.stat cimport fstat, struct_stat
 
 from kstore.engine.io.faults cimport gate
 from kstore.engine.io.file cimport File
@@ -14,18 +13,27 @@ from kstore.engine.io.mutex cimport Mutex
 from kstore.engine.record.batch_builder cimport BatchBuilder, ks_fields
 
 
-cdef extern from "<fcntl.h>" nogil:
+cdef extern from "<sys/file.h>" nogil:
+    enum:
+        LOCK_EX
+        LOCK_UN
+    int flock(int fd, int operation)
+
+
+cdef extern from "<sys/stat.h>" nogil:
     """
-    static int ks_lock_first_byte(int fd, short kind)
+    /* Not fstat: a file system that is asked for the times of a file dates each later write exactly, and slowly. */
+    static int ks_links_and_size(int fd, unsigned *links, long long *size)
     {
-        struct flock lock = {.l_type = kind, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
-        return fcntl(fd, kind == F_UNLCK ? F_OFD_SETLK : F_OFD_SETLKW, &lock);
+        struct statx st;
+        if (statx(fd, "", AT_EMPTY_PATH, STATX_NLINK | STATX_SIZE, &st) < 0)
+            return -1;
+        *links = st.stx_nlink;
+        *size = (long long)st.stx_size;
+        return 0;
     }
     """
-    enum:
-        F_UNLCK
-        F_WRLCK
-    int ks_lock_first_byte(int fd, short kind)
+    int ks_links_and_size(int fd, unsigned *links, long long *size)
 
 
 cdef enum:
@@ -54,7 +62,7 @@ cdef class FileLock:
         try:
             while True:
                 with nogil:
-                    status = ks_lock_first_byte(self.file.fd, F_WRLCK)
+                    status = flock(self.file.fd, LOCK_EX)
                 if status == 0:
                     return
                 if errno != EINTR:
@@ -65,22 +73,22 @@ cdef class FileLock:
                 self.mutex.leave()
 
     def __exit__(self, kind, error, trace):
-        ks_lock_first_byte(self.file.fd, F_UNLCK)
+        flock(self.file.fd, LOCK_UN)
         self.mutex.leave()
 
 
 def look_behind(File file not None, int64_t position):
     """Whether a file has other bytes than zeros from a position on, GROWN; or REPLACED if it has no name any more,
     because another file was renamed over it. Else UNCHANGED. OSError."""
-    cdef struct_stat st
     cdef uint8_t probe[PROBE]
+    cdef unsigned links = 0
+    cdef long long length = 0
     cdef int64_t size, i
-    while gate(0) or fstat(file.fd, &st) < 0:
-        if errno != EINTR:
-            file.raise_errno()
-    if st.st_nlink == 0:
+    if gate(0) or ks_links_and_size(file.fd, &links, &length) < 0:
+        file.raise_errno()
+    if links == 0:
         return REPLACED
-    if st.st_size <= position:
+    if length <= position:
         return UNCHANGED
     size = file.pread(probe, PROBE, position)
     if size < 0:
