@@ -60,6 +60,7 @@ _SOURCES = {
     "kstore.log.recovery.report": "DataLossWarning",
     "kstore.log.send.sending": "Sent",
     "kstore.log.share.acquired_record": "AcknowledgeType AcquiredRecord",
+    "kstore.log.share.descriptions": "ShareGroupState",
     "kstore.log.share.share_group": "NextRecord ShareGroup",
     "kstore.log.write.appender": "Appender",
     "kstore.log.write.retention": "Decision",

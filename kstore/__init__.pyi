@@ -67,6 +67,7 @@ from kstore.log.recovery.report import DataLossWarning as DataLossWarning
 from kstore.log.send.sending import Sent as Sent
 from kstore.log.share.acquired_record import AcknowledgeType as AcknowledgeType
 from kstore.log.share.acquired_record import AcquiredRecord as AcquiredRecord
+from kstore.log.share.descriptions import ShareGroupState as ShareGroupState
 from kstore.log.share.share_group import NextRecord as NextRecord
 from kstore.log.share.share_group import ShareGroup as ShareGroup
 from kstore.log.write.appender import Appender as Appender
@@ -156,6 +157,7 @@ __all__ = [
     "Segment",
     "Sent",
     "ShareGroup",
+    "ShareGroupState",
     "Skipped",
     "Slice",
     "Span",

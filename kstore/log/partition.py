@@ -55,11 +55,13 @@ if TYPE_CHECKING:
     from kstore.log.read.span import Span
     from kstore.log.recovery.loader import Loaded
     from kstore.log.send.sending import Sent
+    from kstore.log.share.descriptions import ShareGroupState, share_groups_in
     from kstore.log.share.share_group import OnePartition, ShareGroup
     from kstore.log.threads.one_thread import Iterated, OneThread
     from kstore.log.view.by_key import checked_key, history_of, last_record
     from kstore.log.view.fetch import Fetch
     from kstore.log.view.run import reader_of, scan_of
+    from kstore.log.writer import LogWriter
     from kstore.typed import Column
 
     _Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
@@ -82,6 +84,7 @@ else:
             "kstore.log.view.run": "reader_of scan_of",
             "kstore.log.read.progress": "check_progress",
             "kstore.log.read.scan": "Wanted checked_columns",
+            "kstore.log.share.descriptions": "share_groups_in",
             "kstore.log.share.share_group": "OnePartition ShareGroup",
             "kstore.log.threads.one_thread": "Iterated OneThread",
         },
@@ -641,7 +644,7 @@ class PartitionLog(LogView):
         OSError if the files cannot be written. CorruptRecordError if they are damaged.
         """
         self._now()
-        tp = self.topic_partition or TopicPartition(os.path.basename(self.path), 0)
+        tp = self._named()
         return ShareGroup(
             OnePartition(tp, self.path),
             [tp.topic],
@@ -666,6 +669,19 @@ class PartitionLog(LogView):
         """
         self._now()
         return Home.of(self.path).all_committed()
+
+    def share_groups(self) -> dict[str, ShareGroupState]:
+        """What each share group has done in this log, by the name of the group: {"workers":
+        ShareGroupState(…)}.
+
+        CorruptRecordError if their files are damaged. OSError.
+        """
+        self._now()
+        return share_groups_in(self.path, self._named())
+
+    def _named(self) -> TopicPartition:
+        """The topic and partition of the log, also if its directory has no such name."""
+        return self.topic_partition or layout.TopicPartition(os.path.basename(self.path), 0)
 
     # ---- closing -------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from kstore.store.metrics import measure
 from kstore.store.open_partitions import OpenPartitions
 from kstore.store.read.store_cursor import StoreCursor
 from kstore.store.read.store_follower import StoreFollower
-from kstore.store.read.store_share_group import open_share_group
+from kstore.store.read.store_share_group import open_share_group, share_groups_here
 from kstore.store.read.store_scan import StoreScan
 from kstore.store.read.table import Table
 from kstore.store.recovery import recover
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from kstore.log.follow.position import Position
     from kstore.log.read.progress import ProgressCallback
     from kstore.log.read.scan import Scan
+    from kstore.log.share.descriptions import ShareGroupState
     from kstore.log.share.share_group import ShareGroup
     from kstore.log.write.retention import Decision
     from kstore.store.consumer_offsets import CursorTransfer
@@ -501,6 +502,12 @@ class LogStore:
             "durable": durable,
         }
         return open_share_group(self._logs, group, topics, dead_letter_topic, options)
+
+    def share_groups(self) -> dict[str, dict[TopicPartition, ShareGroupState]]:
+        """What all share groups have done: {"workers": {("jobs", 0): ShareGroupState(…), …}, …}. OSError,
+        CorruptRecordError if a file of a group is damaged.
+        """
+        return share_groups_here(self._paths_of_all())
 
     def cursors(self) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
         """What all groups have committed: {"billing": {("orders", 0): OffsetAndMetadata(…), …}, …}. A

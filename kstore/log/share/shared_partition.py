@@ -7,15 +7,14 @@ from itertools import chain
 
 from kstore.engine.scan.batch_reader import RecordReader
 from kstore.engine.share.share_state import ACKNOWLEDGED, ACQUIRED, ARCHIVED, Update
-from kstore.errors import CorruptFileError, InvalidRecordStateError, LogChangedError, OffsetOutOfRangeError
+from kstore.errors import InvalidRecordStateError, LogChangedError, OffsetOutOfRangeError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.cursors.arguments import offset_of
-from kstore.log.files.checkpoints import read_topic_id
-from kstore.log.files.layout import METADATA
 from kstore.log.follow.feed import Feed, read_by
 from kstore.log.follow.position import diverged_at, position_in
 from kstore.log.share.acquired_record import AcquiredRecord
 from kstore.log.share.dead_letters import EXHAUSTED, REJECTED, append_dead_letter
+from kstore.log.share.descriptions import topic_id_at
 from kstore.log.share.state_file import StateFile
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class SharedPartition:
         self._worker = worker
         view = source.known
         self._file = StateFile(
-            source.path, options.group, tp, _topic_id(source.path), worker, durable=options.durable
+            source.path, options.group, tp, topic_id_at(source.path), worker, durable=options.durable
         )
         self._dead: set[int] = set()
         self._next_look = 0
@@ -345,10 +344,3 @@ class SharedPartition:
 def _now() -> int:
     return time.time_ns() // 1_000_000
 
-
-def _topic_id(partition: str) -> bytes:
-    """The id of the topic, if a broker has given it one; else zeros."""
-    try:
-        return read_topic_id(f"{partition}/{METADATA}").bytes
-    except (FileNotFoundError, CorruptFileError):
-        return bytes(16)

@@ -22,6 +22,8 @@ from kstore.log.share.state_records import decode
 if TYPE_CHECKING:
     from kstore.log.share.state_records import Keys
 
+_ATTEMPTS = 5
+
 
 class StateContent:
     """The sound batches of a file, from its beginning."""
@@ -84,8 +86,15 @@ class StateContent:
 
 
 def read_state(path: str, keys: Keys) -> ShareState:
-    """The state in a file, which others may be writing. FileNotFoundError, CorruptRecordError, OSError."""
-    content = StateContent(path, keys)
-    data = read_whole(path)
-    content.check_torn(data[content.take(data) :])
+    """The state in a file, without its lock. FileNotFoundError, CorruptRecordError, OSError."""
+    for attempt in range(_ATTEMPTS):
+        content = StateContent(path, keys)
+        data = read_whole(path)
+        try:
+            content.check_torn(data[content.take(data) :])
+        except CorruptRecordError:  # a worker is writing this very batch, perhaps
+            if attempt == _ATTEMPTS - 1:
+                raise
+            continue
+        break
     return content.state

@@ -6,15 +6,17 @@ from kstore.arguments import instance
 from kstore.errors import LogClosedError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.layout import TopicPartition
+from kstore.log.share.descriptions import share_groups_in
 from kstore.log.share.share_group import ShareGroup
 from kstore.store.read.topic_reader import checked_topics
 from kstore.store.read.wanted_partitions import WantedPartitions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from kstore.log.share.acquired_record import AcquiredRecord
+    from kstore.log.share.descriptions import ShareGroupState
     from kstore.log.writer import LogWriter
     from kstore.store.open_partitions import OpenPartitions
 
@@ -49,3 +51,12 @@ def _dead_letters(logs: OpenPartitions, topic: str) -> Callable[[AcquiredRecord]
         return logs.get(TopicPartition(topic, record.partition % found.count))
 
     return log_of
+
+
+def share_groups_here(paths: Mapping[TopicPartition, str]) -> dict[str, dict[TopicPartition, ShareGroupState]]:
+    """What share groups have done in these partitions. CorruptRecordError, OSError."""
+    found: dict[str, dict[TopicPartition, ShareGroupState]] = {}
+    for tp, path in sorted(paths.items()):
+        for group, state in share_groups_in(path, tp).items():
+            found.setdefault(group, {})[tp] = state
+    return found
