@@ -342,6 +342,8 @@ def decode_value(bytes value not None, *, bint is_snapshot):
             if end - p < BATCH + IN_FLIGHT or p[19] != 1 or p[20] != TAG or p[21] != 16:
                 raise ValueError("a tag")
             worker, until = take(p + 22, 8), take(p + 30, 8)
+            if worker == until == 0:
+                raise ValueError("a tag")
             p += IN_FLIGHT
         p += BATCH
         if state not in (IS_AVAILABLE, IS_ACQUIRED, IS_ACKNOWLEDGED, IS_ARCHIVED) or min(
@@ -351,6 +353,8 @@ def decode_value(bytes value not None, *, bint is_snapshot):
         batches.append((first, last, state, deliveries, worker, until))
     if end - p == GENERATION and p[0] == 1 and p[1] == TAG and p[2] == 8:
         generation = take(p + 3, 8)
+        if generation < 0:
+            raise ValueError("a generation")
     elif end - p != 1 or p[0] != 0:
         raise ValueError("an end")
     return Update(tuple(batches), start, <int32_t>leader_epoch, generation, is_snapshot=is_snapshot), epoch

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from kstore.engine.scan.batch_reader import Skipped
     from kstore.log.writer import LogWriter
 
-_UPDATE = 0.4  # s: how often to list the partitions, and to look at all where the system reports no changes
+_UPDATE = 0.4  # s: how often to list the partitions
+_POLL = 0.05  # s: how often to look at all where the system reports no changes
+_SWEEP = 20  # partitions
 _HEAR = 0.001  # s: how often to ask the system for changes while there are records
 
 
@@ -131,7 +133,7 @@ class ShareGroup(Closing, Waitable):
         self._partitions: dict[TopicPartition, SharedPartition] = {}
         self._by_topic: list[list[SharedPartition]] = []
         self._topics = topics
-        self._turn = 0
+        self._turn = self._swept = 0
         self._left_out = LeftOut()
         self._watch = PartitionWatch()
         self._event = EventFd()
@@ -179,8 +181,7 @@ class ShareGroup(Closing, Waitable):
             with suppress(FileNotFoundError):  # it was deleted: the next update leaves it
                 for tp in self._watch.add(paths):
                     self._partitions[tp].ask()
-            if self._watch.source is None:
-                self._ask_all()
+            self._sweep()
 
     def _open(self, tp: TopicPartition, path: str) -> SharedPartition:
         start = self._start if self._wanted.was_there(tp) else "earliest"
@@ -198,6 +199,14 @@ class ShareGroup(Closing, Waitable):
                 self._next_update = 0
                 self._wanted.gone(tp)
 
+    def _sweep(self) -> None:
+        """Ask some partitions though no change was reported: not all are, such as a new start of a log."""
+        shared = list(self._partitions.values())
+        if shared:
+            self._swept += _SWEEP
+            for at in range(min(_SWEEP, len(shared))):
+                shared[(self._swept + at) % len(shared)].ask()
+
     def _ask_all(self) -> None:
         for shared in self._partitions.values():
             shared.ask()
@@ -214,9 +223,9 @@ class ShareGroup(Closing, Waitable):
                         self._ask_all()
                     elif tp in self._partitions:
                         self._partitions[tp].ask()
-                is_whole = True
+                is_whole = self._watch.source is not None
             finally:
-                if not is_whole:  # an interrupt: the rest is not reported once more
+                if not is_whole:  # the system reports nothing, or not once more after an interrupt
                     self._ask_all()
 
     # ---- taking --------------------------------------------------------------------------------------------
@@ -264,15 +273,13 @@ class ShareGroup(Closing, Waitable):
 
     def _pause(self) -> float:
         """For how many seconds there is nothing to do, if no change is reported."""
-        longest = max(self._next_update - monotonic(), 0.0)
+        longest = max(min(self._next_update - monotonic(), _UPDATE if self._watch.source else _POLL), 0.0)
         return min((shared.pause(longest) for shared in self._partitions.values()), default=longest)
 
     def _await(self, timeout: float | None) -> AcquiredRecord | None:
         """Acquire the next record, and wait for it: None after so many seconds, or if the group is closed."""
-        self._check_open()
+        self._check_process()
         record = self._take()
-        if record is not None:
-            return record
         until = math.inf if timeout is None else monotonic() + timeout
         while record is None and not self._closed and (left := until - monotonic()) > 0:
             self._waiting_count += 1
@@ -284,7 +291,7 @@ class ShareGroup(Closing, Waitable):
         return record
 
     async def _await_async(self, timeout: float | None) -> AcquiredRecord | None:
-        self._check_open()
+        self._check_process()
         record = self._take()
         until = math.inf if timeout is None else monotonic() + timeout
         while record is None and not self._closed and (left := until - monotonic()) > 0:
@@ -420,9 +427,12 @@ class ShareGroup(Closing, Waitable):
             shared.forget()
         self.close()
 
-    def _check_open(self) -> None:
+    def _check_process(self) -> None:
         if self._is_of_parent:
             raise LogClosedError(f"share group {self.group!r} belongs to the parent process: open it again here")
+
+    def _check_open(self) -> None:
+        self._check_process()
         if self._closed:
             raise LogClosedError(f"share group {self.group!r} is closed")
 
