@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kstore.log.share.state_records import Keys
 
 _ATTEMPTS = 5
+_MOST_ZEROS = 8  # at the end of a batch, and more
 
 
 class StateContent:
@@ -70,11 +71,11 @@ class StateContent:
         if self.end < durable:
             is_torn = False
         elif later:
-            is_torn = has_gap(rest, 0, later[0][0], self.end)
+            is_torn = has_gap(rest, 0, later[0][0], self.end, 1)
         elif LEAST <= size <= len(rest):
-            is_torn = has_gap(rest, 0, size, self.end, 1)
+            is_torn = written <= size - _MOST_ZEROS or has_gap(rest, 0, size, self.end, 1)
         else:  # a whole batch with a wrong size is not torn. Zeros may belong to it
-            is_torn = not any(has_batch(with_size(rest[: written + zeros])) for zeros in range(12))
+            is_torn = not any(has_batch(with_size(rest[: written + zeros])) for zeros in range(_MOST_ZEROS))
         if not is_torn:
             raise self.corrupt("a batch of a share group's state", "damage")
 

@@ -11,6 +11,7 @@ import time
 import weakref
 from contextlib import suppress
 
+from kstore.engine.io.directory import make_directory
 from kstore.engine.io.file import File, sync_directory, unlink, write_whole
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.batch_builder import encode_batch
@@ -77,14 +78,9 @@ class StateFile:
 
     def _locked_file(self) -> FileLock:
         directory, name = os.path.split(self.path[: -len(_STATE)] + _LOCK)
-        try:
-            os.mkdir(directory)
-        except FileExistsError:
-            pass
-        except FileNotFoundError:
-            raise LogNotFoundError(f"{self._partition} was deleted") from None
-        else:
-            sync_directory(self._partition)
+        if not os.path.isdir(self._partition):
+            raise LogNotFoundError(f"{self._partition} was deleted")
+        make_directory(directory)
         while True:
             lock = FileLock(f"{directory}/{name}")
             keep_byte(lock.file.fd, self.worker)
