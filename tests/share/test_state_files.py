@@ -70,8 +70,9 @@ def check(path: Path, done: set[int], unsure: int = 1) -> None:
 @pytest.mark.parametrize("durable", [False, True])
 def test_any_call_fails(ram: Path, durable: bool) -> None:
     """The call raises, and has changed nothing or everything; the group goes on."""
+    path = filled(ram / "whole")
     fail_call(0, own=True)
-    work(filled(ram / "whole"), set(), set(), durable=durable)
+    work(path, set(), set(), durable=durable)
     calls = calls_made()
     for error, how in ((errno.EIO, "error"), (errno.ENOSPC, "half")):
         for nth in some_calls(calls, 3, (how, durable)):
@@ -88,8 +89,9 @@ def test_any_call_fails(ram: Path, durable: bool) -> None:
 
 @pytest.mark.parametrize("durable", [False, True])
 def test_killed_at_every_call(ram: Path, durable: bool) -> None:
+    path = filled(ram / "whole")
     fail_call(0, own=True)
-    work(filled(ram / "whole"), set(), set(), durable=durable)
+    work(path, set(), set(), durable=durable)
     calls = calls_made()
     for how in ("kill", "kill_half"):
         for nth in some_calls(calls, 3, (how, durable)):
