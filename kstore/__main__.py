@@ -34,8 +34,9 @@ EXAMPLES = """examples:
   kstore top data
   kstore sink data
   kstore cursors data --group billing --reset-to earliest --dry-run
+  kstore shares data
 
-dump, records, follow, find, get, stat, top, topics, describe and cursors write nothing and take no lock.
+dump, records, follow, find, get, stat, top, topics, describe, cursors and shares write nothing and take no lock.
 The directory may belong to a broker that is running, or that crashed. append, retain, compact, erase, keys,
 recover, truncate, create, alter, delete and keep lock the directory as a broker does, and fail if it is
 still locked after --wait. The options of cursors that change positions write positions only, also beside a
@@ -70,6 +71,7 @@ COMMANDS = {
     "create": "create a topic in a log directory",
     "alter": "change a topic's configuration, or give it more partitions",
     "cursors": "print how far groups of readers have come, move a group, exchange positions with Kafka",
+    "shares": "print what share groups have done with the records of queues, or forget a group",
     "keep": "delete old segments, compact and so on in a log directory, until it is interrupted",
     "top": "show the partitions that are written most, again and again",
     "sink": "print what Spark's writers have under way and in staging, or finish, give up, sweep it",

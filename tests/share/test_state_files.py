@@ -103,7 +103,8 @@ def test_killed_at_every_call(ram: Path, durable: bool) -> None:
                     fail_call(nth, how=how, own=True)
                     work(path, _Journal(journal), set(), durable=durable)
                 os._exit(0)
-            assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+            is_killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+            assert is_killed or nth > calls - 20  # how often it looks for changes depends on the time
             done = set(map(int, journal.read_text().split())) if journal.exists() else set()
             check(path, done)
 
@@ -246,7 +247,7 @@ def test_other_content(ram: Path, content: bytes) -> None:
 def test_state_of_another_group(written: tuple[Path, bytes]) -> None:
     path, whole = written
     (path / "kstore-shares/h.state").write_bytes(whole)
-    with pytest.raises(kstore.CorruptRecordError, match="expected a ShareSnapshot"):
+    with pytest.raises(kstore.CorruptRecordError, match="found a record of something else"):
         kstore.open(path).share_group("h")
 
 

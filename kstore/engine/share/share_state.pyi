@@ -11,6 +11,14 @@ StateBatch: TypeAlias = tuple[int, int, int, int, int, int]
 
 @final
 class Update:
+    """A change of a state, or with `is_snapshot` a whole state.
+
+    `batches`: changes of ranges of records, as in Kafka's records: (first offset, last offset, state, delivery
+    count, worker, until). `until` is the time in ms at which the lock of the worker expires if the record is
+    acquired, else the time from which on it is available. `start_offset`: all records below it are done; -1 if it
+    does not change. `leader_epoch` and `generation` are those of the log position at the end of the delivered
+    records; -1 if they do not change."""
+
     def __init__(
         self,
         batches: tuple[StateBatch, ...],
@@ -34,6 +42,11 @@ class Update:
 
 @final
 class ShareState:
+    """What a share group has done in a partition.
+
+    Records below `end` were delivered; those of them that are not in `in_flight` are done, so a slow record keeps
+    nothing but itself. `in_flight` has (state, delivery count, worker, until) by offset, in ascending order."""
+
     def __new__(cls) -> ShareState: ...
     @property
     def end(self) -> int: ...
@@ -44,22 +57,53 @@ class ShareState:
     @property
     def in_flight(self) -> dict[int, tuple[int, int, int, int]]: ...
     @property
-    def start(self) -> int: ...
-    def available(self, now: int, dead: Collection[int]) -> int | None: ...
-    def due_in_ms(self, now: int) -> int: ...
-    def look_again(self) -> None: ...
-    def workers(self) -> set[int]: ...
-    def deliveries(self, offset: int) -> int: ...
-    def holds(self, offset: int, delivery_count: int, worker: int) -> bool: ...
+    def start(self) -> int:
+        """The offset of the first record that is not done."""
+    def available(self, now: int, dead: Collection[int]) -> int | None:
+        """The offset of the first record that was delivered and is to be delivered again, or None: it was
+        released, its lock has expired, or its worker is among the dead ones."""
+    def due_in_ms(self, now: int) -> int:
+        """In how many ms a record in flight may become available, unless its worker dies."""
+    def look_again(self) -> None:
+        """A worker has died: the next call of `available` looks at all records."""
+    def workers(self) -> set[int]:
+        """The workers that have acquired records."""
+    def deliveries(self, offset: int) -> int:
+        """How often a record in flight was delivered; 0 for another one."""
+    def holds(self, offset: int, delivery_count: int, worker: int) -> bool:
+        """Whether a worker has still acquired a record, by its delivery of this number."""
     def acquire(
         self, offset: int, worker: int, until: int, leader_epoch: int = -1, generation: int = -1
-    ) -> Update: ...
-    def finish(self, offset: int, state: int) -> Update: ...
-    def release(self, offset: int, until: int) -> Update: ...
-    def renew(self, offset: int, until: int) -> Update: ...
-    def snapshot(self) -> Update: ...
-    def truncated(self, end: int, leader_epoch: int, generation: int) -> Update: ...
-    def apply(self, update: Update) -> None: ...
+    ) -> Update:
+        """Deliver a record to a worker. Offsets between the end and a new record have no record."""
+    def finish(self, offset: int, state: int) -> Update:
+        """End a record in flight: ACKNOWLEDGED or ARCHIVED."""
+    def release(self, offset: int, until: int) -> Update:
+        """Make a record in flight available again, from a time on."""
+    def renew(self, offset: int, until: int) -> Update:
+        """Set the time at which the lock of an acquired record expires."""
+    def snapshot(self) -> Update:
+        """The whole state."""
+    def truncated(self, end: int, leader_epoch: int, generation: int) -> Update:
+        """The whole state, for a log that has lost all records from an offset on: others may have their
+        offsets."""
+    def apply(self, update: Update) -> None:
+        """Take in an update. ValueError for one that no state leads to. Applying it again changes nothing."""
 
-def encode_value(update: Update, snapshot_epoch: int, now: int) -> bytes: ...
-def decode_value(value: bytes, *, is_snapshot: bool) -> tuple[Update, int]: ...
+def encode_value(update: Update, snapshot_epoch: int, now: int) -> bytes:
+    """The value of a ShareSnapshot or ShareUpdate record, of version 0.
+
+    Kafka's records have neither the worker and the time of a record in flight nor the generation of a log. They
+    are tagged fields, which Kafka's decoders skip."""
+
+def decode_value(value: bytes, *, is_snapshot: bool) -> tuple[Update, int]:
+    """The update that a value has, and its snapshot epoch. ValueError for one that `encode_value` does not make."""
+
+def take_updates(
+    state: ShareState, data: bytes, next_offset: int, update: bytes, snapshot: bytes
+) -> tuple[int, int, int, int]:
+    """Applies the updates of the sound batches at the beginning of `data`: their size, the offset behind them, how many
+    bytes of the file were synced according to them (-1: unknown), and the epoch of the last snapshot (-1: none).
+
+    next_offset: of the first batch; -1: any. update, snapshot: the keys of the records. ValueError for a sound
+    batch with anything else in it; its second argument is the position of the batch."""

@@ -8,7 +8,19 @@ each process that works for the group.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cython cimport final, no_gc
-from libc.stdint cimport INT16_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT16_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcmp
+
+from libkstore.format cimport (
+    KS_BATCH_OVERHEAD,
+    KS_OK,
+    ks_batch,
+    ks_check_batch,
+    ks_codec,
+    ks_fault,
+    ks_next_record,
+    ks_record,
+)
 
 # Kafka's delivery states, as its share-state records have them
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4
@@ -225,7 +237,7 @@ cdef class ShareState:
         if update.is_snapshot:
             self.in_flight.clear()
             self.end = update.start_offset
-            self.due = INT64_MAX
+            self.due = 0  # of these workers some may be known to be dead
         for batch in update.batches:
             first, last, state = (<tuple>batch)[0], (<tuple>batch)[1], (<tuple>batch)[2]
             if last < first or last == INT64_MAX:
@@ -358,3 +370,51 @@ def decode_value(bytes value not None, *, bint is_snapshot):
     elif end - p != 1 or p[0] != 0:
         raise ValueError("an end")
     return Update(tuple(batches), start, <int32_t>leader_epoch, generation, is_snapshot=is_snapshot), epoch
+
+
+cdef bint is_key(const ks_record *record, bytes key) noexcept:
+    return record.key_size == PyBytes_GET_SIZE(key) and memcmp(
+        record.key, PyBytes_AS_STRING(key), <size_t>record.key_size
+    ) == 0
+
+
+def take_updates(ShareState state not None, bytes data not None, int64_t next_offset, bytes update not None, bytes snapshot not None):
+    """Applies the updates of the sound batches at the beginning of `data`: their size, the offset behind them, how many
+    bytes of the file were synced according to them (-1: unknown), and the epoch of the last snapshot (-1: none).
+
+    next_offset: of the first batch; -1: any. update, snapshot: the keys of the records. ValueError for a sound
+    batch with anything else in it; its second argument is the position of the batch."""
+    cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(data)
+    cdef const uint8_t *end = start + PyBytes_GET_SIZE(data)
+    cdef const uint8_t *p = start
+    cdef const uint8_t *at
+    cdef ks_batch batch
+    cdef ks_record record
+    cdef ks_fault fault
+    cdef int64_t synced = -1, epoch = -1
+    cdef bint is_snapshot
+    cdef int i
+    while end - p >= KS_BATCH_OVERHEAD and ks_check_batch(p, end, &batch, &fault) == KS_OK:
+        if batch.magic != 2 or (batch.base_offset != next_offset and next_offset >= 0):
+            break
+        at = p + KS_BATCH_OVERHEAD
+        try:
+            if ks_codec(&batch) != 0:
+                raise ValueError("a codec")
+            for i in range(batch.records_count):
+                if ks_next_record(&at, p + batch.size, &batch, &record, &fault) != KS_OK:
+                    raise ValueError("a record that is damaged")
+                is_snapshot = is_key(&record, snapshot)
+                if record.value is NULL or not (is_snapshot or is_key(&record, update)):
+                    raise ValueError("a record of something else")
+                value = PyBytes_FromStringAndSize(<const char *>record.value, record.value_size)
+                found, snapshot_epoch = decode_value(value, is_snapshot=is_snapshot)
+                state.apply(found)
+                if is_snapshot:
+                    epoch = snapshot_epoch
+        except ValueError as e:
+            raise ValueError(str(e), p - start) from None
+        next_offset = batch.last_offset + 1
+        synced = max(synced, <int64_t>batch.base_sequence - 1)
+        p += batch.size
+    return p - start, next_offset, synced, epoch

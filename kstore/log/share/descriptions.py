@@ -9,9 +9,8 @@ from kstore.errors import CorruptFileError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files.checkpoints import read_topic_id
 from kstore.log.files.layout import METADATA
-from kstore.log.share.state_content import read_state
+from kstore.log.share.state_content import encode_keys, read_state
 from kstore.log.share.state_file import groups_in, path_of
-from kstore.log.share.state_records import encode_keys
 
 if TYPE_CHECKING:
     from kstore.log.files.layout import TopicPartition

@@ -257,10 +257,9 @@ class SharedPartition:
     def _find_dead(self) -> None:
         self._next_look = time.monotonic_ns() + _LOOK
         workers = self._file.state.workers()
-        dead = {worker for worker in workers if not self._file.is_alive(worker)}
-        if not dead <= self._dead:
+        self._dead = {worker for worker in workers if not self._file.is_alive(worker)}
+        if self._dead:
             self._file.state.look_again()
-        self._dead = dead
 
     # ---- acknowledging -------------------------------------------------------------------------------------
 

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import struct
+
 from kstore.engine.io.file import read_whole
-from kstore.engine.record.batch import RecordBatch
-from kstore.engine.share.share_state import ShareState
+from kstore.engine.share.share_state import ShareState, take_updates
 from kstore.errors import CorruptRecordError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.stored_batches import (
     LEAST,
     has_batch,
     has_gap,
-    is_sound,
     size_at,
     sound_batches,
     synced_at,
     with_size,
 )
-from kstore.log.share.state_records import decode
 
 if TYPE_CHECKING:
-    from kstore.log.share.state_records import Keys
+    from typing import TypeAlias
+
+    Keys: TypeAlias = tuple[bytes, bytes]  # of updates and of snapshots
+
+_SNAPSHOT, _UPDATE = 0, 1  # versions of the key
+_SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
 
 _ATTEMPTS = 5
 _MOST_ZEROS = 8  # at the end of a batch, and more
+
+
+def encode_keys(group: str, topic_id: bytes, partition: int) -> Keys:
+    """The keys of updates and of snapshots."""
+    rest = _SHORT.pack(len(group)) + group.encode() + topic_id + _INT.pack(partition)
+    return _SHORT.pack(_UPDATE) + rest, _SHORT.pack(_SNAPSHOT) + rest
 
 
 class StateContent:
@@ -41,23 +51,16 @@ class StateContent:
     def take(self, data: bytes) -> int:
         """Add the sound batches at the beginning of `data`, which follows the end. Return their size.
         CorruptRecordError for a batch that is sound and has no update of this state."""
-        at = 0
-        while LEAST <= (size := size_at(data, at)) <= len(data) - at:
-            batch = RecordBatch(data[at : at + size], file=self.path, position=self.end)
-            if not is_sound(batch) or batch.base_offset != self.next_offset >= 0:
-                break
-            for record in batch.records(verify=False):
-                update, epoch = decode(record, self.keys, self.path, self.end)
-                try:
-                    self.state.apply(update)
-                except ValueError as e:
-                    raise self.corrupt("an update of the state", str(e)) from None
-                if update.is_snapshot:
-                    self.snapshot_epoch = epoch
-            at += size
-            self.end, self.next_offset = self.end + size, batch.next_offset
-            self.synced = max(self.synced, synced_at(batch))
-        return at
+        try:
+            size, next_offset, synced, epoch = take_updates(self.state, data, self.next_offset, *self.keys)
+        except ValueError as e:
+            what, position = e.args
+            raise self.corrupt("an update of the state of this group and partition", what, position) from None
+        self.end, self.next_offset = self.end + size, next_offset
+        self.synced = max(self.synced, synced)
+        if epoch >= 0:
+            self.snapshot_epoch = epoch
+        return size
 
     def check_torn(self, rest: bytes) -> None:
         """Raise CorruptRecordError unless what follows the end is zeros, or a batch of a writer that was killed,
@@ -79,10 +82,14 @@ class StateContent:
         if not is_torn:
             raise self.corrupt("a batch of a share group's state", "damage")
 
-    def corrupt(self, expected: str, found: str) -> CorruptRecordError:
-        """An error at the end of the sound batches."""
+    def corrupt(self, expected: str, found: str, behind: int = 0) -> CorruptRecordError:
+        """An error at the end of the sound batches, or so many bytes behind it."""
         return CorruptRecordError(
-            "state of a share group", file=self.path, position=self.end, expected=expected, found=found
+            "state of a share group",
+            file=self.path,
+            position=self.end + behind,
+            expected=expected,
+            found=found,
         )
 
 

@@ -21,8 +21,7 @@ from kstore.errors import LogClosedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.lock import conflict_in, keep_byte, keep_no_more, others_from
 from kstore.log.files.stored_batches import MOST_SEQUENCE
-from kstore.log.share.state_content import StateContent
-from kstore.log.share.state_records import encode_keys
+from kstore.log.share.state_content import StateContent, encode_keys
 
 if TYPE_CHECKING:
     from kstore.engine.share.share_state import ShareState, Update

@@ -30,7 +30,7 @@ INTERNAL_TOPICS = {
     "remote-log-metadata": "__remote_log_metadata",
     "share-group-state": "__share_group_state",
 }
-LOGS = (".log", ".checkpoint", ".positions")  # .positions: those of cursors
+LOGS = (".log", ".checkpoint", ".positions", ".state")  # the last two: of cursors, and of share groups
 
 
 def data_decoder(key_class: str, value_class: str) -> Decoder:

@@ -9,6 +9,7 @@ from kstore.tools.decoders import control_text
 from kstore.tools.dumps.path import base_offset, name_of, number_in_name, open_file
 
 MAX32 = 2**31 - 1
+STATE = ".state"  # of a share group: room for more follows the last batch
 _OFFSET_WIDTH, _EPOCH_WIDTH = 20, 10  # in the name of a KRaft snapshot
 _OVERHEAD, _MAGIC, _LEAST = 12, 16, 14
 
@@ -41,6 +42,8 @@ def file_batches(
     end = min(file.size(), position + max_bytes)
     while position < end - _MAGIC - 1:
         size = int.from_bytes(file.read(position + 8, 4), "big", signed=True)
+        if size == 0 and path.endswith(STATE):
+            return
         if size < _LEAST:
             raise CorruptRecordError(
                 "size field of a batch", file=path, position=position + 8, expected=_LEAST, found=size
@@ -159,7 +162,7 @@ def _first_line(path: str) -> str:
     name = name_of(path)
     if name.endswith(".log"):
         return f"Log starting offset: {base_offset(path)}\n"
-    if name.endswith(".positions"):  # positions of cursors: the name has the group and no offset
+    if name.endswith((".positions", STATE)):  # the name has the group and no offset
         return "Log starting offset: 0\n"
     if name == "bootstrap.checkpoint":
         return "KRaft bootstrap snapshot\n"
@@ -196,7 +199,7 @@ def dump_log(path: str, dump: LogDump) -> Iterator[str]:
                 dump.non_consecutive[last_offset] = record.offset
             last_offset = record.offset
             yield from _record(dump, batch, record, crc, valid)
-    if message := invalid_bytes(path, valid_bytes, dump.max_bytes):
+    if not path.endswith(STATE) and (message := invalid_bytes(path, valid_bytes, dump.max_bytes)):
         yield f"{visible(message)}\n"
 
 
