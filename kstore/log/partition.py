@@ -55,13 +55,13 @@ if TYPE_CHECKING:
     from kstore.log.read.span import Span
     from kstore.log.recovery.loader import Loaded
     from kstore.log.send.sending import Sent
+    from kstore.log.share.dead_letters import DeadLetterLog
     from kstore.log.share.descriptions import ShareGroupState, share_groups_in
     from kstore.log.share.share_group import OnePartition, ShareGroup
     from kstore.log.threads.one_thread import Iterated, OneThread
     from kstore.log.view.by_key import checked_key, history_of, last_record
     from kstore.log.view.fetch import Fetch
     from kstore.log.view.run import reader_of, scan_of
-    from kstore.log.writer import LogWriter
     from kstore.typed import Column
 
     _Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
@@ -624,7 +624,7 @@ class PartitionLog(LogView):
         max_delivery_attempts: int = 5,
         max_record_locks: int = 2_000,
         durable: bool = True,
-        dead_letter_log: LogWriter | None = None,
+        dead_letter_log: DeadLetterLog | None = None,
     ) -> ShareGroup:
         """A worker of a share group: a ShareGroup, which hands out the records of the log as jobs.
 
@@ -647,6 +647,7 @@ class PartitionLog(LogView):
         tp = self._named()
         return ShareGroup(
             OnePartition(tp, self.path),
+            source_at,
             [tp.topic],
             group,
             start,
@@ -710,6 +711,11 @@ class PartitionLog(LogView):
             f"{type(self).__name__}({self.path!r}, log_start_offset={self.log_start_offset}, "
             f"log_end_offset={self.log_end_offset})"
         )
+
+
+def source_at(path: str) -> Source:
+    """Where a reader takes views of the log at a path from, whoever writes it. What opening it raises."""
+    return PartitionLog(path).source()
 
 
 class _OfWriters:

@@ -31,8 +31,8 @@ from kstore.store.metrics import measure
 from kstore.store.open_partitions import OpenPartitions
 from kstore.store.read.store_cursor import StoreCursor
 from kstore.store.read.store_follower import StoreFollower
-from kstore.store.read.store_share_group import open_share_group, share_groups_here
 from kstore.store.read.store_scan import StoreScan
+from kstore.store.read.store_share_group import open_share_group, share_groups_here
 from kstore.store.read.table import Table
 from kstore.store.recovery import recover
 from kstore.store.topic import checked_name

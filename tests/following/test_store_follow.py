@@ -27,8 +27,8 @@ from kstore import (
 )
 from kstore.log.files import checkpoints
 from kstore.log.follow import sources
-from kstore.store.read import topic_reader
 from kstore.log.follow.partition_watch import PartitionWatch
+from kstore.store.read import topic_reader
 from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import Program
 

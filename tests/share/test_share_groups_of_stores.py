@@ -158,6 +158,11 @@ def test_tasks_share_a_group(store: kstore.LogStore) -> None:
     assert sorted(asyncio.run(main())) == list(range(40))
 
 
+async def _next_of(group: kstore.ShareGroup) -> None:
+    async with group.next():
+        pass
+
+
 def test_next_in_a_task(store: kstore.LogStore) -> None:
     async def main() -> None:
         store.extend("urgent", [b"a", b"b"])
@@ -172,9 +177,7 @@ def test_next_in_a_task(store: kstore.LogStore) -> None:
             async with group.next(timeout=0.01) as job:
                 assert job is None
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05):
-                    async with group.next():
-                        pass
+                await asyncio.wait_for(_next_of(group), 0.05)
             store.append("urgent", b"c")
             assert [job.value async for job in group] == [b"c"]
 

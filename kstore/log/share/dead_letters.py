@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from kstore.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from kstore.log.share.acquired_record import AcquiredRecord
-    from kstore.log.writer import LogWriter
 
 # Kafka's reasons
 REJECTED = "Offset rejected by client."
 EXHAUSTED = "Offset delivery count exceeded the threshold."
 
 
-def append_dead_letter(log: LogWriter, group: str, record: AcquiredRecord, reason: str, *, durable: bool) -> None:
+class DeadLetterLog(Protocol):
+    """A LogWriter."""
+
+    append: Any
+    flush: Any
+
+
+def append_dead_letter(
+    log: DeadLetterLog, group: str, record: AcquiredRecord, reason: str, *, durable: bool
+) -> None:
     """Append a copy of a record to a log. What LogWriter.append and flush raise."""
     added = {
         "topic": record.topic,

@@ -48,7 +48,9 @@ def share_groups_in(partition: str, tp: TopicPartition) -> dict[str, ShareGroupS
     found = {}
     for group in groups_in(partition):
         with suppress(FileNotFoundError):
-            state = read_state(path_of(partition, group), encode_keys(group, topic_id_at(partition), tp.partition))
+            state = read_state(
+                path_of(partition, group), encode_keys(group, topic_id_at(partition), tp.partition)
+            )
             acquired = sum(known[0] == ACQUIRED for known in state.in_flight.values())
             available = len(state.in_flight) - acquired
             found[group] = ShareGroupState(state.start, state.end, acquired, available)

@@ -10,7 +10,7 @@ from functools import partial
 from time import monotonic
 from typing import Protocol
 
-from kstore.arguments import ISOLATION, MAX64, ON_ERROR, boolean, choice, instance, integer, number
+from kstore.arguments import ISOLATION, ON_ERROR, boolean, choice, instance, integer, number
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.io.notification import EventFd
 from kstore.errors import (
@@ -26,7 +26,6 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.partition_watch import PartitionWatch
 from kstore.log.follow.readable import wait_readable, wait_readable_async
 from kstore.log.follow.waiting import Waitable
-from kstore.log.partition import PartitionLog
 from kstore.log.read.left_out import LeftOut
 from kstore.log.share.acquired_record import AcknowledgeType, AcquiredRecord
 from kstore.log.share.shared_partition import SharedPartition, ShareOptions
@@ -35,13 +34,14 @@ from kstore.log.threads.closing import Closing
 from kstore.log.threads.resumed import Resumed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
     from datetime import datetime
     from types import TracebackType
-    from typing import Any, NoReturn
+    from typing import Any, NoReturn, Self
 
     from kstore.engine.scan.batch_reader import Skipped
-    from kstore.log.writer import LogWriter
+    from kstore.log.follow.sources import Source
+    from kstore.log.share.dead_letters import DeadLetterLog
 
 _UPDATE = 0.4  # s: how often to list the partitions
 _POLL = 0.05  # s: how often to look at all where the system reports no changes
@@ -100,6 +100,7 @@ class ShareGroup(Closing, Waitable):
     def __init__(
         self,
         wanted: Wanted,
+        source_of: Callable[[str], Source],
         topics: list[str],
         group: str,
         start: str | int | datetime,
@@ -112,7 +113,7 @@ class ShareGroup(Closing, Waitable):
         max_delivery_attempts: int,
         max_record_locks: int,
         durable: bool,
-        dead_letter_log_of: Callable[[AcquiredRecord], LogWriter] | None,
+        dead_letter_log_of: Callable[[AcquiredRecord], DeadLetterLog] | None,
     ) -> None:
         self.group = checked_group(group)
         self._start = checked_place("start", start)
@@ -129,6 +130,7 @@ class ShareGroup(Closing, Waitable):
             dead_letter_log_of,
         )
         self._wanted = wanted
+        self._source_of = source_of
         self._worker = 1 + (int.from_bytes(os.urandom(8), "big") >> 3)
         self._partitions: dict[TopicPartition, SharedPartition] = {}
         self._by_topic: list[list[SharedPartition]] = []
@@ -175,7 +177,8 @@ class ShareGroup(Closing, Waitable):
                     with suppress(LogNotFoundError):  # it is being deleted
                         self._partitions[tp] = self._open(tp, path)
             self._by_topic = [
-                [shared for tp, shared in self._partitions.items() if tp.topic == topic] for topic in self._topics
+                [shared for tp, shared in self._partitions.items() if tp.topic == topic]
+                for topic in self._topics
             ]
             paths = {tp: self._wanted.paths[tp] for tp in self._partitions}
             with suppress(FileNotFoundError):  # it was deleted: the next update leaves it
@@ -185,8 +188,7 @@ class ShareGroup(Closing, Waitable):
 
     def _open(self, tp: TopicPartition, path: str) -> SharedPartition:
         start = self._start if self._wanted.was_there(tp) else "earliest"
-        source = PartitionLog(path).source()
-        return SharedPartition(tp, source, self._worker, self._options, start, self._left_out)
+        return SharedPartition(tp, self._source_of(path), self._worker, self._options, start, self._left_out)
 
     def _leave(self, tp: TopicPartition) -> None:
         self._partitions.pop(tp).close()
@@ -354,9 +356,7 @@ class ShareGroup(Closing, Waitable):
 
     # ---- acknowledging -------------------------------------------------------------------------------------
 
-    def acknowledge(
-        self, record: AcquiredRecord, type: AcknowledgeType = AcknowledgeType.ACCEPT
-    ) -> None:
+    def acknowledge(self, record: AcquiredRecord, type: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
         """Report what became of a record that this group object has delivered.
 
         type: AcknowledgeType.ACCEPT (the default): the work is done. RELEASE: the record is delivered again.
@@ -429,7 +429,9 @@ class ShareGroup(Closing, Waitable):
 
     def _check_process(self) -> None:
         if self._is_of_parent:
-            raise LogClosedError(f"share group {self.group!r} belongs to the parent process: open it again here")
+            raise LogClosedError(
+                f"share group {self.group!r} belongs to the parent process: open it again here"
+            )
 
     def _check_open(self) -> None:
         self._check_process()
@@ -511,7 +513,7 @@ class _Copy:
     def fileno(self) -> int:
         return self._fd
 
-    def __enter__(self) -> _Copy:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from kstore.engine.record.batch import Record
     from kstore.engine.scan.batch_reader import Skipped
     from kstore.log.files.layout import TopicPartition
-    from kstore.log.follow.sources import DirectorySource
+    from kstore.log.follow.sources import Source
     from kstore.log.read.left_out import LeftOut
+    from kstore.log.share.dead_letters import DeadLetterLog
     from kstore.log.view.log_view import LogView
-    from kstore.log.writer import LogWriter
 
 _SKIPPED = 256  # records that are read and passed over before a reader looks for the next one by its offset
 _LOOK = 100_000_000  # ns between looks at what other workers have done, and whether they live
@@ -43,7 +43,7 @@ class ShareOptions(NamedTuple):
     max_delivery_attempts: int
     max_record_locks: int
     durable: bool
-    dead_letter_log_of: Callable[[AcquiredRecord], LogWriter] | None
+    dead_letter_log_of: Callable[[AcquiredRecord], DeadLetterLog] | None
 
 
 class SharedPartition:
@@ -52,7 +52,7 @@ class SharedPartition:
     def __init__(
         self,
         tp: TopicPartition,
-        source: DirectorySource,
+        source: Source,
         worker: int,
         options: ShareOptions,
         start: str | int | datetime,
@@ -70,7 +70,9 @@ class SharedPartition:
         self._view: LogView | None = None  # the one that was compared with the state
         self._last_epoch, self._last_epoch_start = (-1, -1), 0  # and the generation, of its last records
         self._is_stale = True  # the log may have changed since
-        self._feed = Feed(source, position_in(view.snapshot, view.log_start_offset), options.isolation, left_out)
+        self._feed = Feed(
+            source, position_in(view.snapshot, view.log_start_offset), options.isolation, left_out
+        )
         self._read = read_by(RecordReader, options.isolation, options.on_error)
         self._records: Iterator[Record] = iter(())
         self._ahead: Record | None = None  # was read and is not delivered yet
@@ -92,8 +94,7 @@ class SharedPartition:
         """Whether `take` is worth it. A lock is not taken, so another thread may be about to change this."""
         state = self._file.state
         return self._has_more or (
-            bool(state.in_flight)
-            and (time.monotonic_ns() >= self._next_look or state.due_in_ms(_now()) == 0)
+            bool(state.in_flight) and (time.monotonic_ns() >= self._next_look or state.due_in_ms(_now()) == 0)
         )
 
     @property
@@ -342,4 +343,3 @@ class SharedPartition:
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
-

@@ -117,7 +117,9 @@ class StateFile:
     def catch_up(self) -> None:
         """Take in what other workers have appended. CorruptRecordError, LogNotFoundError, OSError."""
         if self.is_of_parent:
-            raise LogClosedError(f"{self.path} is in use by the parent of this process: open the group again here")
+            raise LogClosedError(
+                f"{self.path} is in use by the parent of this process: open the group again here"
+            )
         file = self._file
         if file is None:
             self._open()
@@ -201,7 +203,12 @@ class StateFile:
         write_whole(self.path, data + room)
         content.end = content.synced = self._least = len(data)
         content.next_offset += 1
-        self._file, self._content, self._is_doubtful, self.is_new = File(self.path, "r+"), content, False, False
+        self._file, self._content, self._is_doubtful, self.is_new = (
+            File(self.path, "r+"),
+            content,
+            False,
+            False,
+        )
 
     def sync(self) -> None:
         """Bring what was appended to the disk. The caller must not have the lock: one sync serves all threads

@@ -6,6 +6,7 @@ from kstore.arguments import instance
 from kstore.errors import LogClosedError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.layout import TopicPartition
+from kstore.log.partition import source_at
 from kstore.log.share.descriptions import share_groups_in
 from kstore.log.share.share_group import ShareGroup
 from kstore.store.read.topic_reader import checked_topics
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
 
 
 def open_share_group(
-    logs: OpenPartitions, group: str, topics: Iterable[str], dead_letter_topic: str | None, options: dict[str, Any]
+    logs: OpenPartitions,
+    group: str,
+    topics: Iterable[str],
+    dead_letter_topic: str | None,
+    options: dict[str, Any],
 ) -> ShareGroup:
     """A worker of a share group that reads topics of a store. What LogStore.share_group raises."""
     logs.check_open()
@@ -35,7 +40,7 @@ def open_share_group(
         if instance("dead_letter_topic", dead_letter_topic, str) in names:
             raise ValueError(f"dead_letter_topic is not one of the topics of the group: {dead_letter_topic}")
         to = _dead_letters(logs, dead_letter_topic)
-    return ShareGroup(wanted, names, group, dead_letter_log_of=to, **options)
+    return ShareGroup(wanted, source_at, names, group, dead_letter_log_of=to, **options)
 
 
 def _dead_letters(logs: OpenPartitions, topic: str) -> Callable[[AcquiredRecord], LogWriter]:
@@ -53,7 +58,9 @@ def _dead_letters(logs: OpenPartitions, topic: str) -> Callable[[AcquiredRecord]
     return log_of
 
 
-def share_groups_here(paths: Mapping[TopicPartition, str]) -> dict[str, dict[TopicPartition, ShareGroupState]]:
+def share_groups_here(
+    paths: Mapping[TopicPartition, str],
+) -> dict[str, dict[TopicPartition, ShareGroupState]]:
     """What share groups have done in these partitions. CorruptRecordError, OSError."""
     found: dict[str, dict[TopicPartition, ShareGroupState]] = {}
     for tp, path in sorted(paths.items()):

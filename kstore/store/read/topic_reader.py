@@ -16,6 +16,7 @@ from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.cursors.arguments import checked_timeout
 from kstore.log.files import layout
 from kstore.log.follow.feed import read_by
+from kstore.log.follow.partition_watch import PartitionWatch
 from kstore.log.follow.position import are_of_one_topic
 from kstore.log.follow.readable import wait_readable, wait_readable_async
 from kstore.log.follow.waiting import Waitable
@@ -23,7 +24,6 @@ from kstore.log.read.left_out import LeftOut
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import Iterated, OneThread
 from kstore.log.threads.resumed import TASK_TURN, Resumed
-from kstore.log.follow.partition_watch import PartitionWatch
 from kstore.store.read.read_queue import ReadQueue
 from kstore.store.read.wanted_partitions import WantedPartitions
 
