@@ -423,9 +423,7 @@ def removed(directory: Path) -> None:
 
 @pytest.mark.parametrize("vanishes", [renamed, removed])
 @pytest.mark.parametrize("meets", ["roll", "flush", "close"])
-def test_a_directory_that_is_no_longer_there(
-    ram: Path, vanishes: Callable[[Path], None], meets: str
-) -> None:
+def test_a_directory_that_is_no_longer_there(ram: Path, vanishes: Callable[[Path], None], meets: str) -> None:
     """As with one process: no call succeeds that needs it, and closing says which offsets are lost."""
     directory = ram / "t-0"
     log = kstore.open(directory, "a", shared=True)

@@ -378,7 +378,9 @@ cdef bint is_key(const ks_record *record, bytes key) noexcept:
     ) == 0
 
 
-def take_updates(ShareState state not None, bytes data not None, int64_t next_offset, bytes update not None, bytes snapshot not None):
+def take_updates(
+    ShareState state not None, bytes data not None, int64_t next_offset, bytes update not None, bytes snapshot not None
+):
     """Applies the updates of the sound batches at the beginning of `data`: their size, the offset behind them, how many
     bytes of the file were synced according to them (-1: unknown), and the epoch of the last snapshot (-1: none).
 
@@ -393,7 +395,6 @@ def take_updates(ShareState state not None, bytes data not None, int64_t next_of
     cdef ks_fault fault
     cdef int64_t synced = -1, epoch = -1
     cdef bint is_snapshot
-    cdef int i
     while end - p >= KS_BATCH_OVERHEAD and ks_check_batch(p, end, &batch, &fault) == KS_OK:
         if batch.magic != 2 or (batch.base_offset != next_offset and next_offset >= 0):
             break
@@ -401,7 +402,7 @@ def take_updates(ShareState state not None, bytes data not None, int64_t next_of
         try:
             if ks_codec(&batch) != 0:
                 raise ValueError("a codec")
-            for i in range(batch.records_count):
+            for _ in range(batch.records_count):
                 if ks_next_record(&at, p + batch.size, &batch, &record, &fault) != KS_OK:
                     raise ValueError("a record that is damaged")
                 is_snapshot = is_key(&record, snapshot)

@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kstore.engine.io.faults cimport gate
 from kstore.engine.io.file cimport File
-from kstore.engine.io.mutex cimport Mutex
+from kstore.engine.io.synchronization cimport Mutex
 from kstore.engine.record.batch_builder cimport BatchBuilder, ks_fields
 
 

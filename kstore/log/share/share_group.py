@@ -11,8 +11,7 @@ from time import monotonic
 from typing import Protocol
 
 from kstore.arguments import ISOLATION, ON_ERROR, boolean, choice, instance, integer, number
-from kstore.engine.io.mutex import Mutex
-from kstore.engine.io.notification import EventFd
+from kstore.engine.io.synchronization import EventFd, Mutex
 from kstore.errors import (
     CursorLockedError,
     InvalidRecordStateError,

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from kstore.engine.io.directory import make_directory
 from kstore.engine.io.file import File, sync_directory, unlink, write_whole
-from kstore.engine.io.mutex import Mutex
+from kstore.engine.io.synchronization import Mutex
 from kstore.engine.record.batch_builder import encode_batch
 from kstore.engine.share.share_state import encode_value
 from kstore.engine.share.state_log import REPLACED, UNCHANGED, FileLock, look_behind, write_batch

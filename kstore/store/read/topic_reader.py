@@ -358,7 +358,9 @@ class TopicReader(Closing, Waitable):
             yield of(tp, reader)
             if reader.position >= before + QUANTUM:
                 self._queue.leave_unfinished(tp)
-            elif self._follow and (reader.resumes or (self._watch.source is None and reader.position > before)):
+            elif self._follow and (
+                reader.resumes or (self._watch.source is None and reader.position > before)
+            ):
                 self._queue.ask(tp)  # that view is at its end, and nobody reports that there is more by now
         finally:
             reader.feed.stop()
