@@ -29,6 +29,7 @@ class Transactions:
             or before.segments[:-1] != now.segments[:-1]
             or before.segments[-1].base_offset != now.segments[-1].base_offset
             or before.truncations != now.truncations
+            or before.origin is not now.origin  # truncated by a broker, or of another topic of that name
         ):
             return None
         producers = self.producers.copy()
