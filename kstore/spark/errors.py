@@ -51,6 +51,8 @@ class SparkSourceError(KstoreError, ValueError):
         return str(self.args[0]).partition(":")[0]
 
 
+RECREATED = "the topic was deleted, and another topic of this name created,"
+
 _CODES: tuple[tuple[type[BaseException], str], ...] = (
     (CorruptRecordError, "KSTORE_CORRUPT_BATCH"),
     (CorruptFileError, "KSTORE_CORRUPT_FILE"),

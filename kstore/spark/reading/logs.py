@@ -1,15 +1,15 @@
 """The logs of the directories that a job reads. Needs no Spark."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, TypeAlias, TypeVar, get_args
 
 from kstore.arguments import choice
 from kstore.errors import CorruptFileError, LogChangedError, LogNotFoundError
-from kstore.log.files.checkpoints import topic_id_text
-from kstore.log.files.layout import TopicPartition
-from kstore.log.files.manifest import read_manifest
-from kstore.log.files.topic_table import TopicTable
+from kstore.log.files.checkpoints import read_topic_id, topic_id_text
+from kstore.log.files.layout import METADATA, TopicPartition
+from kstore.log.files.manifest import Stamp, read_manifest, stamp_of
 from kstore.log.follow.position import Position, diverged_at, position_in
 from kstore.log.partition import PartitionLog
 from kstore.spark.errors import coded, failure
@@ -30,7 +30,6 @@ class Logs:
     _stores: dict[str, LogStore] = field(default_factory=dict)
     _places: dict[TopicPartition, str] = field(default_factory=dict)
     _open: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
-    _tables: dict[str, TopicTable] = field(default_factory=dict)
     _topic_ids: dict[TopicPartition, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -86,6 +85,8 @@ class Logs:
         log = self._open.get(tp)
         if log is None:
             root = self.root_of(tp)
+            # before: if the topic is created again in between, the id is the older one's
+            self._topic_ids[tp] = topic_id_of(root, tp)
             with coded(tp):
                 log = self._open[tp] = self._stores[root].open(*tp)
         return log
@@ -99,19 +100,21 @@ class Logs:
                 try:
                     return work(log)
                 except (LogChangedError, CorruptFileError):
-                    if not log.refresh():
+                    if not self._refresh(tp, log):
                         raise
 
     def refresh(self) -> None:
         """Brings the open logs up to date; those that are gone are forgotten."""
-        self._tables.clear()
-        self._topic_ids.clear()
         for tp, log in list(self._open.items()):
             with coded(tp):
                 try:
-                    log.refresh()
+                    self._refresh(tp, log)
                 except FileNotFoundError:
                     del self._open[tp]
+
+    def _refresh(self, tp: TopicPartition, log: PartitionLog) -> bool:
+        self._topic_ids[tp] = topic_id_of(self.root_of(tp), tp)
+        return log.refresh()
 
     # ---- one log -------------------------------------------------------------------------------------------
 
@@ -123,7 +126,7 @@ class Logs:
 
     def position(self, tp: TopicPartition, offset: int) -> Position:
         """The position at an offset of a log."""
-        return position_in(self.open(tp).snapshot, offset)
+        return position_in(self.open(tp).snapshot, offset)._replace(topic_id=self.topic_id(tp))
 
     def diverged_at(self, tp: TopicPartition, position: Position) -> int:
         """From which offset on, below a position, a log holds others than the records before it; -1 if it
@@ -131,20 +134,26 @@ class Logs:
         return diverged_at(self.open(tp).snapshot, position, self.isolation)
 
     def topic_id(self, tp: TopicPartition) -> str:
-        """The id of a topic: a broker's, else the store's. A later topic of that name has another id. "" if
-        the id is not known."""
-        if tp not in self._topic_ids:
-            try:
-                of_broker = self.open(tp).topic_id()
-                own = self._id_in_table(tp) if of_broker is None else topic_id_text(of_broker)
-            except (CorruptFileError, OSError):
-                own = ""
-            self._topic_ids[tp] = own
+        """The id of the topic of an open log; "" if it is not known."""
+        self.open(tp)
         return self._topic_ids[tp]
 
-    def _id_in_table(self, tp: TopicPartition) -> str:
-        root = self.root_of(tp)
-        if root not in self._tables:
-            self._tables[root] = read_manifest(root).table
-        known = self._tables[root].topics.get(tp.topic)
-        return "" if known is None else known.id
+
+def topic_id_of(root: str, tp: TopicPartition) -> str:
+    """The id that a topic has now: a broker's, else the store's. A later topic of that name has another id.
+    "" if the id is not known."""
+    try:
+        return topic_id_text(read_topic_id(f"{root}/{tp}/{METADATA}"))
+    except FileNotFoundError:
+        pass
+    except (CorruptFileError, OSError):
+        return ""
+    try:
+        return _ids_in(root, stamp_of(root)).get(tp.topic, "")
+    except (CorruptFileError, OSError):
+        return ""
+
+
+@lru_cache(maxsize=8)
+def _ids_in(root: str, _: Stamp) -> Mapping[str, str]:
+    return {name: topic.id for name, topic in read_manifest(root).table.topics.items()}

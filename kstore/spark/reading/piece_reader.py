@@ -14,15 +14,17 @@ from kstore.engine.scan.column_builder import ColumnBuilder, Predicate
 from kstore.engine.scan.column_scanner import ColumnScanner
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNotFoundError
-from kstore.log.follow.position import diverged_at, history_of
+from kstore.log.follow.position import are_of_one_topic, diverged_at, history_of
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.segment_factory import SegmentFactory
-from kstore.spark.errors import SparkSourceError, failure, translated
+from kstore.spark.errors import RECREATED, SparkSourceError, failure, translated
 from kstore.spark.paths import ROOT_MAP, mapped_root
+from kstore.spark.reading.logs import topic_id_of
 from kstore.spark.reading.plan import Piece, Split
 from kstore.typed import Column
 
 _T = TypeVar("_T")
+_SINCE = "after the job had been planned; failOnDataLoss=false goes on with what is there"
 
 
 @dataclass(slots=True)
@@ -133,12 +135,13 @@ class PieceReader:
             yield from planned(segment)
             is_changed = not self._is_whole(segment)
         except (CorruptFileError, FileNotFoundError):
-            is_changed = not self._is_whole(segment) or self._diverged_at() >= 0
+            is_changed = not self._is_whole(segment) or bool(self._divergence())
             if not is_changed:
                 raise
         if is_changed:
             if self.split.fail_on_data_loss:
-                raise self._lost(self.reached, _truncated(self.reached))
+                why = self._divergence() or f"the log was truncated at offset {self.reached}"
+                raise self._lost(self.reached, f"{why} {_SINCE}")
             yield from self._as_now(now)
 
     def _segment(self) -> Segment | None:
@@ -149,7 +152,7 @@ class PieceReader:
         segment = make(piece.stem, piece.segment_offset, suffixes, piece.segment_end, piece.origin)
         try:
             segment.files.keep_open()
-            if self._is_whole(segment) and self._has_its_batches(segment) and self._diverged_at() < 0:
+            if self._is_whole(segment) and self._has_its_batches(segment) and not self._divergence():
                 return segment
         except (CorruptFileError, FileNotFoundError):
             pass
@@ -220,18 +223,23 @@ class PieceReader:
             return None
         return [txn for txn in self.split.aborted if txn[2] >= self.piece.base_offset]
 
-    def _diverged_at(self) -> int:
-        """The offset from which on records of the piece were truncated after the plan; -1 if none were."""
-        if self.split.planned is None:
-            return -1
-        planned = self.split.planned.at(self.stop)
-        return diverged_at(history_of(Path(self.directory)), planned, self._isolation)
+    def _divergence(self) -> str:
+        """What removed records of the piece after the plan; "" if nothing did."""
+        planned = self.split.planned
+        if planned is None:
+            return ""
+        directory = Path(self.directory)
+        if not are_of_one_topic(planned.topic_id, topic_id_of(str(directory.parent), self.split.tp)):
+            return RECREATED
+        cut = diverged_at(history_of(directory), planned.at(self.stop), self._isolation)
+        return "" if cut < 0 else f"the log was truncated at offset {cut}"
 
     def _check_diverged(self) -> None:
-        """KSTORE_DATA_LOST if records of the piece were truncated after the plan."""
-        cut = self._diverged_at() if self.split.fail_on_data_loss else -1
-        if cut >= 0:
-            raise self._lost(self.reached, _truncated(cut))
+        """KSTORE_DATA_LOST if records of the piece were removed after the plan by a truncation, or with their
+        topic."""
+        why = self._divergence() if self.split.fail_on_data_loss else ""
+        if why:
+            raise self._lost(self.reached, f"{why} {_SINCE}")
 
     def _not_there(self, found: str) -> str:
         return (
@@ -241,13 +249,6 @@ class PieceReader:
 
     def _lost(self, offset: int, reason: str) -> SparkSourceError:
         return failure("KSTORE_DATA_LOST", reason, self.split.tp, offset=offset, file=self.directory)
-
-
-def _truncated(offset: int) -> str:
-    return (
-        f"the log was truncated at offset {offset} after the job had been planned; "
-        "failOnDataLoss=false goes on with what is there"
-    )
 
 
 def pieces_of(split: Split) -> Iterator[PieceReader]:

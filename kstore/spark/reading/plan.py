@@ -14,11 +14,11 @@ import numpy
 from kstore.arguments import choice, integer
 from kstore.engine.segment.segment import Segment, start_of
 from kstore.log.files.layout import CLUSTER_METADATA, TopicPartition
-from kstore.log.follow.position import Position
+from kstore.log.follow.position import Position, are_of_one_topic
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.loader import Loaded
 from kstore.log.recovery.report import in_short
-from kstore.spark.errors import failure
+from kstore.spark.errors import RECREATED, failure
 from kstore.spark.options import TARGET_BYTES
 from kstore.spark.paths import Paths, roots_of
 from kstore.spark.reading.logs import Isolation, Logs
@@ -462,6 +462,8 @@ class _Plan:
         """Which records of the range are known to be lost: they were removed since the range was resolved, a
         file is missing, or recovery cuts the log off."""
         start, stop = self.range
+        if not are_of_one_topic(stop.topic_id, self.logs.topic_id(self.tp)):
+            return [RECREATED]
         first, cut = log.log_start_offset, self.logs.diverged_at(self.tp, stop)
         if cut >= 0:
             return [f"the log was truncated at offset {cut}"]

@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.position import Position, are_of_one_topic
-from kstore.spark.errors import failure
+from kstore.spark.errors import RECREATED, failure
 from kstore.spark.reading.batch_query import KStorePartition, read_partition
 from kstore.spark.reading.logs import Logs
 from kstore.spark.reading.offsets import Json, Positions, decoded, encoded, encoded_ends
@@ -77,7 +77,7 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
             start=True,
             fail_on_data_loss=self.options.fail_on_data_loss,
         )
-        self._last = {tp: self._position(tp, start) for tp, start in starts.items()}
+        self._last = {tp: logs.position(tp, start) for tp, start in starts.items()}
         return encoded(self._last)
 
     def getDefaultReadLimit(self) -> Any:
@@ -137,11 +137,7 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
     def _ends(self) -> Positions:
         logs = self._open()
         logs.refresh()
-        return {tp: self._position(tp, logs.end(tp)) for tp in chosen(logs, self.options.topics)}
-
-    def _position(self, tp: TopicPartition, offset: int) -> Position:
-        logs = self._open()
-        return logs.position(tp, offset)._replace(topic_id=logs.topic_id(tp))
+        return {tp: logs.position(tp, logs.end(tp)) for tp in chosen(logs, self.options.topics)}
 
     def _resumed(self, tp: TopicPartition, position: Position | None) -> int:
         """The offset at which reading continues from a position; None: the beginning of the log. If the log
@@ -154,7 +150,7 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         cut = logs.diverged_at(tp, position)
         why = f"the log was truncated at offset {cut}"
         if not are_of_one_topic(position.topic_id, logs.topic_id(tp)):
-            cut, why = first, "the topic was deleted, and another topic of this name created,"
+            cut, why = first, RECREATED
         if cut < 0:
             return checked(logs, tp, position.offset, fail_on_data_loss=self.options.fail_on_data_loss)
         cut = max(cut, first)
