@@ -5,8 +5,8 @@ that keeps what it reads: the records that the reader gave it, without those tha
 removed. After each read without an error, the copy is the log up to the position. An error is right only if a
 record of the copy was removed.
 
-`Positions` leaves out one defect. `Transactional` asks lookups by key, tables and views of committed
-records beside transactions too. `DEFECTS` are the shortest operations that showed each defect.
+`Positions` leaves out one defect. `Transactional` asks lookups by key, tables, views of committed records
+and plans of Spark beside transactions too. `DEFECTS` are the shortest operations that showed each defect.
 """
 
 import os
@@ -16,8 +16,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 import kstore
+from kstore.spark import partition_reader, plan_splits
 from kstore.testing import failing
+from tests.following.spark_stream import OfStream
 from tests.helpers import reader_kinds
 from tests.helpers.effort import SEED, times
 from tests.helpers.reader_kinds import OfCursor, OfFollower, Reader
@@ -43,7 +44,11 @@ BACK = st.integers(1, 12)  # offsets before the end of the log
 KEY = st.integers(0, 5)
 SLOT = st.integers(0, SLOTS - 1)
 SOME = st.sets(SLOT, min_size=1)
-KIND = st.sampled_from([*reader_kinds.KINDS, *OF_WRITER])
+KINDS: dict[str, reader_kinds.Make] = {
+    **reader_kinds.KINDS,
+    "stream of Spark": lambda path, _: OfStream(path),
+}
+KIND = st.sampled_from([*KINDS, *OF_WRITER])
 NOW = int(time.time() * 1000) - 600_000
 
 
@@ -63,6 +68,7 @@ class Reading:
 
     def __init__(self, kind: str, reader: Reader, group: str, position: Position) -> None:
         self.kind, self.reader, self.group, self.position = kind, reader, group, position
+        self.is_of_deleted = False  # it has not yet met the topic that was created in place of its own
 
     def __repr__(self) -> str:
         return f"{self.kind} at {self.position.offset}, which was given {sorted(self.position.copy)}"
@@ -84,6 +90,7 @@ class Positions(RuleBasedStateMachine):
         self.written: dict[int, tuple[bytes, bytes]] = {}  # the value and key that an offset has, or had last
         self.start = self.end = self.durable_end = 0
         self.truncated: set[tuple[int, bytes]] = set()
+        self.deleted: set[tuple[int, bytes]] = set()  # with their topic
         self.readers: list[Reading] = []
         self.groups: dict[str, Position] = {}
         self.count = 0
@@ -91,12 +98,14 @@ class Positions(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            for reading in self.readers if sys.exc_info()[1] is None else ():
+            for slot in range(len(self.readers)) if sys.exc_info()[1] is None else ():
                 for attempt in range(10):
-                    if self.read_with(reading, None, "records", False, attempt > 6):
+                    if self.read_with(slot, None, "records", False, attempt > 6):
                         break
+                    if self.readers[slot].is_of_deleted:
+                        time.sleep(0.1)  # stores look for new topics now and then
                 else:
-                    raise AssertionError(f"{reading} gets errors for ever")
+                    raise AssertionError(f"{self.readers[slot]} gets errors for ever")
         finally:
             for reading in self.readers:
                 reading.reader.close()
@@ -134,6 +143,8 @@ class Positions(RuleBasedStateMachine):
             "retention_ms": -1,
             "retention_bytes": 1000,
         }
+        with kstore.LogStore(self.directory, mode="a", background=False) as store:
+            store.create_topic("t")
         self.open()
         self.append(12)
         for slot, kind in enumerate(kinds):
@@ -175,12 +186,7 @@ class Positions(RuleBasedStateMachine):
     def end_the_writer(self, how: str, back: int, nth: int = 1) -> None:
         """Another writer opens the log, in the next epoch if one is given. A power cut ends all readers."""
         how = "close" if self.has_broker else how
-        ended = [
-            slot for slot, each in enumerate(self.readers) if how == "lose power" or each.kind in OF_WRITER
-        ]
-        for slot in ended:
-            self.readers[slot].reader.close()
-            self.readers[slot].position = Position(0, {})
+        ended = self.end_readers(of_writer=how != "lose power")
         if how == "close":
             self.log.close()
         else:
@@ -199,7 +205,18 @@ class Positions(RuleBasedStateMachine):
             self.cut_at(end)
         self.durable_end = self.end
         self.is_as_modelled()
+        self.begin_readers(ended)
+
+    def end_readers(self, *, of_writer: bool = True) -> list[int]:
+        """Closes the readers of the writer, or all. Their slots."""
+        ended = [slot for slot, each in enumerate(self.readers) if not of_writer or each.kind in OF_WRITER]
         for slot in ended:
+            self.readers[slot].reader.close()
+            self.readers[slot].position = Position(0, {})
+        return ended
+
+    def begin_readers(self, slots: list[int]) -> None:
+        for slot in slots:
             self.exchange_reader(slot, self.readers[slot].kind)
 
     def lose_power(self, offset: int) -> None:
@@ -225,9 +242,6 @@ class Positions(RuleBasedStateMachine):
 
     # ---- what is removed -----------------------------------------------------------------------------------
 
-    def positions(self) -> list[Position]:
-        return [*(reading.position for reading in self.readers), *self.groups.values()]
-
     def cut_at(self, end: int) -> None:
         """The log was truncated, and ends at `end`."""
         self.truncated |= {(o, value) for o, value in self.live.items() if o >= end}
@@ -235,9 +249,14 @@ class Positions(RuleBasedStateMachine):
         self.end = end
         self.start = min(self.start, end)
         self.durable_end = min(self.durable_end, end)
-        for position in self.positions():
-            if position.offset > end:
-                position.is_cut = True
+        for position in self.groups.values():
+            position.is_cut |= position.offset > end
+        for reading in self.readers:
+            reading.position.is_cut |= max(reading.position.offset, reading.reader.planned) > end
+
+    def begin_at(self, offset: int) -> None:
+        """The log begins there now."""
+        self.start = offset
 
     def is_as_modelled(self) -> None:
         assert self.log.log_end_offset == self.end
@@ -265,30 +284,53 @@ class Positions(RuleBasedStateMachine):
         offset = max(before - (back // 2 if starts_again else back), 0)
         if by_broker and offset < self.start:
             return
-        with self.without_word() if by_broker else warnings.catch_warnings():
-            if starts_again:
-                self.log.truncate_fully_and_start_at(offset)
-                self.start = offset
-                self.live = {o: value for o, value in self.live.items() if o >= offset}
-            else:
-                assert self.log.truncate_to(offset) == (offset < before)
+        manifest = self.manifest()
+        if starts_again:
+            self.log.truncate_fully_and_start_at(offset)
+            self.start = offset
+            self.live = {o: value for o, value in self.live.items() if o >= offset}
+        else:
+            assert self.log.truncate_to(offset) == (offset < before)
         if starts_again or offset < before:
             self.cut_at(offset)
+            if by_broker:
+                self.continue_after_broker(manifest)
             if self.epoch is not None:
                 self.begin_epoch()
         self.is_as_modelled()
         if regrown is not None and before + regrown > self.end:
             self.append(before + regrown - self.end, together)
 
-    @contextmanager
-    def without_word(self) -> Iterator[None]:
-        """As a broker does it: files of kstore's own stay as they are."""
-        own = {file: file.read_bytes() for file in self.path.glob("kstore-*")}
-        yield
-        for file in self.path.glob("kstore-*"):
-            file.unlink()
-        for file, content in own.items():
-            file.write_bytes(content)
+    def manifest(self) -> bytes | None:
+        file = self.path / "kstore.json"
+        return file.read_bytes() if file.exists() else None
+
+    def continue_after_broker(self, manifest: bytes | None) -> None:
+        """A broker, which does not know the manifest, truncated the log, and then kstore opens it."""
+        ended = self.end_readers()
+        self.log.close()
+        (self.path / "kstore.json").unlink()
+        if manifest is not None:
+            (self.path / "kstore.json").write_bytes(manifest)
+        self.open()
+        self.begin_readers(ended)
+
+    @rule(count=st.integers(1, 30))
+    def create_again(self, count: int = 1) -> None:
+        """Deletes the topic, creates another one of its name, and appends to that."""
+        ended = self.end_readers()
+        self.log.close()
+        with kstore.LogStore(self.directory, mode="a", background=False) as store:
+            store.delete_topic("t")
+            store.create_topic("t")
+        self.cut_at(0)
+        self.deleted |= self.truncated
+        self.written, self.truncated, self.groups = {}, set(), {}
+        for reading in self.readers:
+            reading.position, reading.is_of_deleted = Position(0, {}, is_cut=True), True
+        self.open()
+        self.begin_readers(ended)
+        self.append(count)
 
     def begin_epoch(self) -> None:
         self.epoch += 1
@@ -309,7 +351,7 @@ class Positions(RuleBasedStateMachine):
             self.log.retain(keep_for=groups)
             kept = min([self.groups[group].offset for group in groups], default=self.end)
             assert before <= self.log.log_start_offset <= max(before, kept)
-        self.start = self.log.log_start_offset
+        self.begin_at(self.log.log_start_offset)
         self.durable_end = self.end if how in ("roll", "flush") else max(self.durable_end, self.start)
         left: dict[int, Any] = {record.offset: record.value for record in self.shown()}
         assert left.items() <= self.live.items()
@@ -324,11 +366,7 @@ class Positions(RuleBasedStateMachine):
         for reading in self.readers[slot : slot + 1]:
             reading.reader.close()
         group = f"g{slot}"
-        made = (
-            OF_WRITER[kind](self.log, group)
-            if kind in OF_WRITER
-            else reader_kinds.KINDS[kind](self.path, group)
-        )
+        made = OF_WRITER[kind](self.log, group) if kind in OF_WRITER else KINDS[kind](self.path, group)
         position = Position(self.start, {})
         if made.is_cursor and group in self.groups:
             committed = self.groups[group]
@@ -352,15 +390,16 @@ class Positions(RuleBasedStateMachine):
     ) -> None:
         """on: with the iterator of the read before, which may have read ahead."""
         for slot in sorted(who):
-            self.read_with(self.readers[slot], count, by, on, earliest)
+            self.read_with(slot, count, by, on, earliest)
 
     @rule()
     def all_read(self) -> None:
-        for reading in self.readers:
-            self.read_with(reading, None, "records", False, False)
+        for slot in range(len(self.readers)):
+            self.read_with(slot, None, "records", False, False)
 
-    def read_with(self, reading: Reading, count: int | None, by: str, on: bool, earliest: bool) -> bool:
+    def read_with(self, slot: int, count: int | None, by: str, on: bool, earliest: bool) -> bool:
         """Whether there was no error. After one, the reader goes where it says, or to the log start."""
+        reading = self.readers[slot]
         reader, position = reading.reader, reading.position
         if not reader.is_cursor:
             by = "records"
@@ -369,6 +408,11 @@ class Positions(RuleBasedStateMachine):
         given: list[tuple[int, bytes]] = []
         try:
             is_more = (reader.read_on if on else reader.read)(given, count, by)
+        except kstore.LogNotFoundError:
+            assert reading.is_of_deleted, reading
+            self.take(reading, given, on)
+            self.exchange_reader(slot, reading.kind)
+            return False
         except kstore.OffsetOutOfRangeError as e:
             self.take(reading, given, on)
             end = self.checked_end(reading, e)
@@ -378,8 +422,11 @@ class Positions(RuleBasedStateMachine):
             else:
                 reader.go_to(end)
                 reading.position = Position(end, position.copy)
+            reading.is_of_deleted = False
             return False
         self.take(reading, given, on)
+        if reading.is_of_deleted:
+            return not self.live
         if on and (is_more or not follows):
             if not is_more:
                 position.offset = reader.position
@@ -396,6 +443,13 @@ class Positions(RuleBasedStateMachine):
     def take(self, reading: Reading, given: list[tuple[int, bytes]], on: bool) -> None:
         position = reading.position
         for offset, value in given:
+            if (offset, value) in self.deleted:
+                assert on, (reading, offset, value)
+                assert reading.is_of_deleted, (reading, offset, value)
+                continue
+            # others get an error first
+            assert "store" in reading.kind or not reading.is_of_deleted, (reading, offset, value)
+            reading.is_of_deleted = False
             assert offset >= position.offset, (reading, offset)
             if (offset, value) in self.truncated:
                 assert on, (reading, offset, value)
@@ -435,6 +489,9 @@ class Positions(RuleBasedStateMachine):
             position = reading.position
             try:
                 reading.reader.source.commit(durable=durable)
+            except kstore.LogNotFoundError:
+                assert reading.is_of_deleted, reading
+                continue
             except kstore.OffsetOutOfRangeError as e:
                 self.check_cause(reading, e)  # what else it says may be what it knew a moment ago
                 continue
@@ -534,12 +591,13 @@ class Transactional(Positions):
         kept = self.transactions if end > self.start else []  # of which something is left
         self.transactions = [each for each in kept if each.first < end and each.end > self.start]
         for each in self.transactions:
+            each.end = min(each.end, end)
             if each.marker is not None and each.marker >= end:
                 each.marker = None  # it is open again
 
-    def tend(self, how: str, back: int = 1, key: int = 0) -> None:
-        super().tend(how, back, key)
-        self.transactions = [each for each in self.transactions if each.end > self.start]
+    def begin_at(self, offset: int) -> None:
+        super().begin_at(offset)
+        self.transactions = [each for each in self.transactions if each.end > offset]
 
     def committed(self) -> dict[int, bytes]:
         stable = min((each.first for each in self.transactions if each.marker is None), default=self.end)
@@ -561,6 +619,11 @@ class Transactional(Positions):
         for log in (self.view, self.log, self.shown()):
             found = log.records(isolation="read_committed")
             assert {record.offset: record.value for record in found} == committed, log
+        of_isolation: Any = {"read_uncommitted": shown, "read_committed": committed}
+        for isolation, expected in of_isolation.items():
+            splits = plan_splits(self.directory, "t", isolation=isolation, target_bytes=300)
+            given = partition_reader("records")(splits)
+            assert {offset: value for offset, _, _, value in given} == expected, isolation
         for number in range(6):
             key = b"%d" % number
             rows = by_key.get(key, [])
@@ -606,6 +669,20 @@ DEFECTS: dict[str, Steps] = {
         ("exchange_reader", {"slot": 0, "kind": "cursor"}),
         ("truncate", {"back": 2}),
         ("all_read", {}),
+    ],
+    "transactions of a topic that was deleted, in a view of the one created in its place": [
+        ("begin", {}),
+        ("transact", {}),
+        ("look", {}),
+        ("create_again", {"count": 3}),
+        ("transact", {"ends": False}),
+        ("look", {}),
+    ],
+    "tasks of Spark that were planned of a topic that was deleted": [
+        ("begin", {"kinds": ("stream of Spark",)}),
+        ("read", {"count": 1}),
+        ("create_again", {"count": 12}),
+        ("read", {"on": True}),
     ],
 }
 

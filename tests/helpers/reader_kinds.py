@@ -15,6 +15,7 @@ class Reader:
     """A reader that starts at the beginning of the log, or where its group has committed."""
 
     is_cursor = True
+    planned = 0  # below this offset it will read what it knows of already
     source: Any
 
     def __init__(self) -> None:
@@ -96,7 +97,8 @@ class OfStoreFollower(Reader):
 
     @property
     def position(self) -> int:
-        return int(self.source.positions()[TP].offset)
+        found = self.source.positions().get(TP)
+        return 0 if found is None else int(found.offset)
 
     def go_to(self, place: Any) -> None:
         self.close()
@@ -128,7 +130,7 @@ class OfStoreCursor(Reader):
 
     @property
     def position(self) -> int:
-        return int(self.source.positions()[TP])
+        return int(self.source.positions().get(TP, 0))
 
     def go_to(self, place: Any) -> None:
         self.source.seek(place, "t", 0)
