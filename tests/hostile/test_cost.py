@@ -5,9 +5,14 @@ import os
 import random
 import resource
 import struct
+import sys
+import time
 import tracemalloc
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -15,9 +20,11 @@ import kstore
 from kstore.testing import failing
 from tests.helpers import forge
 from tests.helpers.forge import Rec
+from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.varint import varint
 from tests.hostile.material import LOG
 
+NOW = int(time.time() * 1000)
 VALUE = random.Random(1).randbytes(101_000)
 BODY = forge.record(Rec(VALUE, b"k"), 0, -1)
 
@@ -180,3 +187,52 @@ def test_a_damaged_checkpoint_costs_what_its_size_does(tmp_path: Path, content: 
         tracemalloc.stop()
     assert [len(text) < 2000 for text in texts] == [True]
     assert most < 10 << 20
+
+
+def steps_in_python(function: Callable[[], object]) -> int:
+    """How many steps of Python a call takes in modules of kstore."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        if not frame.f_globals.get("__name__", "").startswith("kstore."):
+            return None
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_many_transactions_that_are_open_at_once(tmp_path: Path) -> None:
+    """The work for each does not grow with their number."""
+    steps = []
+    for many in (20, 200):
+        path = tmp_path / f"t-{many}"
+        log = kstore.open(path, "a")
+        for producer in range(many):
+            log.append_batches(transactional((NOW, None, b"v", None), producer=producer))
+
+        def end_all(log: kstore.LogWriter = log, many: int = many) -> None:
+            for producer in range(many):
+                end_transaction(log, "ABORT", NOW, producer)
+
+        def recover(path: Path = path) -> None:
+            kstore.open(path, "r+").abandon()
+
+        def read(path: Path = path) -> None:
+            assert not list(kstore.open(path).records(isolation="read_committed"))
+
+        written = steps_in_python(end_all)
+        log.abandon()
+        for snapshot in path.glob("*.snapshot"):
+            snapshot.unlink()
+        steps.append([each / many for each in (written, steps_in_python(read), steps_in_python(recover))])
+    few, more = steps
+    assert all(b < 1.3 * a for a, b in zip(few, more, strict=True)), steps
