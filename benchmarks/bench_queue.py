@@ -1,4 +1,5 @@
-"""Jobs that are taken and accepted, one at a time: kstore's share groups, persist-queue, and sqlite3 by hand."""
+"""Jobs that are taken and accepted, one at a time: kstore's share groups, persist-queue, and sqlite3 by
+hand."""
 
 import os
 import shutil
@@ -91,9 +92,9 @@ def _contestant(
 
 @pytest.mark.parametrize("durable", [False, True], ids=["off", "durable"])
 def bench_queue(race: Race, data: Data, durable: bool) -> None:
-    """One process takes and accepts jobs of 90 bytes, one at a time, from a queue that has them. sqlite3: WAL, a
-    transaction to take and one to delete. persist-queue: SQLiteAckQueue, get() and ack(). Durable: each
-    acknowledgement waits for the disk (sqlite3 and persist-queue: synchronous=full, else off)."""
+    """One process takes and accepts jobs of 90 bytes, one at a time, from a queue that has them. sqlite3:
+    WAL, a transaction to take and one to delete. persist-queue: SQLiteAckQueue, get() and ack(). Durable:
+    each acknowledgement waits for the disk (sqlite3 and persist-queue: synchronous=full, else off)."""
     jobs, synchronous = JOBS[durable], "full" if durable else "off"
 
     def group(path: Path) -> kstore.ShareGroup:

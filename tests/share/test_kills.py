@@ -1,5 +1,5 @@
-"""Workers of a share group that are killed at any moment: each job is accepted once, none is lost, and each delivery
-is counted."""
+"""Workers of a share group that are killed at any moment: each job is accepted once, none is lost, and each
+delivery is counted."""
 
 import os
 import random
@@ -92,7 +92,8 @@ def _judge(directory: Path, jobs: int, deaths: int) -> dict[str, int]:
     assert (letter.value, headers["__dlq.errors.delivery.count"]) == (b"poison", b"5")
     poisoned = headers["__dlq.errors.partition"].decode(), headers["__dlq.errors.offset"].decode()
     assert sorted(taken.pop(poisoned)) == [1, 2, 3, 4, 5]
-    # A worker that is killed between its call and its line in the journal has taken or accepted a job for all that.
+    # A worker that is killed between its call and its line in the journal has taken or accepted a job for all
+    # that.
     unlogged = 0
     for counts in taken.values():
         assert len(set(counts)) == len(counts)

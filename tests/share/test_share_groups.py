@@ -458,7 +458,8 @@ def test_compacted_records(tmp_path: Path) -> None:
 
 
 def test_truncated_records(tmp_path: Path) -> None:
-    """Other records that have the offsets of truncated ones are delivered, once more from the first delivery."""
+    """Other records that have the offsets of truncated ones are delivered, once more from the first
+    delivery."""
     path = tmp_path / "jobs-0"
     with kstore.open(path, "a") as log:
         log.extend([b"old"] * 10)

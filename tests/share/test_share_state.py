@@ -34,7 +34,8 @@ class Job:
 
 
 class ShareStateMachine(RuleBasedStateMachine):
-    """Each decision is stored, taken in by two states, of which one reads it from its bytes, and made in the model."""
+    """Each decision is stored, taken in by two states, of which one reads it from its bytes, and made in the
+    model."""
 
     @initialize(start=st.integers(0, 5))
     def begin(self, start: int) -> None:

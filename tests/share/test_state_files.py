@@ -1,4 +1,5 @@
-"""The file with the state of a share group: what a failing call, a kill, a power cut or another program leaves of it."""
+"""The file with the state of a share group: what a failing call, a kill, a power cut or another program
+leaves of it."""
 
 import contextlib
 import errno
@@ -121,7 +122,8 @@ class _Journal(set[int]):
 
 
 def test_failed_sync(ram: Path) -> None:
-    """The file is replaced before the next change: a second sync of it would succeed without what it has lost."""
+    """The file is replaced before the next change: a second sync of it would succeed without what it has
+    lost."""
     path = filled(ram)
     with group_of(path) as group:
         first, second = next(iter(group)), next(iter(group))
@@ -217,7 +219,8 @@ def test_any_bit(written: tuple[Path, bytes]) -> None:
 
 
 def test_any_length(written: tuple[Path, bytes]) -> None:
-    """A shorter file is one of an earlier moment, or damage; it is never an error that hangs or a record too few."""
+    """A shorter file is one of an earlier moment, or damage; it is never an error that hangs or a record too
+    few."""
     path, whole = written
     end = len(whole.rstrip(b"\0"))
     for size in some(range(1, end), 60, "sizes"):
@@ -274,7 +277,8 @@ def _remove_both(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [_cut, _empty, _fill, _remove, _remove_both])
 def test_another_program_changes_the_file(ram: Path, damage: Callable[[Path], None]) -> None:
-    """A worker that has it open gets an error, or goes on with what it knows; it does not deliver what is done."""
+    """A worker that has it open gets an error, or goes on with what it knows; it does not deliver what is
+    done."""
     path = filled(ram)
     with group_of(path) as group:
         jobs = iter(group)
@@ -290,8 +294,8 @@ def test_another_program_changes_the_file(ram: Path, damage: Callable[[Path], No
 
 
 def test_gap(ram: Path) -> None:
-    """After a power cut a later update may be there without an earlier one: the group goes on before the gap, and
-    what is behind it never comes back."""
+    """After a power cut a later update may be there without an earlier one: the group goes on before the gap,
+    and what is behind it never comes back."""
     path = filled(ram, 400)
     with group_of(path, durable=False) as group:
         for job in group:

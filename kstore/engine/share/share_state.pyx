@@ -2,8 +2,8 @@
 """The state of a share group in a partition: which records are delivered, and what comes next. No I/O.
 
 An update is the only thing that changes a state. All other methods are questions, or return the update that a
-decision leads to, so that the caller can store it first. It is compiled because each record passes it twice, in
-each process that works for the group.
+decision leads to, so that the caller can store it first. It is compiled because each record passes it twice,
+in each process that works for the group.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -45,11 +45,11 @@ cdef enum:
 cdef class Update:
     """A change of a state, or with `is_snapshot` a whole state.
 
-    `batches`: changes of ranges of records, as in Kafka's records: (first offset, last offset, state, delivery
-    count, worker, until). `until` is the time in ms at which the lock of the worker expires if the record is
-    acquired, else the time from which on it is available. `start_offset`: all records below it are done; -1 if it
-    does not change. `leader_epoch` and `generation` are those of the log position at the end of the delivered
-    records; -1 if they do not change."""
+    `batches`: changes of ranges of records, as in Kafka's records: (first offset, last offset, state,
+    delivery count, worker, until). `until` is the time in ms at which the lock of the worker expires if the
+    record is acquired, else the time from which on it is available. `start_offset`: all records below it are
+    done; -1 if it does not change. `leader_epoch` and `generation` are those of the log position at the end
+    of the delivered records; -1 if they do not change."""
 
     cdef readonly tuple batches
     cdef readonly int64_t start_offset
@@ -97,8 +97,9 @@ cdef Update update_of(tuple batches, int64_t start_offset):
 cdef class ShareState:
     """What a share group has done in a partition.
 
-    Records below `end` were delivered; those of them that are not in `in_flight` are done, so a slow record keeps
-    nothing but itself. `in_flight` has (state, delivery count, worker, until) by offset, in ascending order."""
+    Records below `end` were delivered; those of them that are not in `in_flight` are done, so a slow record
+    keeps nothing but itself. `in_flight` has (state, delivery count, worker, until) by offset, in ascending
+    order."""
 
     cdef readonly int64_t end
     cdef readonly int32_t leader_epoch
@@ -287,8 +288,8 @@ cdef inline int64_t take(const uint8_t *p, int size) noexcept nogil:
 def encode_value(Update update not None, int32_t snapshot_epoch, int64_t now):
     """The value of a ShareSnapshot or ShareUpdate record, of version 0.
 
-    Kafka's records have neither the worker and the time of a record in flight nor the generation of a log. They
-    are tagged fields, which Kafka's decoders skip."""
+    Kafka's records have neither the worker and the time of a record in flight nor the generation of a log.
+    They are tagged fields, which Kafka's decoders skip."""
     cdef Py_ssize_t count = len(update.batches), most
     most = SNAPSHOT_HEAD + VARINT + count * (BATCH + IN_FLIGHT) + GENERATION
     cdef bytes data = PyBytes_FromStringAndSize(NULL, most)
@@ -323,7 +324,8 @@ def encode_value(Update update not None, int32_t snapshot_epoch, int64_t now):
 
 
 def decode_value(bytes value not None, *, bint is_snapshot):
-    """The update that a value has, and its snapshot epoch. ValueError for one that `encode_value` does not make."""
+    """The update that a value has, and its snapshot epoch. ValueError for one that `encode_value` does not
+    make."""
     cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(value)
     cdef const uint8_t *end = p + PyBytes_GET_SIZE(value)
     cdef int64_t epoch, leader_epoch, start, count = 0, generation = -1, shift = 0
@@ -379,13 +381,18 @@ cdef bint is_key(const ks_record *record, bytes key) noexcept:
 
 
 def take_updates(
-    ShareState state not None, bytes data not None, int64_t next_offset, bytes update not None, bytes snapshot not None
+    ShareState state not None,
+    bytes data not None,
+    int64_t next_offset,
+    bytes update not None,
+    bytes snapshot not None,
 ):
-    """Applies the updates of the sound batches at the beginning of `data`: their size, the offset behind them, how many
-    bytes of the file were synced according to them (-1: unknown), and the epoch of the last snapshot (-1: none).
+    """Applies the updates of the sound batches at the beginning of `data`: their size, the offset behind
+    them, how many bytes of the file were synced according to them (-1: unknown), and the epoch of the last
+    snapshot (-1: none).
 
-    next_offset: of the first batch; -1: any. update, snapshot: the keys of the records. ValueError for a sound
-    batch with anything else in it; its second argument is the position of the batch."""
+    next_offset: of the first batch; -1: any. update, snapshot: the keys of the records. ValueError for a
+    sound batch with anything else in it; its second argument is the position of the batch."""
     cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(data)
     cdef const uint8_t *end = start + PyBytes_GET_SIZE(data)
     cdef const uint8_t *p = start

@@ -22,7 +22,7 @@ cdef extern from "<sys/file.h>" nogil:
 
 cdef extern from "<sys/stat.h>" nogil:
     """
-    /* Not fstat: a file system that is asked for the times of a file dates each later write exactly, and slowly. */
+    /* Not fstat: a file system that is asked for the times of a file dates each later write exactly. */
     static int ks_links_and_size(int fd, unsigned *links, long long *size)
     {
         struct statx st;
@@ -78,8 +78,8 @@ cdef class FileLock:
 
 
 def look_behind(File file not None, int64_t position):
-    """Whether a file has other bytes than zeros from a position on, GROWN; or REPLACED if it has no name any more,
-    because another file was renamed over it. Else UNCHANGED. OSError."""
+    """Whether a file has other bytes than zeros from a position on, GROWN; or REPLACED if it has no name any
+    more, because another file was renamed over it. Else UNCHANGED. OSError."""
     cdef uint8_t probe[PROBE]
     cdef unsigned links = 0
     cdef long long length = 0

@@ -1,7 +1,7 @@
 """Batches of kstore's own small files, which a crash may have torn: positions and states of groups.
 
-The base sequence of such a batch, less one, is the number of bytes of its file that were synced before it. Damage
-below that byte is not the work of a power cut.
+The base sequence of such a batch, less one, is the number of bytes of its file that were synced before it.
+Damage below that byte is not the work of a power cut.
 """
 
 from __future__ import annotations

@@ -19,8 +19,13 @@ EXHAUSTED = "Offset delivery count exceeded the threshold."
 class DeadLetterLog(Protocol):
     """A LogWriter."""
 
-    append: Any
-    flush: Any
+    @property
+    def append(self) -> Any:
+        """Append a record."""
+
+    @property
+    def flush(self) -> Any:
+        """Bring what was appended to the disk."""
 
 
 def append_dead_letter(

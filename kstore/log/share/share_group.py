@@ -8,7 +8,7 @@ import weakref
 from contextlib import ExitStack, suppress
 from functools import partial
 from time import monotonic
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from kstore.arguments import ISOLATION, ON_ERROR, boolean, choice, instance, integer, number
 from kstore.engine.io.synchronization import EventFd, Mutex
@@ -19,7 +19,7 @@ from kstore.errors import (
     LogClosedError,
     LogNotFoundError,
 )
-from kstore.light_typing import TYPE_CHECKING
+from kstore.light_typing import TYPE_CHECKING, overload
 from kstore.log.cursors.arguments import checked_group, checked_place, checked_timeout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.partition_watch import PartitionWatch
@@ -33,7 +33,7 @@ from kstore.log.threads.closing import Closing
 from kstore.log.threads.resumed import Resumed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
     from datetime import datetime
     from types import TracebackType
     from typing import Any, NoReturn, Self
@@ -48,6 +48,7 @@ _SWEEP = 20  # partitions
 _HEAR = 0.001  # s: how often to ask the system for changes while there are records
 
 
+_Given = TypeVar("_Given", bound="AcquiredRecord | None")
 _groups: weakref.WeakSet[ShareGroup] = weakref.WeakSet()
 
 
@@ -89,8 +90,8 @@ class ShareGroup(Closing, Waitable):
     """A worker of a share group. log.share_group() and store.share_group() make one.
 
     Iterating acquires one record after the other, as an AcquiredRecord, for this worker alone. The worker
-    acknowledges each with `acknowledge(record)`. A record is delivered again if its worker closes the group or
-    dies, if its lock expires, or if it is released.
+    acknowledges each with `acknowledge(record)`. A record is delivered again if its worker closes the group
+    or dies, if its lock expires, or if it is released.
 
     Threads and tasks may share the object: each record goes to one of them. Workers in other processes open
     the group there. In a forked child all methods raise LogClosedError.
@@ -327,16 +328,35 @@ class ShareGroup(Closing, Waitable):
         self._check_open()
         return Resumed(self._records_async)
 
-    def next(self, timeout: float | None = None) -> NextRecord:
+    @overload
+    def next(self, timeout: None = None) -> NextRecord[AcquiredRecord]: ...
+
+    @overload
+    def next(self, timeout: float) -> NextRecord[AcquiredRecord | None]: ...
+
+    def next(self, timeout: float | None = None) -> NextRecord[Any]:
         """The next record, for a `with` statement: `with group.next() as job: …`. `async with` works too.
 
-        The end of the block accepts the record; an exception that leaves the block releases it. What the block
-        itself has acknowledged stays as it is. timeout: how many seconds to wait for a record; then the block
-        gets None, as it does if the group is closed meanwhile. Default: no limit.
+        The end of the block accepts the record; an exception that leaves the block releases it. What the
+        block itself has acknowledged stays as it is. timeout: how many seconds to wait for a record; then the
+        block gets None. Default: no limit. LogClosedError if the group is closed meanwhile.
         """
         timeout = None if timeout is None else number("timeout", timeout, 0)
         self._check_open()
-        return NextRecord(self, partial(self._await, timeout), partial(self._await_async, timeout))
+        take: Callable[[], Any] = partial(self._next, timeout)
+        return NextRecord(self, take, partial(self._next_async, timeout))
+
+    def _next(self, timeout: float | None) -> AcquiredRecord | None:
+        record = self._await(timeout)
+        if record is None:
+            self._check_open()
+        return record
+
+    async def _next_async(self, timeout: float | None) -> AcquiredRecord | None:
+        record = await self._await_async(timeout)
+        if record is None:
+            self._check_open()
+        return record
 
     def looks(self) -> Iterator[float]:
         """Look for a record again and again, for `kstore.wait`."""
@@ -405,7 +425,7 @@ class ShareGroup(Closing, Waitable):
 
     def _partition_of(self, record: AcquiredRecord) -> SharedPartition:
         self._check_open()
-        shared = self._partitions.get(record[:2])  # type: ignore[call-overload]
+        shared: SharedPartition | None = self._partitions.get(record[:2])  # type: ignore[call-overload]
         if shared is None:
             tp = TopicPartition(record.topic, record.partition)
             raise LogNotFoundError(f"share group {self.group!r} reads no partition {tp}: it was deleted")
@@ -463,23 +483,23 @@ class ShareGroup(Closing, Waitable):
         return f"<ShareGroup {self.group!r}: {len(self._partitions)} partitions{state}>"
 
 
-class NextRecord:
+class NextRecord(Generic[_Given]):
     """The next record of a share group, which the end of a `with` block accepts. group.next() makes one."""
 
     def __init__(
         self,
         group: ShareGroup,
-        take: Callable[[], AcquiredRecord | None],
-        take_async: Callable[[], Any],
+        take: Callable[[], _Given],
+        take_async: Callable[[], Awaitable[_Given]],
     ) -> None:
         self._group = group
         self._take = take
         self._take_async = take_async
-        self._record: AcquiredRecord | None = None
+        self._record: _Given | None = None
 
-    def __enter__(self) -> AcquiredRecord:
-        self._record = self._take()
-        return self._record  # type: ignore[return-value]  # None only after a timeout
+    def __enter__(self) -> _Given:
+        record = self._record = self._take()
+        return record
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -493,9 +513,9 @@ class NextRecord:
             with suppress(InvalidRecordStateError):  # another worker has it
                 self._group.release(record)
 
-    async def __aenter__(self) -> AcquiredRecord:
-        self._record = await self._take_async()
-        return self._record  # type: ignore[return-value]
+    async def __aenter__(self) -> _Given:
+        record = self._record = await self._take_async()
+        return record
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

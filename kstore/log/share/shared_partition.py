@@ -8,7 +8,7 @@ from itertools import chain
 from kstore.engine.scan.batch_reader import RecordReader
 from kstore.engine.share.share_state import ACKNOWLEDGED, ACQUIRED, ARCHIVED, Update
 from kstore.errors import InvalidRecordStateError, LogChangedError, OffsetOutOfRangeError
-from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.light_typing import TYPE_CHECKING, NamedTuple, cast
 from kstore.log.cursors.arguments import offset_of
 from kstore.log.follow.feed import Feed, read_by
 from kstore.log.follow.position import diverged_at, position_in
@@ -218,7 +218,8 @@ class SharedPartition:
             if record is None:
                 if not self._has_more:
                     return None
-                self._records = chain.from_iterable(self._feed.rest(self._read))
+                runs = cast("Iterator[Iterator[Record]]", self._feed.rest(self._read))
+                self._records = chain.from_iterable(runs)
                 record = next(self._records, None)
                 if record is None:
                     self._has_more = False
@@ -300,7 +301,8 @@ class SharedPartition:
         return self._file.state.holds(record.offset, record.delivery_count, self._worker)
 
     def _holds(self, record: AcquiredRecord) -> bool:
-        """Whether this worker has a record still; False if the log has deleted it. InvalidRecordStateError."""
+        """Whether this worker has a record still; False if the log has deleted it.
+        InvalidRecordStateError."""
         self._file.catch_up()
         if self.has_acquired(record):
             return True

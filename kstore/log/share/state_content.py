@@ -1,4 +1,5 @@
-"""The content of a file with the state of a share group: how much of it is sound, and the state that it leads to."""
+"""The content of a file with the state of a share group: how much of it is sound, and the state that it leads
+to."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from kstore.log.files.stored_batches import (
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    Keys: TypeAlias = tuple[bytes, bytes]  # of updates and of snapshots
+    _Keys: TypeAlias = tuple[bytes, bytes]  # of updates and of snapshots
 
 _SNAPSHOT, _UPDATE = 0, 1  # versions of the key
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
@@ -30,7 +31,7 @@ _ATTEMPTS = 5
 _MOST_ZEROS = 8  # at the end of a batch, and more
 
 
-def encode_keys(group: str, topic_id: bytes, partition: int) -> Keys:
+def encode_keys(group: str, topic_id: bytes, partition: int) -> _Keys:
     """The keys of updates and of snapshots."""
     rest = _SHORT.pack(len(group)) + group.encode() + topic_id + _INT.pack(partition)
     return _SHORT.pack(_UPDATE) + rest, _SHORT.pack(_SNAPSHOT) + rest
@@ -39,7 +40,7 @@ def encode_keys(group: str, topic_id: bytes, partition: int) -> Keys:
 class StateContent:
     """The sound batches of a file, from its beginning."""
 
-    def __init__(self, path: str, keys: Keys) -> None:
+    def __init__(self, path: str, keys: _Keys) -> None:
         self.path = path
         self.keys = keys
         self.state = ShareState()
@@ -63,8 +64,8 @@ class StateContent:
         return size
 
     def check_torn(self, rest: bytes) -> None:
-        """Raise CorruptRecordError unless what follows the end is zeros, or a batch of a writer that was killed,
-        or one that a power cut has left in part."""
+        """Raise CorruptRecordError unless what follows the end is zeros, or a batch of a writer that was
+        killed, or one that a power cut has left in part."""
         written = len(rest.rstrip(b"\0"))
         if not written:
             return
@@ -93,7 +94,7 @@ class StateContent:
         )
 
 
-def read_state(path: str, keys: Keys) -> ShareState:
+def read_state(path: str, keys: _Keys) -> ShareState:
     """The state in a file, without its lock. FileNotFoundError, CorruptRecordError, OSError."""
     for attempt in range(_ATTEMPTS):
         content = StateContent(path, keys)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 DIRECTORY = "kstore-shares"  # in a partition
 _STATE, _LOCK = ".state", ".lock"
-# the sizes at which the file is replaced. A durable one has zeros up to there, because a sync takes longer if the
-# file has grown
+# the sizes at which the file is replaced. A durable one has zeros up to there, because a sync takes longer if
+# the file has grown
 _LONG, _LONGEST = 1 << 18, 1 << 22
 _PIECE = 1 << 12  # bytes that are read at once of what others have appended
 _MOST = 1 << 28

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kstore.log.share.acquired_record import AcquiredRecord
+    from kstore.log.share.dead_letters import DeadLetterLog
     from kstore.log.share.descriptions import ShareGroupState
-    from kstore.log.writer import LogWriter
     from kstore.store.open_partitions import OpenPartitions
 
 
@@ -35,7 +35,7 @@ def open_share_group(
     wanted = WantedPartitions(logs.catalog, names)
     if not options["follow"]:
         wanted.refuse_missing(names)
-    to = None
+    to: Callable[[AcquiredRecord], DeadLetterLog] | None = None
     if dead_letter_topic is not None:
         if instance("dead_letter_topic", dead_letter_topic, str) in names:
             raise ValueError(f"dead_letter_topic is not one of the topics of the group: {dead_letter_topic}")
@@ -43,15 +43,16 @@ def open_share_group(
     return ShareGroup(wanted, source_at, names, group, dead_letter_log_of=to, **options)
 
 
-def _dead_letters(logs: OpenPartitions, topic: str) -> Callable[[AcquiredRecord], LogWriter]:
+def _dead_letters(logs: OpenPartitions, topic: str) -> Callable[[AcquiredRecord], DeadLetterLog]:
     """The log for each dead letter: the partition of the number of its own, as in Kafka. LogNotFoundError."""
     if not logs.catalog.is_writing:
         raise LogClosedError(
-            f"dead_letter_topic={topic!r} needs a store that is open for writing: LogStore(dir, mode='a', shared=True)"
+            f"dead_letter_topic={topic!r} needs a store that is open for writing: "
+            "LogStore(dir, mode='a', shared=True)"
         )
     logs.catalog.topic(topic)
 
-    def log_of(record: AcquiredRecord) -> LogWriter:
+    def log_of(record: AcquiredRecord) -> DeadLetterLog:
         found = logs.catalog.topic(topic)
         return logs.get(TopicPartition(topic, record.partition % found.count))
 

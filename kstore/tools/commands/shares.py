@@ -36,16 +36,17 @@ def add_shares_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--forget",
         action="store_true",
-        help="delete the state of the group of --group, which begins anew then. Fails if the group has a worker",
+        help="delete the state of the group of --group, which begins anew then. Fails if the group has a "
+        "worker",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object for each partition")
 
 
 def shares(args: argparse.Namespace) -> int:
-    """Print what share groups have done: a line for each group and partition, with the offset of the first record
-    that is not done, that of the first one that was not delivered, and how many records between the two are acquired
-    by a worker, or available because they are to be delivered again. LAG counts the records that are not done. With
-    --forget the lines are those of the states that are deleted."""
+    """Print what share groups have done: a line for each group and partition, with the offset of the first
+    record that is not done, that of the first one that was not delivered, and how many records between the
+    two are acquired by a worker, or available because they are to be delivered again. LAG counts the records
+    that are not done. With --forget the lines are those of the states that are deleted."""
     if args.group is not None:
         checked_group(args.group)
     if args.forget and args.group is None:
