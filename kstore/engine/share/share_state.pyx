@@ -38,6 +38,7 @@ cdef enum:
     SNAPSHOT_HEAD = 2 + 4 + 4 + 4 + 8 + 8 + 8
     GENERATION = 1 + 2 + 8
     VARINT = 5
+    MOST_BATCHES = 1 << 15  # more than max_record_locks lead to
 
 
 @final
@@ -344,7 +345,7 @@ def decode_value(bytes value not None, *, bint is_snapshot):
         p += 1
         if p[-1] < 0x80:
             break
-    if count < 1 or start < (0 if is_snapshot else -1) or leader_epoch < -1:
+    if not 0 < count <= MOST_BATCHES or start < (0 if is_snapshot else -1) or leader_epoch < -1:
         raise ValueError("a start")
     batches = []
     for _ in range(count - 1):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _ENTERING = 0  # the byte of the file that a process locks while it enters or leaves
 _REWRITING = 1 << 62  # the byte that a process locks while it compacts, erases, or makes key files
-_LOCAL_ONLY = "shared=True needs a local file system, because its writers share memory and locks"
+_LOCAL_ONLY = "needs a local file system, because processes share memory and locks"
 # By the number that statfs returns: those of linux/magic.h and of GNU coreutils' list of remote ones.
 _REMOTE = {
     0x6969: "NFS",
@@ -134,7 +134,7 @@ class SharedSession:
         os.close(nothing)
 
 
-def require_local(*places: StrPath) -> None:
+def require_local(*places: StrPath, what: str = "shared=True") -> None:
     """KstoreError if one of these directories, which need not exist yet, is on a file system of the
     network."""
     for place in places:
@@ -143,7 +143,7 @@ def require_local(*places: StrPath) -> None:
             path = os.path.dirname(path)
         kind = _REMOTE.get(file_system_of(path))
         if kind is not None:
-            raise KstoreError(f"{os.fspath(place)} is on {kind}: {_LOCAL_ONLY}")
+            raise KstoreError(f"{os.fspath(place)} is on {kind}: {what} {_LOCAL_ONLY}")
 
 
 def remove_left(directory: str) -> None:

@@ -14,6 +14,7 @@ from kstore.errors import CorruptRecordError
 OVERHEAD, LEAST, MAGIC = 12, 61, 16
 SECTOR = 512  # bytes that a power cut keeps or loses together
 MOST_SEQUENCE = 2**31 - 1
+_MOST_CHECKED = 1 << 30
 _INT32 = struct.Struct(">i")
 
 
@@ -50,12 +51,16 @@ def synced_at(batch: RecordBatch) -> int:
 
 
 def sound_batches(data: bytes, at: int) -> list[tuple[int, RecordBatch]]:
-    """All complete, sound batches from a byte on, with their positions. Other bytes are skipped."""
+    """All complete, sound batches from a byte on, with their positions. Other bytes are skipped. Bytes that an
+    enemy has made to look like batches are checked up to a bound only."""
     found = []
-    while (magic := data.find(b"\2", at + MAGIC)) >= 0 and magic - MAGIC <= len(data) - LEAST:
+    left = _MOST_CHECKED
+    while left > 0 and (magic := data.find(b"\2", at + MAGIC)) >= 0 and magic - MAGIC <= len(data) - LEAST:
         at = magic - MAGIC
         size = size_at(data, at)
-        if LEAST <= size <= len(data) - at and has_batch(data[at : at + size]):
+        is_whole = LEAST <= size <= len(data) - at
+        left -= size if is_whole else 0
+        if is_whole and has_batch(data[at : at + size]):
             found.append((at, RecordBatch(data[at : at + size])))
             at += size
         else:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _SNAPSHOT, _UPDATE = 0, 1  # versions of the key
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
 
+MOST_BYTES = 1 << 24  # more than a file ever has
 _ATTEMPTS = 5
 _MOST_ZEROS = 8  # at the end of a batch, and more
 
@@ -98,7 +99,7 @@ def read_state(path: str, keys: _Keys) -> ShareState:
     """The state in a file, without its lock. FileNotFoundError, CorruptRecordError, OSError."""
     for attempt in range(_ATTEMPTS):
         content = StateContent(path, keys)
-        data = read_whole(path)
+        data = read_whole(path, MOST_BYTES)
         try:
             content.check_torn(data[content.take(data) :])
         except CorruptRecordError:  # a worker is writing this very batch, perhaps

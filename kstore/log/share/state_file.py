@@ -20,8 +20,9 @@ from kstore.engine.share.state_log import REPLACED, UNCHANGED, FileLock, look_be
 from kstore.errors import LogClosedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.lock import conflict_in, keep_byte, keep_no_more, others_from
+from kstore.log.files.shared_session import require_local
 from kstore.log.files.stored_batches import MOST_SEQUENCE
-from kstore.log.share.state_content import StateContent, encode_keys
+from kstore.log.share.state_content import MOST_BYTES, StateContent, encode_keys
 
 if TYPE_CHECKING:
     from kstore.engine.share.share_state import ShareState, Update
@@ -33,7 +34,6 @@ _STATE, _LOCK = ".state", ".lock"
 # the file has grown
 _LONG, _LONGEST = 1 << 18, 1 << 22
 _PIECE = 1 << 12  # bytes that are read at once of what others have appended
-_MOST = 1 << 28
 
 _files: weakref.WeakSet[StateFile] = weakref.WeakSet()
 
@@ -80,6 +80,7 @@ class StateFile:
         if not os.path.isdir(self._partition):
             raise LogNotFoundError(f"{self._partition} was deleted")
         make_directory(directory)
+        require_local(directory, what="a share group")
         while True:
             lock = FileLock(f"{directory}/{name}")
             keep_byte(lock.file.fd, self.worker)
@@ -143,8 +144,8 @@ class StateFile:
             return
         content = StateContent(self.path, self._content.keys)
         size = file.size()
-        if size > _MOST:
-            raise content.corrupt(f"at most {_MOST} bytes", f"{size} bytes")
+        if size > MOST_BYTES:
+            raise content.corrupt(f"at most {MOST_BYTES} bytes", f"{size} bytes")
         data = file.read(0, size)
         rest = data[content.take(data) :]
         content.check_torn(rest)
