@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from kstore.log.read.span import Span
     from kstore.log.recovery.loader import Loaded
     from kstore.log.send.sending import Sent
-    from kstore.log.share.dead_letters import DeadLetterLog
+    from kstore.log.share.dead_letters import DeadLetterLog, check_dead_letter_log
     from kstore.log.share.descriptions import ShareGroupState, share_groups_in
     from kstore.log.share.share_group import OnePartition, ShareGroup
     from kstore.log.threads.one_thread import Iterated, OneThread
@@ -84,6 +84,7 @@ else:
             "kstore.log.view.run": "reader_of scan_of",
             "kstore.log.read.progress": "check_progress",
             "kstore.log.read.scan": "Wanted checked_columns",
+            "kstore.log.share.dead_letters": "check_dead_letter_log",
             "kstore.log.share.descriptions": "share_groups_in",
             "kstore.log.share.share_group": "OnePartition ShareGroup",
             "kstore.log.threads.one_thread": "Iterated OneThread",
@@ -644,6 +645,8 @@ class PartitionLog(LogView):
         OSError if the files cannot be written. CorruptRecordError if they are damaged.
         """
         self._now()
+        if dead_letter_log is not None:
+            check_dead_letter_log(dead_letter_log, self.path)
         tp = self._named()
         return ShareGroup(
             OnePartition(tp, self.path),

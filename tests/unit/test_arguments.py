@@ -69,7 +69,7 @@ NEEDED: dict[str, Any] = {
     "offset": 0, "value": b"v", "values": [b"v"], "key": b"k", "path": "none.log", "encoded": BATCH,
     "epoch": 1, "before_offset": 0, "start": 0, "stop": 1, "group": "g", "sock": None, "reason": "a test",
     "topic": "t", "name": "new", "topics": ["t"], "total": 2, "target": "none", "source": "none", "place": 0,
-    "count": 1,
+    "count": 1, "record": kstore.AcquiredRecord("t", 0, kstore.Record(0), 1),
     "end": 1,
     "position": 0, "to": None, "size": 0, "limit": None, "records": [(T, None, b"v", None)], "timestamp": 0,
 }  # fmt: skip
@@ -115,6 +115,7 @@ OBJECTS: dict[str, Callable[[kstore.LogStore], Any]] = {
     "store follower": lambda store: store.follow(timeout=0),
     "store cursor": lambda store: store.cursor("s", ["t"]),
     "table": lambda store: store.table("t"),
+    "share group": lambda store: store.share_group("q", ["t"]),
 }
 
 

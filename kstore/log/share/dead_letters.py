@@ -28,6 +28,14 @@ class DeadLetterLog(Protocol):
         """Bring what was appended to the disk."""
 
 
+def check_dead_letter_log(log: object, path: str) -> None:
+    """Raise TypeError for what cannot take the dead letters of the log at a path, ValueError for that log."""
+    if not (hasattr(log, "append") and hasattr(log, "flush")):
+        raise TypeError(f"dead_letter_log is a log that is open for writing, not {log!r:.80}")
+    if getattr(log, "path", None) == path:
+        raise ValueError(f"dead_letter_log is another log than that of the group: {path}")
+
+
 def append_dead_letter(
     log: DeadLetterLog, group: str, record: AcquiredRecord, reason: str, *, durable: bool
 ) -> None:

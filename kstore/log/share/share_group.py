@@ -387,11 +387,10 @@ class ShareGroup(Closing, Waitable):
         another worker has acquired it, or it was acknowledged before. OSError: the acknowledgement may have
         been stored.
         """
-        instance("record", record, AcquiredRecord)
         shared = self._partition_of(record)
-        if instance("type", type, AcknowledgeType) is AcknowledgeType.ACCEPT:
+        if type is AcknowledgeType.ACCEPT:
             shared.accept(record)
-        elif type is AcknowledgeType.REJECT:
+        elif instance("type", type, AcknowledgeType) is AcknowledgeType.REJECT:
             shared.reject(record)
         else:
             self.release(record)
@@ -402,14 +401,14 @@ class ShareGroup(Closing, Waitable):
         A delayed record counts towards max_record_locks.
         """
         delay_ms = integer("delay_ms", delay_ms, 0, 1 << 48)
-        self._partition_of(instance("record", record, AcquiredRecord)).release(record, delay_ms)
+        self._partition_of(record).release(record, delay_ms)
         if self._waiting_count:
             self._event.set()
 
     def renew(self, record: AcquiredRecord) -> None:
         """Extend the lock of a record: it expires record_lock_ms after this call. acknowledge() has the
         errors."""
-        self._partition_of(instance("record", record, AcquiredRecord)).renew(record)
+        self._partition_of(record).renew(record)
 
     async def acknowledge_async(
         self, record: AcquiredRecord, type: AcknowledgeType = AcknowledgeType.ACCEPT
@@ -420,11 +419,15 @@ class ShareGroup(Closing, Waitable):
 
     def holds(self, record: AcquiredRecord) -> bool:
         """Whether this group object has delivered a record, and has neither acknowledged nor released it."""
+        instance("record", record, AcquiredRecord)
         shared = self._partitions.get(record[:2])  # type: ignore[call-overload]
         return shared is not None and shared.has_acquired(record)
 
     def _partition_of(self, record: AcquiredRecord) -> SharedPartition:
-        self._check_open()
+        if not isinstance(record, AcquiredRecord):
+            instance("record", record, AcquiredRecord)
+        if self._closed:
+            self._check_open()
         shared: SharedPartition | None = self._partitions.get(record[:2])  # type: ignore[call-overload]
         if shared is None:
             tp = TopicPartition(record.topic, record.partition)
@@ -434,7 +437,7 @@ class ShareGroup(Closing, Waitable):
     # ---- the end -------------------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """Delete the state of the group in all its partitions, and close it: the group begins anew.
+        """Delete the state of the group in all its partitions, and close it. The next worker begins at `start`.
 
         CursorLockedError if another worker has the group open; then nothing is deleted. OSError.
         """

@@ -267,10 +267,12 @@ class SharedPartition:
 
     def accept(self, record: AcquiredRecord) -> None:
         """The work of a record is done. InvalidRecordStateError, OSError."""
-        with self._file.lock:
+        file = self._file
+        with file.lock:
             if self._holds(record):
-                self._file.append(self._file.state.finish(record.offset, ACKNOWLEDGED))
-        self._sync()
+                file.append(file.state.finish(record.record.offset, ACKNOWLEDGED))
+        if self.options.durable:
+            file.sync()
 
     def reject(self, record: AcquiredRecord) -> None:
         """A record cannot be processed. InvalidRecordStateError, OSError."""
@@ -304,7 +306,7 @@ class SharedPartition:
         """Whether this worker has a record still; False if the log has deleted it.
         InvalidRecordStateError."""
         self._file.catch_up()
-        if self.has_acquired(record):
+        if self._file.state.holds(record.record.offset, record.delivery_count, self._worker):
             return True
         if record.offset < self._feed.view.log_start_offset:
             return False

@@ -25,7 +25,7 @@ from kstore.log.files.stored_batches import MOST_SEQUENCE
 from kstore.log.share.state_content import MOST_BYTES, StateContent, encode_keys
 
 if TYPE_CHECKING:
-    from kstore.engine.share.share_state import ShareState, Update
+    from kstore.engine.share.share_state import Update
     from kstore.log.files.layout import TopicPartition
 
 DIRECTORY = "kstore-shares"  # in a partition
@@ -67,8 +67,10 @@ class StateFile:
         self._partition = partition
         self._durable = durable
         self._content = StateContent(self.path, encode_keys(group, topic_id, tp.partition))
+        # as far as it was read: without the lock, other workers may have changed it
+        self.state = self._content.state
         self._file: File | None = None
-        self._least = 0  # bytes of the last snapshot
+        self._most = _LONG if durable else _LONGEST  # bytes, before the file is replaced
         self._is_doubtful = False  # a sync has failed
         self._syncing = Mutex()
         self.is_of_parent = False  # this is a child of fork
@@ -110,11 +112,6 @@ class StateFile:
 
     # ---- reading -------------------------------------------------------------------------------------------
 
-    @property
-    def state(self) -> ShareState:
-        """The state, as far as it was read. It needs no lock: but then other workers may have changed it."""
-        return self._content.state
-
     def catch_up(self) -> None:
         """Take in what other workers have appended. CorruptRecordError, LogNotFoundError, OSError."""
         if self.is_of_parent:
@@ -151,7 +148,7 @@ class StateFile:
         content.check_torn(rest)
         if not content.end:
             raise content.corrupt("a snapshot", "nothing")
-        self._file, self._content, self._is_doubtful = file, content, False
+        self._take_over(file, content)
         if rest.strip(b"\0"):
             self.replace()  # else batches behind the torn one could become part of the file again
 
@@ -175,7 +172,7 @@ class StateFile:
 
     def append(self, update: Update) -> None:
         """Store an update, then take it in. OSError: it was not stored, or the next call takes it in."""
-        if self._content.end > max(_LONG if self._durable else _LONGEST, 4 * self._least):
+        if self._content.end > self._most:
             self.replace()
         file, content = self._file, self._content
         assert file is not None
@@ -202,14 +199,15 @@ class StateFile:
         data = encode_batch([(now, content.keys[True], value, None)], base_offset=content.next_offset)
         room = bytes(max(_LONG - len(data), 0)) if self._durable else b""
         write_whole(self.path, data + room)
-        content.end = content.synced = self._least = len(data)
+        content.end = content.synced = len(data)
         content.next_offset += 1
-        self._file, self._content, self._is_doubtful, self.is_new = (
-            File(self.path, "r+"),
-            content,
-            False,
-            False,
-        )
+        self._most = max(_LONG if self._durable else _LONGEST, 4 * len(data))
+        self._take_over(File(self.path, "r+"), content)
+
+    def _take_over(self, file: File, content: StateContent) -> None:
+        """Go on with another file. The content comes last, for `sync`."""
+        self._is_doubtful = self.is_new = False
+        self._file, self.state, self._content = file, content.state, content
 
     def sync(self) -> None:
         """Bring what was appended to the disk. The caller must not have the lock: one sync serves all threads
