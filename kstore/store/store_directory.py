@@ -232,6 +232,9 @@ def _remove(directory: Path) -> None:
     with os.scandir(directory) as entries:
         found = list(entries)
     for entry in found:
+        if entry.name == layout.SHARES and entry.is_dir(follow_symlinks=False):
+            _remove(directory / entry.name)
+            continue
         if entry.is_dir(follow_symlinks=False):
             raise NotADirectoryError(f"{entry.path} is a directory in a partition that is to be removed")
         unlink(entry.path, missing_ok=True)

@@ -516,6 +516,7 @@ def test_deleted_log(path: Path) -> None:
             taken(group)
         with pytest.raises(kstore.LogNotFoundError):
             group.acknowledge(job)
+    assert [file.name for file in path.parent.iterdir() if "-delete" in file.name] == []
 
 
 # ---- the state ---------------------------------------------------------------------------------------------

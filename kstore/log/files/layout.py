@@ -29,6 +29,7 @@ REMOTE_INDEXES = "remote-log-index-cache"  # a directory, of a broker with remot
 MANIFEST = "kstore.json"  # kstore's own file in a partition or a log directory
 SHARED = "kstore-shared"  # memory that the processes of a shared log map
 SHARED_DIRECTORY = "kstore-shared-directory"  # the same of a log directory
+SHARES = "kstore-shares"  # a directory in a partition: the states of share groups
 DRAFT = ".tmp"  # the suffix of a small file that is being written, as in Kafka
 CLUSTER_METADATA = "__cluster_metadata"
 # topics that every broker compacts

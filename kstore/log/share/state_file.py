@@ -19,6 +19,7 @@ from kstore.engine.share.share_state import encode_value
 from kstore.engine.share.state_log import REPLACED, UNCHANGED, FileLock, look_behind, write_batch
 from kstore.errors import LogClosedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
+from kstore.log.files.layout import SHARES
 from kstore.log.files.lock import conflict_in, keep_byte, keep_no_more, others_from
 from kstore.log.files.shared_session import require_local
 from kstore.log.files.stored_batches import MOST_SEQUENCE
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from kstore.engine.share.share_state import Update
     from kstore.log.files.layout import TopicPartition
 
-DIRECTORY = "kstore-shares"  # in a partition
 _STATE, _LOCK = ".state", ".lock"
 # the sizes at which the file is replaced. A durable one has zeros up to there, because a sync takes longer if
 # the file has grown
@@ -40,13 +40,13 @@ _files: weakref.WeakSet[StateFile] = weakref.WeakSet()
 
 def path_of(partition: str, group: str) -> str:
     """The path of a group's state in a partition."""
-    return f"{partition}/{DIRECTORY}/{group}{_STATE}"
+    return f"{partition}/{SHARES}/{group}{_STATE}"
 
 
 def groups_in(partition: str) -> list[str]:
     """The share groups that have a state in a partition. OSError."""
     try:
-        names = sorted(os.listdir(f"{partition}/{DIRECTORY}"))
+        names = sorted(os.listdir(f"{partition}/{SHARES}"))
     except (FileNotFoundError, NotADirectoryError):
         return []
     return [name[: -len(_STATE)] for name in names if name.endswith(_STATE)]
