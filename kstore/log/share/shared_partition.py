@@ -93,7 +93,7 @@ class SharedPartition:
     def may_have_record(self) -> bool:
         """Whether `take` is worth it. A lock is not taken, so another thread may be about to change this."""
         state = self._file.state
-        return self._has_more or (
+        return (self._has_more or self._is_stale) or (
             bool(state.in_flight) and (time.monotonic_ns() >= self._next_look or state.due_in_ms(_now()) == 0)
         )
 
