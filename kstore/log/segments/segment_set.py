@@ -284,7 +284,9 @@ class SegmentSet:
                 unlink(f"{self.directory}/{stem}{kind}", missing_ok=True)
             if old.size == 0:  # as in Kafka, a sealed segment has index files
                 old.prepare_indexes()
-            old.seal()
+            if old.seal():  # an opening that begins at the next one must not find the zeros
+                end.owe_sync([*old.files()], False, old.base_offset)
+                end.sync_owed()
             active = self.make_active(stem, base, now_ms, end.offset)
             self.producers.write_snapshot(base)
             sealed = old.sealed(base)

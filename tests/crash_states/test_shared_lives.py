@@ -1,0 +1,100 @@
+"""A power cut while several processes write one log: no record that was acknowledged as durable is lost, whichever
+process has written, rolled and synced, and whichever has died."""
+
+import os
+import random
+import warnings
+from pathlib import Path
+
+import pytest
+
+import kstore
+from kstore.testing import State, Trace, crash_states
+from tests.crash_states.shared_recorder import SharedRecorder
+from tests.helpers.effort import SEED, times
+from tests.shared.processes import started
+
+PROCESSES = 4
+CALLS = 12  # of each
+NAME = "t-0"
+
+
+def live(recorder: SharedRecorder, root: Path, name: int, seed: str) -> None:
+    """One process."""
+    recorder.begin_in_child()
+    rng = random.Random(f"{seed} {name}")
+    durability = rng.choice(["none", "group", "group"])
+    with kstore.open(
+        root / NAME,
+        "a",
+        shared=True,
+        durability=durability,  # type: ignore[arg-type]
+        internal_segment_bytes=rng.choice([900, 3000]),
+        segment_index_bytes=256,
+        index_interval_bytes=100,
+    ) as log:
+        mine: list[tuple[int, str]] = []
+        for n in range(CALLS):
+            values = [f"{name}.{n}.{i}" + "." * 40 for i in range(rng.choice([1, 1, 1, 7]))]
+            first = log.extend([value.encode() for value in values]).start
+            mine += [(first + i, value) for i, value in enumerate(values)]
+            what = rng.randrange(6)
+            if what == 0:
+                log.roll()
+            if what == 1:
+                log.flush()
+            if durability == "group" or what == 1:
+                for known in mine:
+                    recorder.tell(*known)
+                mine.clear()
+
+
+def record(ram: Path, seed: str, deaths: int) -> Trace:
+    root = ram / "lives"
+    (root / NAME).mkdir(parents=True)  # so that no process creates a file there before it is recorded
+    with SharedRecorder(str(root), random.Random(seed), deaths) as recorder:
+        children = [started(lambda name=name: live(recorder, root, name, seed)) for name in range(PROCESSES)]
+        for child in children:
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            assert status == 0 or (deaths and status < 0)
+    return recorder.trace
+
+
+def judge(ram: Path, state: State, number: int) -> None:
+    """Opens what the power cut has left, by reading, and by writing alone or with others."""
+    root = ram / f"state{number}"
+    root.mkdir()
+    state.image.write_to(root)
+    path = root / NAME
+    durable: dict[int, str] = state.value or {}
+    if not durable and not list(path.glob("*.log")):
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", kstore.DataLossWarning)  # of what was not durable
+        for shared in (None, number % 2 == 0):
+            log = kstore.open(path) if shared is None else kstore.open(path, "a", shared=shared)
+            there = {record.offset: (record.value or b"").decode() for record in log}
+            missing = {offset: value for offset, value in durable.items() if there.get(offset) != value}
+            assert not missing, (missing, state.at, state.model, state.text)
+            assert list(there) == sorted(there)
+            assert len(set(there.values())) == len(there)
+            if shared is not None:
+                end = log.log_end_offset
+                assert end > max(there, default=-1)
+                assert log.append(b"last") == end
+                log.close()
+                assert kstore.open(path).recovery.clean
+
+
+@pytest.mark.parametrize("deaths", [0, 2])
+def test_shared_lives(ram: Path, deaths: int) -> None:
+    for n in range(times(1)):
+        seed = f"{SEED} {deaths} {n}"
+        (ram / str(n)).mkdir()
+        trace = record(ram / str(n), seed, deaths)
+        states = 0
+        for state in crash_states(trace, most=1, moments=40, seed=seed):
+            judge(ram / str(n), state, states)
+            states += 1
+        assert states > 20
+        assert any(call.name == "mark" for call in trace.calls)
