@@ -72,8 +72,8 @@ def test_an_interrupt_at_the_next_segment(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_an_interrupt_when_the_log_start_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Readers, and the next writer, find one log start; readers found that in the file, and the writer that
-    before, which the directory remembered for another log."""
+    """Readers, and the next writer, find one log start; the writer found that which the directory remembered
+    for another log."""
     with kstore.LogStore(tmp_path, mode="a", background=False) as store:
         store.create_topic("t", 2)
         for i in range(10):
@@ -92,8 +92,9 @@ def test_an_interrupt_when_the_log_start_is_written(tmp_path: Path, monkeypatch:
         with pytest.raises(KeyboardInterrupt):
             log.delete_records(5)
         log.abandon()
+        found = kstore.open(tmp_path / "t-0").log_start_offset
         with kstore.open(tmp_path / "t-0", "a") as log:
-            assert kstore.open(tmp_path / "t-0").log_start_offset == log.log_start_offset
+            assert kstore.open(tmp_path / "t-0").log_start_offset == log.log_start_offset == found == 5
 
 
 # in the callback of a weak reference, CPython reports it instead of raising it

@@ -76,7 +76,7 @@ class Checkpoints:
         self._offsets: dict[str, dict[TopicPartition, int]] = {}  # by file
         self._damage: dict[str, str] = {}
         self._unwritten: set[str] = set()
-        self._broken_off: set[str] = set()  # files of which a write has failed: it may have replaced them
+        self._has_failed = False  # a write of log start offsets: it may have replaced the file
         self._known_starts: set[TopicPartition] = set()  # known although the file may have lost lines
         for file in _KEPT_IN_MEMORY:
             self._read(file)
@@ -186,22 +186,21 @@ class Checkpoints:
                 self._write(file, self._offsets[file])
 
     def settle(self) -> None:
-        """Write the files again of which a write has failed. Readers would see offsets that it may have left, and
-        the next writer of a partition those before it. OSError."""
-        files = sorted(self._broken_off)
-        if files:
-            with self._changing(*files):
-                for file in files:
-                    self._write(file, self._offsets[file])
+        """Read the log start offsets again if a write of them has failed: OSError. Readers see those that it
+        may have left in the file, so the next writer of a partition must, too. Their changes are not
+        delayed."""
+        if self._has_failed:
+            self._read(layout.LOG_STARTS)
+            self._has_failed = False
 
     def _write(self, file: str, offsets: dict[TopicPartition, int]) -> None:
-        self._unwritten.add(file)
-        self._broken_off.add(file)
+        self._unwritten.add(file)  # a failed write may have replaced the file nevertheless
+        self._has_failed = self._has_failed or file == layout.LOG_STARTS
         checkpoints.write_offsets(f"{self._directory}/{file}", offsets)
         self._offsets[file] = offsets
         self._unwritten.discard(file)
-        self._broken_off.discard(file)
         if file == layout.LOG_STARTS:  # writing it does not restore lost lines
+            self._has_failed = False
             self._known_starts.update(offsets)
         else:
             self._damage[file] = ""
