@@ -42,11 +42,28 @@ def test_read_offsets(foo: Path, text: str, point: int) -> None:
     assert (log.recovery.recovery_point, log.recovery.findings) == (point, [])
 
 
-@pytest.mark.parametrize(("text", "entries"), [("", ()), ("0\n", ()), ("0\n2\n2 3\n7 6\n", ((2, 3), (7, 6)))])
-def test_read_epochs(foo: Path, text: str, entries: tuple[tuple[int, int], ...]) -> None:
-    """LeaderEpochCheckpointFileTest; contradicting entries are in LeaderEpochFileCacheTest."""
-    (foo / "leader-epoch-checkpoint").write_text(text)
-    assert kstore.open(foo, clean=True).leader_epochs == entries
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [("0\n2\n2 3\n7 6\n", ((2, 3), (7, 6))), *((text, ((0, 0),)) for text in ("", "0\n", "0\n0\n", None))],
+)
+def test_read_epochs(foo: Path, text: str | None, entries: tuple[tuple[int, int], ...]) -> None:
+    """LeaderEpochCheckpointFileTest; contradicting entries are in LeaderEpochFileCacheTest.
+
+    Unlike Kafka, kstore does not believe a file without entries, or a lost one, if the batches have epochs."""
+    file = foo / "leader-epoch-checkpoint"
+    file.unlink()
+    if text is not None:
+        file.write_text(text)
+    reader, codes = kstore.open(foo, clean=True), ["epochs_damaged"] if entries == ((0, 0),) else []
+    assert reader.leader_epochs == entries
+    assert [finding.code for finding in reader.recovery.findings] == codes
+    with kstore.open(foo, "a", clean=True) as log:
+        assert [finding.code for finding in log.recovery.findings] == codes
+        assert log.leader_epochs == entries
+    assert file.read_text() == ("0\n1\n0 0\n" if codes else text)
+    file.write_text("")
+    reader.refresh()
+    assert reader.leader_epochs == entries
 
 
 @pytest.mark.parametrize(

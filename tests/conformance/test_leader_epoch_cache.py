@@ -20,7 +20,7 @@ THREE = [(2, 6), (3, 8), (4, 11)]
 
 def loaded(root: Path, entries: Entries, end: int = 20, **options: Any) -> kstore.PartitionLog:
     """A log that ends at `end`; its file has these entries, which are assigned in their order."""
-    batches = [simple(0, end)] if end else []
+    batches = [simple(0, end, epoch=-1)] if end else []
     return kstore.open(forge.partition(root, {0: batches}, epochs=entries), clean=True, **options)
 
 

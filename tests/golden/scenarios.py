@@ -39,6 +39,9 @@ class Scenario(NamedTuple):
         for name, ms in self.open()["log_file_mtimes_ms"].items():
             if (found / name).exists():
                 os.utime(found / name, ns=(ms * 1_000_000, ms * 1_000_000))
+        if self.name == "clean_files_lost":
+            # Kafka takes epochs of the recovered segment only, kstore those of all batches (test_read_epochs)
+            (found / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
         return found
 
     def has(self, name: str) -> bool:

@@ -360,7 +360,12 @@ def partition(
     snapshots: Mapping[int, bytes] | None = None,
     name: str = "topic-0",
 ) -> Path:
-    """Writes a partition directory: {base offset: batches}, with the indexes that belong to it."""
+    """Writes a partition directory: {base offset: batches}, with the indexes that belong to it.
+
+    epochs: those of the leader-epoch-checkpoint. Default: that of the first batch, if it has one."""
+    first = next((batch for batches in segments.values() for batch in batches), b"")
+    if epochs is None and len(first) > 16 and first[16] == 2:
+        epochs = [(int.from_bytes(first[12:16], "big"), min(segments))]
     path = root / name
     path.mkdir(parents=True, exist_ok=True)
     for base, batches in segments.items():

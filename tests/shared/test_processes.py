@@ -455,5 +455,6 @@ def test_a_removed_checkpoint_of_leader_epochs(ram: Path) -> None:
         log.abandon()
         with kstore.open(directory, "a", shared=True) as log:
             assert log.append(b"mine") == 2
+            assert log.leader_epochs == ((3, 0),)
         assert other.close() == 0
     check_left(directory)

@@ -106,7 +106,7 @@ class Code(Enum):
         ),
     )
     MANIFEST_DAMAGED = "checkpoint", "{detail}. It is not known which records were truncated before"
-    EPOCHS_DAMAGED = "checkpoint", "damaged, rebuilt from the batches: {detail}"
+    EPOCHS_DAMAGED = "checkpoint", "damaged or lost, rebuilt from the batches: {detail}"
     ENDS_EARLY = "checkpoint", "the log ends at offset {first}, where it was closed at {end}"
     ENDS_LATE = (
         "checkpoint",

@@ -16,7 +16,13 @@ from kstore.engine.io.file import File
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.index import TransactionIndex
 from kstore.engine.segment.segment import Segment
-from kstore.errors import CorruptFileError, CorruptIndexError, CorruptRecordError, RecordTooLargeError
+from kstore.errors import (
+    CorruptCheckpointError,
+    CorruptFileError,
+    CorruptIndexError,
+    CorruptRecordError,
+    RecordTooLargeError,
+)
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.listing import digest, read_directory
@@ -35,6 +41,7 @@ if TYPE_CHECKING:
     from kstore.engine.segment.walks import RecoveryWalk
     from kstore.log.files.log_dir_state import State
     from kstore.log.recovery.file_kind import kind_of
+    from kstore.log.recovery.last_batch import last_epoch
     from kstore.log.recovery.steps import SoundBatches
     from kstore.typed import StrPath
 
@@ -46,6 +53,7 @@ else:
             "kstore.log.recovery.steps": "SoundBatches",
             "kstore.engine.segment.active_segment": "is_sound_at walk_on",
             "kstore.log.recovery.file_kind": "kind_of",
+            "kstore.log.recovery.last_batch": "last_epoch",
         },
     )
 
@@ -175,7 +183,7 @@ class Survey(NamedTuple):
     lack a file. next_offset: the offset after the last valid batch, -1 without segments. end: None if the
     last segment was walked. log_starts: the file with the log start offset, if that is beyond the end of the
     log. truncation_continues: whether a pending truncation continues at that offset. epochs: those of the
-    leader-epoch-checkpoint, or of the batches if it is damaged. epochs_error: its damage. packed: the kinds
+    leader-epoch-checkpoint, or of the batches if it is damaged or lost. epochs_error: its damage. packed: the kinds
     of files whose names are similar to those of segments. drafts: unfinished files that no process is
     writing.
     """
@@ -326,6 +334,8 @@ def survey(
             continues = bool(truncations_of(path, stamp_of(path)).pending)
             log_starts = f"{directory_of(path)}/{layout.LOG_STARTS}"
     epochs, error = _read_epochs(path)  # after the walks, because a writer may begin an epoch meanwhile
+    if error is None and not epochs:
+        error = _lost_epochs(path, segments)
     if error is not None:
         epochs = tuple(entry for segment in segments for entry in _epochs_in(segment))
     packed = {}
@@ -558,12 +568,23 @@ def _read_epochs(path: StrPath) -> tuple[tuple[tuple[int, int], ...], Exception 
         return (), e.with_traceback(None)
 
 
+def _lost_epochs(path: StrPath, segments: Sequence[Segment]) -> CorruptCheckpointError | None:
+    """The damage of a leader-epoch-checkpoint that is missing or has no entries, if batches have epochs: a
+    writer notes an epoch before it writes a batch of it. Kafka goes on without epochs."""
+    epoch = last_epoch(segments)
+    if epoch < 0:
+        return None
+    what, expected = "leader epochs", f"{epoch}, that of the last batch"
+    file = f"{path}/{layout.LEADER_EPOCHS}"
+    return CorruptCheckpointError(what, file=file, expected=expected, found="none")
+
+
 def _epochs_in(segment: Segment) -> tuple[tuple[int, int], ...]:
     """The leader epochs of the batches of a segment, each with its first offset; none if the headers cannot
     be read."""
     with contextlib.suppress(CorruptFileError):
         headers = segment.read_headers(fields=("base_offset", "leader_epoch", "magic"))
-        headers = headers[headers["magic"] == 2]
+        headers = headers[(headers["magic"] == 2) & (headers["leader_epoch"] >= 0)]
         epochs = headers["leader_epoch"]
         changes = [0, *((epochs[1:] != epochs[:-1]).nonzero()[0] + 1)] if len(epochs) else []
         return tuple((int(epochs[at]), int(headers["base_offset"][at])) for at in changes)
