@@ -107,7 +107,8 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
             survives a power cut; one sync serves all threads that wait for it.
         keep_cut: True keeps all bytes that recovery removes, in .cut files. Default False: only those that
             contain undamaged batches or had been flushed are kept, with a DataLossWarning.
-        leader_epoch: an int; begins this leader epoch. Default: the newest epoch of the log, or 0.
+        leader_epoch: an int, at least the newest leader epoch of the log; begins this leader epoch. Default:
+            the newest one, or 0.
         wait: how many seconds to wait while another writer has the log open. Default 0.
         shared: True lets other processes that pass it, too, write the log at the same time. Each sees in its
             next call what the others wrote. A child of fork opens the log itself. KstoreError on a network
@@ -123,7 +124,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
         clean, recovery_point, log_start_offset: replace the values of the checkpoint files: whether the log
             was closed cleanly, the offset below which it needs no recovery, and the first offset that can be
             read. These files are in the log directory around the partition, or in the partition if there is
-            none.
+            none. Not with `shared`.
 
     Raises:
         LogNotFoundError: there is no such directory, or no partition in it; for reading, also after `wait`.

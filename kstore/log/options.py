@@ -46,6 +46,7 @@ def _clock(name: str, value: object) -> object:
     return value
 
 
+_OF_CHECKPOINTS = ("clean", "recovery_point", "log_start_offset")  # which a log that is open has in memory
 _ALL: tuple[Use, ...] = ("read", "write", "store")
 _OPTIONS = {
     "recover": _Option(("read",), True, boolean),
@@ -77,6 +78,12 @@ def checked(use: Use, given: Mapping[str, Any]) -> dict[str, Any]:
         option = _OPTIONS[name]
         value = given.get(name, option.default)
         found[name] = value if value is None is option.default else option.check(name, value)
+    for name in _OF_CHECKPOINTS if found.get("shared") else ():
+        if found.get(name) is not None:
+            raise ValueError(
+                f"{name} is not an option with shared=True, because other processes may have the log open: "
+                "open it without shared first"
+            )
     return found
 
 

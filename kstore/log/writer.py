@@ -42,9 +42,11 @@ from kstore.log.write.appenders import Appenders
 from kstore.log.write.flusher import Flusher
 from kstore.log.write.opening import (
     ALL_WORK,
+    check_leader_epoch,
     checked_clock,
     keep_config,
     open_segments,
+    refuse_lower_epoch,
     report_recovery,
     take_directory,
 )
@@ -137,6 +139,7 @@ class LogWriter(RecordAppender, PartitionLog):
         if given["clock"] is not None:
             self._use_clock(clock)
         clock()  # if it raises, nothing is made
+        check_leader_epoch(self.path, given["leader_epoch"])
         self._lease = PartitionLease(self.path, reads_options=kept is not None, shared=given["shared"])
         self._closer = LogCloser(self.path, self._lease, self._log_end, self._appenders)
         try:
@@ -213,10 +216,11 @@ class LogWriter(RecordAppender, PartitionLog):
         self._flusher.flush_every(config.flush_ms if self._flushes else MAX64)
 
     def _begin_leader_epoch(self, epoch: int | None) -> None:
+        latest = self._segments.epochs.epochs.latest
         if epoch is not None:
+            refuse_lower_epoch(self.path, epoch, latest)
             self.assign_leader_epoch(epoch)
             return
-        latest = self._segments.epochs.epochs.latest
         if latest is None:
             # the checkpoint knows nothing of records that were deleted, though they are in the last file
             latest = last_epoch(self.segments)

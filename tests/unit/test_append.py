@@ -252,6 +252,29 @@ def test_the_leader_epoch_after_all_records_were_deleted(tmp_path: Path, abandon
         assert [each.leader_epoch for each in log.from_file_start().batches()] == [2, 2]
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_leader_epoch_below_the_newest(tmp_path: Path, shared: bool) -> None:
+    """It is refused before anything is written."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a", shared=shared, leader_epoch=5) as log:
+        log.append(b"a")
+    before = {file: file.read_bytes() for file in path.iterdir()}
+    with pytest.raises(ValueError, match="leader_epoch is 3, allowed is at least 5"):
+        kstore.open(path, "a", shared=shared, leader_epoch=3)
+    assert {file: file.read_bytes() for file in path.iterdir()} == before
+    with kstore.open(path, "a", shared=shared, leader_epoch=5) as log:
+        log.append(b"b")
+        assert log.leader_epochs == ((5, 0),)
+
+
+@pytest.mark.parametrize("option", [{"clean": False}, {"recovery_point": 0}, {"log_start_offset": 0}])
+def test_options_of_checkpoints_of_a_shared_log(tmp_path: Path, option: dict[str, Any]) -> None:
+    (name,) = option
+    with pytest.raises(ValueError, match=f"{name} is not an option with shared=True"):
+        kstore.open(tmp_path / "t-0", "a", shared=True, **option)
+    assert not (tmp_path / "t-0").exists()
+
+
 def test_the_leader_epoch_after_a_truncation_of_nothing(tmp_path: Path) -> None:
     """It forgets an epoch that begins at the end, as Kafka does; the next append enters it again."""
     with kstore.open(tmp_path, "a", leader_epoch=3) as log:

@@ -10,6 +10,7 @@ import time
 from kstore.arguments import integer, warn
 from kstore.config import LogConfig, changed, given_in_text, in_python
 from kstore.engine.io.directory import make_directory
+from kstore.errors import CorruptFileError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochCheckpoint, LeaderEpochs
@@ -95,6 +96,22 @@ def take_directory(lease: PartitionLease, given: StrPath, *, create: bool) -> No
 def _remove_empty(directory: str) -> None:
     with contextlib.suppress(OSError):
         os.rmdir(directory)
+
+
+def check_leader_epoch(directory: StrPath, epoch: int | None) -> None:
+    """ValueError for a leader epoch below the newest one that the checkpoint of a log has."""
+    if epoch is not None:
+        with contextlib.suppress(OSError, CorruptFileError):  # the opening reports it
+            known = checkpoints.read_epochs(f"{directory}/{layout.LEADER_EPOCHS}")
+            refuse_lower_epoch(directory, epoch, max((each for each, _ in known), default=None))
+
+
+def refuse_lower_epoch(directory: StrPath, epoch: int, latest: int | None) -> None:
+    """ValueError if a leader epoch is below the newest one of a log."""
+    if latest is not None and epoch < latest:
+        raise ValueError(
+            f"leader_epoch is {epoch}, allowed is at least {latest}, the newest leader epoch of {directory}"
+        )
 
 
 def checked_clock(clock: Callable[[], int] | None) -> Callable[[], int]:
