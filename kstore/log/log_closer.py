@@ -105,7 +105,7 @@ class LogCloser:
                 raise
             self._leave(clean=refusal is None and is_last)
         reports = segments.reports
-        if refusal is not None:
+        if refusal is not None and not self._log_end.is_deleted:
             text = "%s: not closed cleanly, so its next opening recovers it: %s"
             reports.warning(text, self._path, refusal)
         reports.pass_on()

@@ -288,7 +288,13 @@ class LogStore:
         if not self._catalog.is_writing:
             return self.open(topic, partition)
         self._check_writing()
-        return self._logs.get(self._catalog.topic(topic).partition(partition))
+        while True:
+            found = self._catalog.topic(topic)
+            try:
+                return self._logs.get(found.partition(partition))
+            except LogNotFoundError:
+                if not self._catalog.was_deleted(found):
+                    raise
 
     def open(self, topic: str, partition: int = 0, **options: Any) -> PartitionLog:
         """Opens one partition for reading only, and returns a PartitionLog.
@@ -327,8 +333,7 @@ class LogStore:
         no such topic, or if the partition is not here.
         """
         self._check_writing()
-        tp = self._catalog.topic(topic).partition_for(key, value)
-        return tp.partition, self._logs.get(tp).append(value, key, timestamp, headers)
+        return self._appender.append(topic, value, key, timestamp, headers)
 
     def extend(
         self,
@@ -675,10 +680,12 @@ class LogStore:
         for tp in self.partitions:
             if tp.topic == layout.CLUSTER_METADATA:
                 continue
+            topic = self._catalog.topics.get(tp.topic)
             try:
                 decisions[tp] = self._logs.get(tp).maintenance.retain(commits(tp), dry_run=dry_run)
             except (OSError, KstoreError) as e:
-                self._logs.failed(tp, e)
+                if topic is not None and not self._catalog.was_deleted(topic):
+                    self._logs.failed(tp, e)
             else:
                 self._logs.failures.pop(tp, None)
         if not dry_run:
@@ -758,12 +765,13 @@ class LogStore:
             return
         with contextlib.suppress(OSError, KstoreError):
             self._catalog.look()  # logs of topics that another process has deleted are closed
+        self._catalog.changing.refuse_reentrance()
+        for _, log in self._logs.all_open():
+            log.maintenance.refuse_reentrance()
+        self._appender.close()  # now: what it appends may have to wait for a change of topics
         with self._catalog.changing:
             if self._left:
                 return
-            for _, log in self._logs.all_open():
-                log.maintenance.refuse_reentrance()
-            self._appender.close()
             self._upkeep.stop()
             failure = self._logs.close()
             for tp in self._logs.unclean:

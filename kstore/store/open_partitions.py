@@ -18,7 +18,6 @@ from kstore.errors import (
     ReentrantCallError,
 )
 from kstore.light_typing import TYPE_CHECKING
-from kstore.log.files import layout
 from kstore.log.write.opening import OwnWork
 from kstore.log.writer import LogWriter
 from kstore.store.upkeep.partition_files import FileFacts
@@ -226,17 +225,11 @@ class OpenPartitions:
         except ReentrantCallError:
             raise
         except (OSError, KstoreError) as e:
-            self.unclean.add(tp)
-            self.failed(tp, e)
-            return e
+            if not log.maintenance.log_end.is_deleted:
+                self.unclean.add(tp)
+                self.failed(tp, e)
+                return e
         return None
-
-    def retire(self, tp: TopicPartition) -> None:
-        """No process appends to the log of a partition any more: its topic is going to be deleted. OSError,
-        KstoreError."""
-        shared_file = self.catalog.partitions[tp].path_of(tp) / layout.SHARED
-        if tp in self._logs or shared_file.exists():
-            self.get(tp).maintenance.log_end.retire()
 
     def drop(self, topic: str, partitions: Iterable[TopicPartition]) -> None:
         """Closes the logs of partitions of a topic that is going to be deleted."""
@@ -260,7 +253,8 @@ class OpenPartitions:
             except LogClosedError:  # the topic was deleted meanwhile
                 pass
             except (OSError, KstoreError) as e:
-                failure = failure or e
+                if not log.maintenance.log_end.is_deleted:
+                    failure = failure or e
         for directory in self.catalog.live():
             try:
                 directory.held.store()

@@ -55,11 +55,13 @@ def recover(logs: OpenPartitions) -> None:
 @contextlib.contextmanager
 def _noting_failures(logs: OpenPartitions, tp: TopicPartition, directory: StoreDirectory) -> Iterator[None]:
     """`health` reports a partition that cannot be recovered, and its directory is not clean."""
+    topic = logs.catalog.topics.get(tp.topic)
     try:
         yield
     except (OSError, KstoreError) as e:
-        directory.held.failed(tp)
-        logs.failed(tp, e)
+        if topic is None or not logs.catalog.was_deleted(topic):
+            directory.held.failed(tp)
+            logs.failed(tp, e)
 
 
 def _threads_for(work: Iterable[int]) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+from functools import partial
 
 from kstore.errors import LogClosedError, LogFailedError
 from kstore.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kstore.store.open_partitions import OpenPartitions
     from kstore.store.upkeep.upkeep import Upkeep
@@ -37,6 +38,12 @@ class Sharing:
             with self._catalog.changing, self._locked():
                 self._take_in()
 
+    def catch_up(self) -> None:
+        """Waits until a change that is under way is finished, and takes it in. OSError, KstoreError."""
+        with self._catalog.changing, self._locked():
+            self._seen = -1
+            self._take_in()
+
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
         """For a change of topics by this process. OSError, KstoreError."""
@@ -61,12 +68,13 @@ class Sharing:
             self._end_what_is_left()
         this = weakref.ref(self)  # the catalog does not keep the logs alive: a forgotten store goes at once
 
-        def look() -> None:
+        def of_this(call: Callable[[Sharing], None]) -> None:
             sharing = this()
             if sharing is not None:
-                sharing.look()
+                call(sharing)
 
-        self._catalog.look = look
+        self._catalog.look = partial(of_this, Sharing.look)
+        self._catalog.catch_up = partial(of_this, Sharing.catch_up)
 
     def _number(self) -> int:
         return self._catalog.directories[0].held.topic_changes
@@ -93,7 +101,7 @@ class Sharing:
             return
         catalog.take_in()
         for tp, log in self._logs.all_open():
-            if tp not in catalog.partitions:
+            if tp not in catalog.partitions or log.maintenance.log_end.is_deleted:
                 self._logs.drop(tp.topic, [tp])
                 self._upkeep.forget([tp])
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from contextlib import suppress
+from contextlib import ExitStack, nullcontext, suppress
 
 from kstore.engine.io.directory import make_directory, make_empty_directory, remove_directory
 from kstore.engine.io.file import File, read_whole, rename, sync_directory, unlink
@@ -18,6 +18,7 @@ from kstore.properties import parse_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from kstore.log.files.layout import TopicPartition
@@ -192,12 +193,21 @@ class StoreDirectory:
         for tp in sorted(gone):
             if self.path_of(tp).is_dir():
                 name = layout.deleted_name(tp)
-                rename(str(self.path_of(tp)), str(self.path / name))
+                with self._alone_in(tp):
+                    rename(str(self.path_of(tp)), str(self.path / name))
                 self.deleted.append(name)
                 self.others.append(name)
         sync_directory(str(self.path))
         self.partitions = [tp for tp in self.partitions if tp not in gone]
         self.held.forget(gone)
+
+    def _alone_in(self, tp: TopicPartition) -> AbstractContextManager[None]:
+        """Keeps other processes out of a partition that is being deleted."""
+        if not self.held.is_shared:
+            return nullcontext()
+        from kstore.log.files.shared_session import deleting
+
+        return deleting(str(self.path_of(tp)))
 
     def remove(self, name: str) -> None:
         """Removes a directory that was set aside, and what is in it; of a link, only the link. OSError,

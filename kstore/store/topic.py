@@ -71,10 +71,14 @@ class Topic:
     more than the largest number. `numbers` are those that are here. A broker's directory may hold only some
     of them, as may a store of which a directory failed; another program may also have put one there that the
     table does not know, which is only read. `missing` are those that the table knows and that are not here.
+    `id`: that of the table, or ""; a later topic of that name has another one.
     """
 
-    def __init__(self, name: str, numbers: Iterable[int], known_count: int | None) -> None:
+    def __init__(
+        self, name: str, numbers: Iterable[int], known_count: int | None = None, topic_id: str = ""
+    ) -> None:
         self.name = name
+        self.id = topic_id
         self.numbers = tuple(sorted(numbers))
         self.missing = tuple(sorted(set(range(known_count or 0)).difference(self.numbers)))
         self.count = known_count or (self.numbers[-1] + 1 if self.numbers else 0)

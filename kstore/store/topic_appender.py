@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from weakref import ref
+
 from kstore.engine.record.partitions import split_by_partition
+from kstore.errors import KstoreError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING, cast
 from kstore.log.files.topic_table import MOST_PARTITIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
     from typing import Any
 
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
     from kstore.log.write.async_appender import AsyncAppender, Touch, Work
     from kstore.log.writer import LogWriter
     from kstore.store.open_partitions import OpenPartitions
+    from kstore.store.topic import Topic
     from kstore.typed import BytesLike, Cells, HeaderLists, Headers, Times
 
 
@@ -26,6 +31,31 @@ class TopicAppender:
         self._catalog = logs.catalog
         self._async: dict[str, AsyncAppender] = {}  # by topic
 
+    def append(
+        self,
+        topic: str,
+        value: BytesLike | None,
+        key: BytesLike | None,
+        timestamp: int | datetime | None,
+        headers: Headers | None,
+        chosen: tuple[Topic, TopicPartition] | None = None,
+        touch: Touch | None = None,
+    ) -> tuple[int, int]:
+        """Appends one record, to the partition that was chosen, if one was."""
+        while True:
+            if chosen is None:
+                found = self._catalog.topic(topic)
+                tp = found.partition_for(key, value)
+            else:
+                (found, tp), chosen = chosen, None
+            log = None
+            try:
+                log = self._logs.get(tp) if touch is None else self._touched(tp, touch)
+                return tp.partition, log.append(value, key, timestamp, headers)
+            except (OSError, KstoreError) as e:
+                if not self._may_repeat(found, e, () if log is None else (log,)):
+                    raise
+
     def extend(
         self,
         topic: str,
@@ -36,12 +66,39 @@ class TopicAppender:
         touch: Touch | None = None,
     ) -> dict[int, range]:
         """Appends many records; `touch` gets the end of each log before it is appended to."""
+        while True:
+            self._logs.check_open()
+            found = self._catalog.topic(topic)
+            used: list[ref[LogWriter]] = []  # appended to; they may be closed to open others
+            try:
+                return self._extend(found, values, keys, timestamps, headers, touch, used)
+            except (OSError, KstoreError) as e:
+                if not self._may_repeat(found, e, [log() for log in used]):
+                    raise
 
+    def _may_repeat(self, topic: Topic, error: Exception, used: Sequence[LogWriter | None]) -> bool:
+        """Whether a call failed because another process has deleted the topic, with all that was appended to
+        the logs in use: then it is made again, with what the topic is now."""
+        is_gone = [log is not None and log.maintenance.log_end.is_deleted for log in used]
+        if not (all(is_gone) if used else isinstance(error, LogNotFoundError)):
+            return False
+        return self._catalog.was_deleted(topic)
+
+    def _extend(
+        self,
+        found: Topic,
+        values: Cells,
+        keys: Cells | None,
+        timestamps: Times | None,
+        headers: HeaderLists | None,
+        touch: Touch | None,
+        used: list[ref[LogWriter]],
+    ) -> dict[int, range]:
         def to(number: int) -> LogWriter:
-            return self._touched(found.partition(number), touch)
+            log = self._touched(found.partition(number), touch)
+            used.append(ref(log))
+            return log
 
-        self._logs.check_open()
-        found = self._catalog.topic(topic)
         sticky = found.sticky()
         logs = self._logs
         if keys is None:
@@ -50,7 +107,9 @@ class TopicAppender:
                 split_by_partition(values, None, timestamps, headers, 1, 0)
             return {sticky: to(sticky).extend(values, None, timestamps, headers)}
         if found.count > MOST_PARTITIONS:
-            raise ValueError(f"topic {topic} has {found.count} partitions, more than columns can be split by")
+            raise ValueError(
+                f"topic {found.name} has {found.count} partitions, more than columns can be split by"
+            )
         whole, parts = split_by_partition(values, keys, timestamps, headers, found.count, sticky)
         if len(parts) > 1:
             try:
@@ -77,12 +136,13 @@ class TopicAppender:
         headers: Headers | None,
     ) -> tuple[int, int]:
         """Appends one record while the event loop goes on."""
-        tp = self._catalog.topic(topic).partition_for(key, value)
+        found = self._catalog.topic(topic)
+        tp = found.partition_for(key, value)
         if (log := self._logs.peek(tp)) is not None:
             log.maintenance.log_end.refuse_reentrance()  # the other thread would wait for this one
 
         def append(touch: Touch) -> tuple[int, int]:
-            return tp.partition, self._touched(tp, touch).append(value, key, timestamp, headers)
+            return self.append(topic, value, key, timestamp, headers, (found, tp), touch)
 
         return cast(tuple[int, int], await self._later(topic, append))
 

@@ -70,6 +70,7 @@ class TopicCatalog:
         self.is_writing = is_writing
         self.is_shared = is_shared  # other processes may write, too
         self.look: Callable[[], None] = lambda: None  # takes in what they have changed
+        self.catch_up = self.look  # and first waits until a change that is under way is finished
         self.changing = Mutex()
         self._clock = clock
         self.table = TopicTable()
@@ -128,6 +129,15 @@ class TopicCatalog:
                 )
             raise LogNotFoundError(self.no_topic(name))
         return found
+
+    def was_deleted(self, topic: Topic) -> bool:
+        """Whether another process has deleted a topic since it was looked up; it may have made another one of
+        that name. Waits until a change that is under way is finished. OSError, KstoreError."""
+        if not self.is_shared:
+            return False
+        self.catch_up()
+        now = self.topics.get(topic.name)
+        return now is None or now.id != topic.id
 
     def no_topic(self, name: str) -> str:
         """That there is no topic of a name, in words, with those that may be meant."""
@@ -335,7 +345,9 @@ class TopicCatalog:
             numbers.setdefault(topic, []).append(partition)
         self.partitions = partitions
         self.topics = {
-            name: Topic(name, found, known[name].count if name in known else None)
+            name: Topic(name, found, known[name].count, known[name].id)
+            if name in known
+            else Topic(name, found)
             for name, found in sorted(numbers.items())
         }
 

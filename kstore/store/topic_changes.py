@@ -130,9 +130,6 @@ class TopicChanges:
             self._logs.of_topic(name)
 
             def steps() -> None:
-                if catalog.is_shared:
-                    for tp in topic.partitions:
-                        self._logs.retire(tp)
                 catalog.leave(topic)
                 self._logs.drop(name, topic.partitions)
                 self._upkeep.forget(topic.partitions)

@@ -29,6 +29,7 @@ cdef class LogEnd:
     cdef readonly SharedEnd shared  # what other processes that write the log see of it; None if there are none
     cdef object others             # called if they have changed more than the end
     cdef bint is_in_step           # while the mutex is held: nothing that other processes have done is missing here
+    cdef bint was_deleted          # another process had deleted the topic when this one left the others
     cdef bint has_told             # the others know that this process refuses to write
     cdef readonly int durability   # a place in DURABILITY: whether an append waits until it is durable
     cdef int32_t known_epoch       # the leader epoch of the last batch; -1 if it is to be noted again
@@ -51,6 +52,7 @@ cdef class LogEnd:
     cdef int take_mutex(self, bint looks) except -1
     cdef void release(self) noexcept
     cdef int enter_shared(self, bint looks) except -1
+    cdef int check_there(self) except -1
     cdef int look_at_others(self) except -1
     cdef int recover_for_others(self, bint has_failed) except -1
     cdef int take_in(self) except -1

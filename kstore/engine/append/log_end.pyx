@@ -12,9 +12,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from kstore.engine.append.shared_end cimport (
     BROKEN_APPEND,
     BROKEN_CHANGE,
-    FAILED_SYNC,
     KS_LOCK_INHERITED,
-    RETIRED,
     SharedEnd,
     ks_moment,
 )
@@ -34,7 +32,7 @@ from kstore.engine.segment.active_segment cimport ActiveSegment
 from kstore.arguments import instance
 from kstore.engine.io.file import sync_directory, sync_file
 from kstore.engine.io.synchronization import ENDING as _ENDING, EventFd
-from kstore.errors import LogClosedError, LogFailedError, ReentrantCallError
+from kstore.errors import LogClosedError, LogFailedError, LogNotFoundError, ReentrantCallError
 
 
 cdef int sync_all(list files) except -1:
@@ -231,10 +229,13 @@ cdef class LogEnd:
     cpdef int check_usable(self) except -1:
         """LogClosedError or LogFailedError, if nothing may be written; the mutex is held."""
         if self.is_closed or self.active is None:  # None: it was never opened
+            if self.was_deleted:
+                self.check_there()
             raise LogClosedError("the log is closed" if self.active is None else f"{self.active.directory} is closed")
         if self.active.is_lost():
             self.refuse(self.active.lost_index())
         if self.failure is not None or self.commit.failed or self.change is not None:
+            self.check_there()
             raise LogFailedError(f"nothing is written until the log is opened again: {self.refusal}")
         return 0
 
@@ -325,8 +326,9 @@ cdef class LogEnd:
         exception the caller calls `close` and `unshare`."""
         self.is_closed = False
         self.share(shared, others, is_first=False)
-        self.acquire()
-        self.release()
+        with self.held():
+            if self.failure is not None:  # nothing was taken in
+                raise LogFailedError(self.failure)
 
     @property
     def is_behind(self):
@@ -337,6 +339,7 @@ cdef class LogEnd:
         """This process leaves the others; the log was closed."""
         if self.shared is not None and ks_owned_lock_is_mine(&self.mutex):
             self.leave_shared()
+        self.was_deleted = self.is_deleted
         self.shared = None
         self.others = None
 
@@ -373,13 +376,16 @@ cdef class LogEnd:
             self.shared.state.producers += 1
             self.shared.producers = self.shared.state.producers
 
-    def retire(self):
-        """No other process appends any more. What this one appends is for it to decide."""
-        self.acquire()
-        if self.shared is not None:
-            self.shared.state.refusal = RETIRED
-            self.note_change()
-        self.release()
+    @property
+    def is_deleted(self):
+        """Whether another process has deleted the topic of a shared log."""
+        return self.was_deleted or (self.shared is not None and self.shared.state.is_deleted != 0)
+
+    cdef int check_there(self) except -1:
+        """LogNotFoundError if another process has deleted the topic."""
+        if self.is_deleted and self.active is not None:
+            raise LogNotFoundError(f"another process has deleted the topic of {self.active.directory}")
+        return 0
 
     def look(self):
         """Takes in what other processes have changed, unless this thread is inside a change."""
@@ -416,16 +422,16 @@ cdef class LogEnd:
         cdef bint joins = self.active is None
         if self.is_closed or self.failure is not None or self.change is not None:
             return 0
-        if not shared.is_sound():
-            self.refuse(f"{shared.file.path} was damaged by another program")
-        elif shared.state.refusal == RETIRED:
+        if shared.state.is_deleted:
             self.refuse("another process has deleted the topic")
-        elif shared.state.refusal and not joins:
+        elif not shared.is_sound():
+            self.refuse(f"{shared.file.path} was damaged by another program")
+        elif shared.state.has_failed and not joins:
             if shared.state.broken == 0:  # it can be read
                 self.take_in()
             self.refuse("a sync failed in another process")
-        elif shared.state.refusal or shared.state.broken & BROKEN_CHANGE:
-            self.recover_for_others(shared.state.refusal != 0)
+        elif shared.state.has_failed or shared.state.broken & BROKEN_CHANGE:
+            self.recover_for_others(shared.state.has_failed != 0)
         else:
             self.take_in()
         return 0
@@ -455,7 +461,7 @@ cdef class LogEnd:
         shared.cuts = shared.state.cuts
         shared.changes = shared.state.changes
         shared.producers = shared.state.producers
-        shared.state.refusal = 0
+        shared.state.has_failed = 0
         shared.state.broken = 0
         return 0
 
@@ -510,7 +516,7 @@ cdef class LogEnd:
         """The first step of `release`: the others see what was appended."""
         cdef SharedEnd shared = self.shared
         cdef ks_moment *before = shared.now()
-        if self.change is not None or (self.failure is not None and shared.state.refusal == 0):
+        if self.change is not None or (self.failure is not None and shared.state.has_failed == 0):
             if not self.has_told:
                 self.has_told = True
                 shared.state.broken |= BROKEN_CHANGE
@@ -663,7 +669,7 @@ cdef class LogEnd:
     cdef void fail_sync(self, object error) noexcept:
         """Nothing is written any more, by no process."""
         if self.shared is not None:
-            self.shared.state.refusal = FAILED_SYNC
+            self.shared.state.has_failed = 1
         self.failure = "a sync failed"
         self.failure = f"a sync failed: {error}"
 
@@ -695,6 +701,7 @@ cdef class LogEnd:
                     file.raise_errno()
         except BaseException as e:
             self.fail_sync(e)
+            self.check_there()
             raise
         self.syncing_from = INT64_MAX
         if self.traffic is not None:

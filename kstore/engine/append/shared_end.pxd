@@ -18,10 +18,6 @@ cdef enum:
     BROKEN_CHANGE = 1   # a change in several steps is under way, or was broken off: the log must be recovered
     BROKEN_APPEND = 2   # the process that had the lock died: what follows the published end must be looked at
 
-cdef enum:
-    FAILED_SYNC = 1
-    RETIRED = 2         # the log is going to be deleted
-
 # The end of the log at one moment.
 cdef struct ks_moment:
     int64_t base_offset     # of the active segment
@@ -38,7 +34,8 @@ cdef struct ks_shared:
     uint32_t sync_lock      # of the process that syncs
     uint32_t numbers        # given to processes so far
     uint32_t broken         # BROKEN_CHANGE, BROKEN_APPEND
-    uint32_t refusal        # FAILED_SYNC or RETIRED: nothing more is written
+    uint32_t has_failed     # a sync failed: nothing more is written
+    uint32_t is_deleted     # the topic was deleted: nothing more is done with the log
     uint64_t moves          # how often the end was published; the last one is in moments[moves & 1]
     uint64_t changes        # of anything but the end: segments, epochs, options
     uint64_t producers      # appends of batches that have producers

@@ -109,6 +109,12 @@ cdef class SharedEnd:
         self.state.numbers += 1
         self.number = self.state.numbers
 
+    def mark_deleted(self):
+        """The topic was deleted: the processes that have the log open do nothing more with it."""
+        self.acquire(&self.state.lock)
+        self.state.is_deleted = 1
+        ks_shared_lock_release(&self.state.lock)
+
     cdef bint is_behind(self) noexcept nogil:
         """Whether other processes have changed anything since this one looked last."""
         return (
@@ -116,7 +122,8 @@ cdef class SharedEnd:
             or self.now().number != self.moves  # a damaged file
             or ks_load(&self.state.changes) != self.changes
             or self.state.broken != 0
-            or self.state.refusal != 0
+            or self.state.has_failed != 0
+            or self.state.is_deleted != 0
         )
 
     cdef bint is_whole(self) noexcept nogil:

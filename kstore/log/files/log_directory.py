@@ -120,7 +120,8 @@ class Checkpoints:
     def state_of(self, path: StrPath, name: TopicPartition) -> State:
         """The state of a partition in the checkpoints; `clean` is not set. OSError."""
         around = directory_of(path)
-        state = read_state(path, self._reader(around))
+        with self._changing(*_KEPT_IN_MEMORY):
+            state = read_state(path, self._reader(around))
         if name in self._known_starts:
             starts = f"{around}/{layout.LOG_STARTS}"
             state = state._replace(complaints=tuple(c for c in state.complaints if c.file != starts))
@@ -128,7 +129,8 @@ class Checkpoints:
 
     def log_start_of(self, path: StrPath) -> int:
         """The log start offset of a partition. OSError."""
-        return read_log_start(path, self._reader(directory_of(path)))
+        with self._changing(layout.LOG_STARTS):
+            return read_log_start(path, self._reader(directory_of(path)))
 
     def put_cleaner_offset(self, name: TopicPartition, offset: int) -> None:
         """Write the end of the compacted part of a partition. OSError."""

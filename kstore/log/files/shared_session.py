@@ -8,12 +8,14 @@ import weakref
 
 from kstore.engine.append.shared_end import SharedEnd, file_system_of
 from kstore.engine.io.file import File, unlink
-from kstore.errors import KstoreError
+from kstore.errors import KstoreError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout, lock
 from kstore.log.files.listing import is_there
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kstore.typed import StrPath
 
 _ENTERING = 0  # the byte of the file that a process locks while it enters or leaves
@@ -55,7 +57,8 @@ class SharedSession:
     """The part of this process in a shared log: its number, and its locks on the file kstore-shared.
 
     A process that has entered locks the byte of its number, which the system unlocks when the process ends.
-    From `begin` until `enter`, and from `leave` until `end_here`, no other process enters or leaves.
+    From `begin` until `enter`, and from `leave` until `end_here`, no other process enters or leaves,
+    and none renames the directory to delete its topic.
     """
 
     is_first = False
@@ -70,7 +73,7 @@ class SharedSession:
     def begin(self) -> None:
         """Begins to enter. After any exception the caller calls `end_here`. OSError."""
         while True:  # the last process that leaves removes the file
-            self._file = file = File(self._path, "a")
+            self._file = file = _opened(self._path)
             _sessions.add(self)  # before it has a lock, which a child of fork must not keep
             lock.wait_for_byte(file.fd, _ENTERING)
             if self.is_at_path():
@@ -144,6 +147,27 @@ def require_local(*places: StrPath, what: str = "shared=True") -> None:
         kind = _REMOTE.get(file_system_of(path))
         if kind is not None:
             raise KstoreError(f"{os.fspath(place)} is on {kind}: {what} {_LOCAL_ONLY}")
+
+
+@contextlib.contextmanager
+def deleting(directory: str) -> Iterator[None]:
+    """The topic of a partition was deleted: here its directory is renamed. No process enters or leaves
+    meanwhile, and those that have the log open do nothing more with it. OSError."""
+    session = SharedSession(directory)
+    try:
+        session.begin()
+        if session.end is not None:
+            session.end.mark_deleted()
+        yield
+    finally:
+        session.end_here()
+
+
+def _opened(path: str) -> File:
+    try:
+        return File(path, "a")
+    except FileNotFoundError:  # the topic was deleted meanwhile
+        raise LogNotFoundError(f"no partition directory at {os.path.dirname(path)}") from None
 
 
 def remove_left(directory: str) -> None:

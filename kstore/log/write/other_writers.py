@@ -93,5 +93,5 @@ def begin_to_leave(segments: SegmentSet) -> tuple[bool, Exception | None]:
     except (OSError, KstoreError) as e:
         if is_last:
             end.refuse(f"what other processes have written could not be read: {e}")
-        return is_last, None if is_refused else e
+        return is_last, None if is_refused or end.is_deleted else e
     return is_last, None

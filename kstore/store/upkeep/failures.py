@@ -47,11 +47,12 @@ class Failures:
         self, catalog: TopicCatalog, task: str, tp: TopicPartition, *, is_step: bool = False
     ) -> Iterator[None]:
         """Notes what fails for a partition, unless that was deleted meanwhile."""
+        topic = catalog.topics.get(tp.topic)
         with self.noted(task, tp, is_step=is_step):
             try:
                 yield
             except Exception as e:
-                if tp not in catalog.partitions:
+                if topic is None or catalog.was_deleted(topic) or tp not in catalog.partitions:
                     raise LogClosedError(f"{tp} was deleted") from e
                 raise
 
