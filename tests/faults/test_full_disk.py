@@ -1,5 +1,6 @@
 """A disk of 4 MB fills up: an error that says so, an unchanged log, and writing again later."""
 
+import contextlib
 import errno
 import os
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import kstore
+from tests.helpers.processes import run_python
 
 
 @pytest.fixture
@@ -53,3 +55,29 @@ def test_a_full_disk(small_disk: Path, size: int) -> None:
     assert again.recovery.clean
     assert [r.offset for r in again] == list(range(count + 1))
     assert again.get(count).value == b"there is room"
+
+
+KILLED = """
+import os, sys, kstore
+log = kstore.open(sys.argv[1], "a", shared=sys.argv[2] == "True", internal_segment_bytes=20_000)
+for i in range(500):
+    log.append(b"x" * 100)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_recovery_on_a_full_disk(small_disk: Path, shared: bool) -> None:
+    ballast = small_disk / "ballast"
+    assert run_python(KILLED, small_disk / "t-0", shared).returncode == -9
+    with contextlib.suppress(OSError), ballast.open("wb", 0) as file:
+        while True:
+            file.write(bytes(4096))
+    for _ in range(2):
+        with pytest.raises(OSError, match="space") as caught:
+            kstore.open(small_disk / "t-0", "a", shared=shared)
+        assert caught.value.errno == errno.ENOSPC
+    assert kstore.open(small_disk / "t-0").log_end_offset == 500
+    ballast.unlink()
+    with kstore.open(small_disk / "t-0", "a", shared=shared) as log:
+        assert log.append(b"there is room") == 500

@@ -96,9 +96,13 @@ class ManifestFile:
             self._write(before.with_truncations(noted))
         except OSError as e:
             try:
-                self._write(before)  # or the next writer would remove the records that are appended now
-            except OSError:
-                raise LogFailedError(f"{self._directory}: a truncation is neither noted nor withdrawn") from e
+                if read_manifest(self._directory) != before:
+                    self._write(before)  # or the next writer would remove the records that are appended now
+            except (OSError, CorruptCheckpointError):
+                raise LogFailedError(
+                    f"{e}; so it is not known whether {self._directory}/{NAME} says that the log is truncated "
+                    f"at offset {offset}. Open the log again when the disk works"
+                ) from e
             raise
 
     def carry_out(self, last_stable_offset: int) -> None:
