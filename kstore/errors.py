@@ -6,6 +6,11 @@ from __future__ import annotations
 
 import os
 
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
 # C0, DEL and C1, line ends, marks that change the direction of text, and lone surrogates
 _INVISIBLE = (
     range(0x20),
@@ -177,7 +182,12 @@ class OffsetOutOfRangeError(KstoreError, LookupError):
     a reader had read were truncated, `end` is the first offset that was removed; the log may have other
     records from there on. If a transaction is open again that a reader of committed records had passed, `end`
     is its first offset.
+
+    `position`: the Position at which a follower can go on, if a follower or a cursor raised the error, else
+    None. A follower that begins there detects every truncation made since the error.
     """
+
+    position: Any = None
 
     def __init__(
         self, asked: int, first: int, end: int, *, is_truncated: bool = False, is_open_again: bool = False

@@ -366,3 +366,29 @@ def test_a_transaction_that_is_open_again_below_the_log_start(tmp_path: Path) ->
             log.append(b"w")
             end_transaction(log, "COMMIT", NOW)
             assert [record.offset for record in follower] == [2]
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+def test_a_follower_goes_on_from_the_position_of_its_error(ram: Path, deletes: bool) -> None:
+    """Once, also if the truncated offset was deleted since; and it detects the next truncation."""
+    with kstore.open(ram / "t-0", "a") as log, kstore.open(ram / "t-0") as reader:
+        append(log, 10)
+        with reader.follow(0, timeout=0) as follower:
+            assert len(list(follower)) == 10
+            log.truncate_to(5)
+            append(log, 10, b"new")
+            if deletes:
+                log.delete_records(7)
+            with pytest.raises(kstore.OffsetOutOfRangeError) as first:
+                next(follower)
+        begin = 7 if deletes else 5
+        assert first.value.end == first.value.position.offset == begin
+        with reader.follow(first.value.position, timeout=0) as follower:
+            assert [(r.offset, r.value) for r in follower] == [(i, b"new") for i in range(begin, 15)]
+        log.truncate_to(3)
+        append(log, 20, b"newer")
+        with pytest.raises(kstore.OffsetOutOfRangeError) as second:
+            next(reader.follow(first.value.position, timeout=0))
+        assert second.value.end == 3
+        with reader.follow(second.value.position, timeout=0) as follower:
+            assert [r.value for r in follower] == [b"newer"] * 20

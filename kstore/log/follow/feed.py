@@ -185,6 +185,7 @@ class Feed:
         else:
             return
         self._told = now.truncations.number
+        error.position = position_in(now, cut if cut >= 0 else first)
         raise error
 
     def has_more(self, read: Read) -> bool:
