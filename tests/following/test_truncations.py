@@ -18,6 +18,7 @@ from tests.helpers import reader_kinds
 from tests.helpers.effort import times
 from tests.helpers.injector import Injector, raiser
 from tests.helpers.markers import end_transaction, transactional
+from tests.helpers.processes import run_python
 from tests.helpers.reader_kinds import OfCursor, OfFollower, Reader
 
 NAME = "kstore.json"
@@ -392,3 +393,46 @@ def test_a_follower_goes_on_from_the_position_of_its_error(ram: Path, deletes: b
         assert second.value.end == 3
         with reader.follow(second.value.position, timeout=0) as follower:
             assert [r.value for r in follower] == [b"newer"] * 20
+
+
+KILLED = """
+import sys, kstore
+from kstore.testing import count_calls, failing
+log = kstore.open(sys.argv[1], "a", shared=sys.argv[2] == "True")
+if sys.argv[3] == "0":
+    print(count_calls(lambda: log.truncate_to(55)))
+else:
+    with failing(int(sys.argv[3]), how="kill"):
+        log.truncate_to(55)
+"""
+
+
+@pytest.mark.parametrize(("shared", "size"), [(False, 1), (True, 1), (False, 2)])
+def test_a_reader_after_a_truncation_that_was_killed(ram: Path, shared: bool, size: int) -> None:
+    """It shows the log before the truncation or after it, as the next writer does, and names it. Of a batch
+    with the offset inside it, the writer encodes the first half again: a reader ends before it."""
+
+    def killed_at(nth: int) -> tuple[Path, str]:
+        path = ram / f"t-{nth}"
+        with kstore.open(path, "a", internal_segment_bytes=1000, file_delete_delay_ms=0) as log:
+            for i in range(0, 100, size):
+                log.extend([b"%d" % n + b"." * 100 for n in range(i, i + size)])
+        return path, run_python(KILLED, path, shared, nth).stdout
+
+    count = int(killed_at(0)[1])
+    for nth in range(1, count + 1, max(1, count // times(12))):
+        path, _ = killed_at(nth)
+        reader = kstore.open(path)
+        end, is_named = reader.log_end_offset, "a truncation was begun" in str(reader.recovery.findings)
+        assert [record.offset for record in reader] == list(range(end))
+        assert len(list(reader.scan(["value"]))) <= 1
+        assert not reader.refresh()
+        with kstore.open(path, "a", shared=shared) as log:
+            writers = log.log_end_offset
+            assert end == writers or (size, end, writers) == (2, 54, 55)
+            assert writers == 100 or writers == 55
+            assert not is_named or writers == 55
+            assert [record.offset for record in log] == list(range(writers))
+            log.append(b"next")
+        reader.refresh()
+        assert reader.get(writers).value == b"next"

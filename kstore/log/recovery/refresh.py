@@ -21,6 +21,7 @@ from kstore.log.recovery.segment_factory import SegmentFactory
 if TYPE_CHECKING:
     from kstore.engine.segment.active_segment import grown
     from kstore.engine.segment.segment import Segment
+    from kstore.log.files.truncations import Truncations
     from kstore.log.recovery.loader import Loaded
     from kstore.log.recovery.single_file import load_file
     from kstore.log.recovery.steps import Code, Step
@@ -77,7 +78,40 @@ def look(path: StrPath, options: LoadOptions) -> Loaded:
         text = str(truncations.damage).removeprefix(f"{file}: ").partition("\n")[0]
         step = Step(Code.MANIFEST_DAMAGED, file, detail=text)
         loaded = loaded.replace(recovery=loaded.recovery.with_step(step))
+    elif truncations.pending and options.recover:
+        loaded = _truncated(loaded, truncations, path, options)
     return loaded.replace(truncations=truncations, manifest=manifest)
+
+
+def _truncated(loaded: Loaded, truncations: Truncations, path: StrPath, options: LoadOptions) -> Loaded:
+    """The log after the truncation that a process has begun, and that the next writer completes."""
+    offset, end, segments = truncations.offset, loaded.log_end_offset, loaded.segments
+    kept = [] if truncations.pending == "all" else [each for each in segments if each.base_offset <= offset]
+    if kept and offset >= end:
+        return loaded
+    if kept:
+        last = kept[-1]
+        found = last.translate(offset)
+        rest = SegmentFactory(str(path), options.index_interval_bytes, options.max_decompressed_bytes)(
+            last.stem, last.base_offset, last.suffixes, last.end_offset, last.origin
+        )
+        rest.limit_to(last.size if found is None else found.position)
+        if found is not None:  # the first half of a batch is only there when it is encoded again
+            offset = min(offset, found.base_offset)
+        offsets, times = last.offset_index.copy(), last.time_index.copy()
+        offsets.truncate_to(offset)
+        times.truncate_to(offset)
+        rest.use_indexes(offsets, times)
+        rest.files.remember()
+        kept[-1] = rest
+    step = Step(Code.TRUNCATION_LEFT, f"{path}/{layout.MANIFEST}", offsets=(truncations.offset, end))
+    return loaded.replace(
+        segments=tuple(kept),
+        log_start_offset=min(loaded.log_start_offset, offset) if kept else offset,
+        log_end_offset=offset,
+        leader_epochs=loaded.leader_epochs.until(offset) if kept else LeaderEpochs(),
+        recovery=loaded.recovery.with_step(step),
+    )
 
 
 def _look_once(path: StrPath, options: LoadOptions) -> Loaded:
@@ -144,6 +178,8 @@ def refreshed(path: StrPath, before: Loaded, options: LoadOptions) -> Loaded:
     """
     try:
         if stamp_of(path) == before.manifest:
+            if before.truncations.pending and not any(s.files.is_replaced() for s in before.segments):
+                return before
             loaded = _grown_from(path, before, options)
             if loaded is not None and stamp_of(path) == before.manifest:
                 return loaded
@@ -158,6 +194,8 @@ def with_tail(before: Loaded) -> Loaded | None:
     """The log with the records appended to its last segment, or None if that segment was truncated. It reads
     only this segment; `refreshed` finds other changes. OSError."""
     last = before.segments[-1] if before.segments else None
+    if before.truncations.pending:  # nothing is appended before it is complete
+        return None
     try:
         if last is None or not _ends_as_it_did(last, before):
             return None

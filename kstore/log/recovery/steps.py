@@ -56,6 +56,7 @@ class Code(Enum):
     OFFSETS_FALL = "corrupt_batch", "{be} emptied{sound}: {detail}"
     BEHIND_DAMAGE = "beyond", "{be} deleted: it comes after what was cut off{sound}"
     BELOW_LOG_START = "beyond", "{be} kept in a .cut file: it is below the log start offset"
+    TRUNCATION_LEFT = "beyond", "a truncation was begun: records from offset {first} on {were} removed"
     TAIL_LEFT = "beyond", "{size} bytes follow the last whole batch"
     WRONG_NAME = "beyond", "{size} bytes of batches whose offsets are below the one in its name, or damaged"
     FILE_TAIL = "torn_tail", "{size} bytes follow the last sound batch of the file{detail}"
