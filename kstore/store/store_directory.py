@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import nullcontext, suppress
 
 from kstore.engine.io.directory import make_directory, make_empty_directory, remove_directory
 from kstore.engine.io.file import File, read_whole, rename, sync_directory, unlink

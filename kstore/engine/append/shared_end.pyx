@@ -111,9 +111,9 @@ cdef class SharedEnd:
 
     def mark_deleted(self):
         """The topic was deleted: the processes that have the log open do nothing more with it."""
-        self.acquire(&self.state.lock)
+        self.acquire()
         self.state.is_deleted = 1
-        ks_shared_lock_release(&self.state.lock)
+        self.release()
 
     cdef bint is_behind(self) noexcept nogil:
         """Whether other processes have changed anything since this one looked last."""
