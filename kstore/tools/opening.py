@@ -12,8 +12,8 @@ from kstore.log.recovery.report import DataLossWarning
 from kstore.tools.numbers import byte_count, int32_bytes
 from kstore.tools.terminal import note
 
-# normal states: files to be deleted, and records that a broker has moved elsewhere
-HARMLESS = ("leftover", "remote")
+# normal states: files to be deleted, preallocated bytes, and records that a broker has moved elsewhere
+HARMLESS = ("leftover", "preallocated", "remote")
 # bytes that Kafka's recovery would remove
 LEFT_OUT = ("torn_tail", "corrupt_batch", "beyond")
 # problems that recovery does not repair: a damaged or compressed file

@@ -202,10 +202,10 @@ cdef class LogAppender:
         if active.is_lost():
             self._log_end.check_usable()
         if size < SMALL:
-            status = active.write(data, size, self._log_end.durability != 0)
+            status = active.write(data, size)
         else:
             with nogil:
-                status = active.write(data, size, self._log_end.durability != 0)
+                status = active.write(data, size)
         if status < 0:
             reason = errno
             self._log_end.failure = f"a write failed: {os.strerror(reason)}"

@@ -55,7 +55,6 @@ cdef class File:
 
     cdef int64_t pread(self, uint8_t *into, int64_t size, int64_t position) noexcept nogil
     cdef int64_t read_into(self, uint8_t *into, int64_t size, int64_t position) except -1
-    cdef int64_t length_now(self) noexcept nogil
     cdef int64_t length(self) except -1
     cdef int64_t allocated(self) except -1
     cpdef int64_t next_data(self, int64_t position) noexcept

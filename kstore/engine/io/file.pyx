@@ -271,19 +271,12 @@ cdef class File:
             if errno != EINTR:
                 return -1
 
-    cdef int64_t length_now(self) noexcept nogil:
-        """-1 with errno set on failure."""
+    cdef int64_t length(self) except -1:
         cdef struct_stat st
         while gate(READS) or fstat(self.fd, &st) < 0:
             if errno != EINTR:
-                return -1
+                self.raise_errno()
         return <int64_t>st.st_size
-
-    cdef int64_t length(self) except -1:
-        cdef int64_t length = self.length_now()
-        if length < 0:
-            self.raise_errno()
-        return length
 
     cdef int64_t allocated(self) except -1:
         """How many bytes of it are on the disk, about: its holes are not."""

@@ -65,13 +65,13 @@ cdef class ActiveSegment:
     ) noexcept nogil
     cdef void stage(self, const ks_batch *b) noexcept nogil
     cdef void unstage(self) noexcept nogil
-    cdef int write(self, const uint8_t *data, int64_t size, bint is_durable) noexcept nogil
+    cdef int write(self, const uint8_t *data, int64_t size) noexcept nogil
     cdef void publish(self) noexcept nogil
     cdef int take(self, const ks_extent *extent) except -1
     cdef int take_rest(self) except -1
     cdef int map_indexes(self) except -1
     cdef int64_t taken(self, ks_extent *into) noexcept nogil
-    cdef int allocate_ahead(self, bint with_zeros) noexcept nogil
+    cdef int allocate_ahead(self) noexcept nogil
     cdef void use_indexes(self, OffsetIndex offsets, TimeIndex times)
     cdef object fresh(self, str kind)
     cdef inline int64_t offset_limit(self) noexcept nogil

@@ -46,22 +46,18 @@ cdef extern from *:
         __atomic_store_n(version, *version + 1, __ATOMIC_RELAXED);
         __atomic_thread_fence(__ATOMIC_RELEASE);
     }
-    static uint8_t ks_zeros[256 << 10];
     static inline void ks_end_write(long *version) { __atomic_store_n(version, *version + 1, __ATOMIC_RELEASE); }
     """
     long ks_begin_read(const long *version) nogil
     bint ks_changed(const long *version, long seen) nogil
     void ks_begin_write(long *version) nogil
     void ks_end_write(long *version) nogil
-    uint8_t[256 << 10] ks_zeros
 
 cdef enum:
     LEAST_BATCH = 26  # bytes: a message of magic 0 with neither key nor value
     MOST_UNSURE = 64  # entries at the end of a live index that name no batch: one was truncated, or is being written
     LEAST_AHEAD = 64 << 10   # blocks are allocated ahead in steps as large as the log is, between these
     MOST_AHEAD = 16 << 20
-    MOST_ZEROS_AHEAD = 256 << 10   # for durable appends
-    MOST_BEFORE_ZEROS = 32 << 10   # a larger append is not worth writing its bytes twice
 
 ROLL_REASONS = ("", "size", "time", "offset_index", "time_index", "offset_range")
 
@@ -304,34 +300,24 @@ cdef class ActiveSegment:
             self.offsets.count = self.staged.offset_entries
             self.times.count = self.staged.time_entries
 
-    cdef int write(self, const uint8_t *data, int64_t size, bint is_durable) noexcept nogil:
-        """Writes the bytes of the batches staged, and publishes them. is_durable: a sync follows.
+    cdef int write(self, const uint8_t *data, int64_t size) noexcept nogil:
+        """Writes the bytes of the batches staged, and publishes them.
 
         WRITE_REFUSED or WRITE_UNKNOWN with errno set on failure: `take_rest` comes next."""
         cdef int64_t at = self.published.size
         if self.allocates and at + size > self.allocated:
-            self.allocate_ahead(is_durable and size <= MOST_BEFORE_ZEROS)
+            self.allocate_ahead()
         if self.log.pwrite(data, size, at) < size:
             self.unstage()
             return WRITE_REFUSED if errno == ENOSPC or errno == EDQUOT or errno == EFBIG else WRITE_UNKNOWN
         self.publish()
         return 0
 
-    cdef int allocate_ahead(self, bint with_zeros) noexcept nogil:
-        """Blocks for what comes next. That there is no room for them now is for the write to find out.
-
-        with_zeros: they are written, too. A sync of what overwrites them need not bring the file's length and
-        extents to the disk, which takes about a third of its time."""
-        cdef int64_t most = MOST_ZEROS_AHEAD if with_zeros else MOST_AHEAD
-        cdef int64_t size = self.staged.size, more = min(max(size, <int64_t>LEAST_AHEAD), most)
-        cdef int64_t until = min(size + more, max(self.segment_bytes, size))
-        cdef int status
-        if with_zeros:
-            self.allocated = max(size, self.log.length_now())  # another process may have written zeros
-            if self.allocated == size:
-                self.allocated += self.log.pwrite(ks_zeros, until - size, size)
-            return 0
-        status = self.log.allocate(self.published.size, until - self.published.size, True)
+    cdef int allocate_ahead(self) noexcept nogil:
+        """Blocks for what comes next. That there is no room for them now is for the write to find out."""
+        cdef int64_t more = min(max(self.staged.size, <int64_t>LEAST_AHEAD), <int64_t>MOST_AHEAD)
+        cdef int64_t until = min(self.staged.size + more, max(self.segment_bytes, self.staged.size))
+        cdef int status = self.log.allocate(self.published.size, until - self.published.size, True)
         if status > 0:
             self.allocates = False
         self.allocated = until
@@ -432,7 +418,7 @@ cdef class ActiveSegment:
         The blocks allocated ahead are given back. LogFailedError if another program has shortened an index
         file. Returns whether zeros were cut off."""
         cdef int status = 0
-        cdef bint has_zeros = self.log.length_now() > self.staged.size
+        cdef bint has_zeros = self.log.length() > self.staged.size
         self.drop_ahead()
         if self.offsets is not None:  # those on the disk may be of before a recovery
             self.prepare()
@@ -591,19 +577,6 @@ cdef int64_t checked(ReadWindow w, int64_t position, int64_t ahead, ks_batch *b)
     return size
 
 
-def is_sound_at(Segment segment not None, int64_t position, int64_t last):
-    """Whether a batch that recovery would keep is at this byte of the file now, with offsets above `last`.
-    OSError."""
-    cdef ReadWindow w = ReadWindow.__new__(ReadWindow)
-    cdef ks_batch b
-    cdef int64_t size
-    w.reset(segment.files.opened(), segment.files.opened().length() - segment.origin, segment.origin)
-    size = sound(w, position, NEAR, last, INT64_MAX, &b)
-    if size == WALK_SYSTEM:
-        w.raise_failure(-1)
-    return size >= 0
-
-
 cdef int64_t end_of(Segment segment, int64_t end_offset) noexcept:
     """The offset that no batch of the segment may reach: the next segment's, or what its indexes cannot
     name."""
@@ -627,7 +600,6 @@ def grown(Segment segment not None, int64_t end_offset):
     cdef int64_t end = end_of(segment, end_offset)
     cdef int64_t length = segment.files.opened().length() - segment.origin
     cdef int put = 0
-    cdef int64_t ahead = NEAR  # zeros may be all that follows
     if length <= position and end_offset == segment.end_offset:
         return segment
     if position:
@@ -640,8 +612,7 @@ def grown(Segment segment not None, int64_t end_offset):
     indexed.since_entry = position - (offsets.position_at(offsets.count - 1) if offsets.count else 0)
     w.reset(segment.files.opened(), length, segment.origin)
     with nogil:
-        while (size := sound(w, position, ahead, last, end, &b)) >= 0:
-            ahead = FAR
+        while (size := sound(w, position, FAR, last, end, &b)) >= 0:
             put = index_batch(
                 &indexed, offsets, times, segment.index_interval_bytes, INT64_MAX, INT64_MAX, &b, position
             )
@@ -739,12 +710,7 @@ def walk_on(Segment segment not None, until=INT64_MAX):
     )
     if found.next_offset <= promised or found.disordered or found.overflow:
         return None
-    if (
-        found.error is not None
-        and not found.torn
-        and any(segment.file().read(found.valid_bytes, KS_BATCH_OVERHEAD))
-        and not is_sound_at(segment, found.valid_bytes, found.next_offset - 1)
-    ):
-        return None  # and not zeros that were written ahead, some of which the writer has overwritten since
+    if found.error is not None and not found.torn and any(segment.file().read(found.valid_bytes, KS_BATCH_OVERHEAD)):
+        return None  # and not room that was set aside
     segment._transaction_index = None  # perhaps of a moment before
     return found

@@ -226,10 +226,10 @@ class _Draft:
             return
         size = part.size - walk.valid_bytes
         keep = self.must_keep(path, size, rest, walk.next_offset)
+        self.truncated_bytes += size
         code = Code.OFFSETS_FALL if walk.disordered else Code.TORN_TAIL if walk.torn else Code.CORRUPT_BATCH
-        if rest.is_zeros and not keep and not walk.disordered:
+        if code is Code.CORRUPT_BATCH and not keep and rest.is_zeros:
             code = Code.SPARE_ROOM
-        self.truncated_bytes += size * (code is not Code.SPARE_ROOM)
         name = f"{layout.segment_stem(part.base_offset)}.log"
         do = action(Repairs.cut, name, walk.valid_bytes, keep)
         self.steps.append(

@@ -75,7 +75,7 @@ def _steps_for_tail(segment: Segment, end: int) -> list[Step]:
         return []
     if is_zeros(segment, end):
         segment.limit_to(end)
-        return []
+        return [Step(Code.SPARE_ROOM, segment.path, end, size)]
     whole = segment.recovery_walk()
     why = f": {_without_path(whole.error)}" if whole.error is not None and whole.valid_bytes == end else ""
     return [Step(Code.FILE_TAIL, segment.path, end, size, detail=why)]

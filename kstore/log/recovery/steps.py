@@ -53,6 +53,7 @@ class Code(Enum):
     OFFSETS_FAR_APART = "split", "{be} split into {detail} segments: offsets too far apart"
     TORN_TAIL = "torn_tail", "{bytes} {were} cut off{sound}: {detail}"
     CORRUPT_BATCH = "corrupt_batch", "{bytes} {were} cut off{sound}: {detail}"
+    SPARE_ROOM = "preallocated", "{bytes} {were} cut off: zeros, as preallocation leaves them"
     OFFSETS_FALL = "corrupt_batch", "{be} emptied{sound}: {detail}"
     BEHIND_DAMAGE = "beyond", "{be} deleted: it comes after what was cut off{sound}"
     BELOW_LOG_START = "beyond", "{be} kept in a .cut file: it is below the log start offset"
@@ -125,8 +126,7 @@ class Code(Enum):
         ),
     )
     FLUSHED_IS_LOST = "checkpoint", "offsets {first} to {last} had been flushed, and are lost"
-    # What an opening finds after each unclean stop is no finding.
-    SPARE_ROOM = "", "{bytes} {were} cut off: zeros that were written ahead"
+    # Recovery does these to every segment that it reads, so they are not findings.
     INDEXES_REBUILT = "", "its indexes {be} rebuilt"
     NAMES_SYNCED = "", "what was deleted {be} brought to the disk first"
 
@@ -139,11 +139,12 @@ class Finding(NamedTuple):
     """A difference from the state after a clean shutdown.
 
     `kind` is a stable word: "torn_tail", "corrupt_batch", "beyond" (bytes or segments behind the end that
-    recovery would remove), "leftover" (a .deleted, .cleaned or .swap file), "orphan" (an index without log, or
-    a name that is no segment's, such as .log.gz), "missing_index", "broken_index", "split", "gap" (offsets, or
-    bytes, that are in no batch between two segments), "remote" (offsets in the remote storage of a tiered
-    topic), "overlap" (offsets that are in two), "checkpoint", "empty" (a directory without any file).
-    `position` and `size` are in bytes, -1 if they mean nothing. `code` is a word that distinguishes more kinds.
+    recovery would remove), "leftover" (a .deleted, .cleaned or .swap file), "preallocated" (zeros behind the
+    last batch), "orphan" (an index without log, or a name that is no segment's, such as .log.gz),
+    "missing_index", "broken_index", "split", "gap" (offsets, or bytes, that are in no batch between two
+    segments), "remote" (offsets in the remote storage of a tiered topic), "overlap" (offsets that are in
+    two), "checkpoint", "empty" (a directory without any file). `position` and `size` are in bytes, -1 if they
+    mean nothing. `code` is a word that distinguishes more kinds.
     """
 
     kind: str

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from time import sleep
 
 from kstore.arguments import MAX64
 from kstore.engine.io.file import File
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from kstore.engine.record.batch import RecordBatch
-    from kstore.engine.segment.active_segment import is_sound_at, walk_on
+    from kstore.engine.segment.active_segment import walk_on
     from kstore.engine.segment.walks import RecoveryWalk
     from kstore.log.files.log_dir_state import State
     from kstore.log.recovery.file_kind import kind_of
@@ -51,7 +50,7 @@ else:
         globals(),
         {
             "kstore.log.recovery.steps": "SoundBatches",
-            "kstore.engine.segment.active_segment": "is_sound_at walk_on",
+            "kstore.engine.segment.active_segment": "walk_on",
             "kstore.log.recovery.file_kind": "kind_of",
             "kstore.log.recovery.last_batch": "last_epoch",
         },
@@ -65,7 +64,6 @@ TRANSACTION = 34  # the size of an entry of a .txnindex
 
 _OWN_ENDINGS = (".log", ".deleted", ".cleaned", ".swap", ".cut", ".moved", ".tmp")  # suffixes after .log
 _HEADER_SIZE = 61  # bytes of a batch before its records
-_LOOKS = 5  # 1 ms apart, at bytes that may be in the middle of a write
 _FIRST_PIECE, _PIECE = 4 << 10, 1 << 20  # bytes to read at a time when searching for others than zeros
 
 
@@ -117,9 +115,6 @@ class Rest(NamedTuple):
     sound: SoundBatches | None
     is_zeros: bool = False
     is_followed: bool = False
-
-
-_ROOM = Rest(None, is_zeros=True)
 
 
 class Part(NamedTuple):
@@ -407,8 +402,6 @@ def _walked(segment: Segment, later: Sequence[Segment], log_start_offset: int) -
         rest = None
         if walk is None or valid < part.size:
             rest = _rest_of(part, valid, [*pending, *later], log_start_offset)
-            if walk is not None and _has_grown(part, walk, rest):
-                rest = _ROOM
             is_cut = True
         parts.append(Part(part.base_offset, part.origin, part.size, walk, rest))
     return tuple(parts)
@@ -430,17 +423,6 @@ def _rest_of(segment: Segment, position: int, later: Iterable[Segment], log_star
     # Sound batches in later segments show that this is not an incomplete end. Deleted segments do not count.
     is_followed = segment.end_offset > log_start_offset and any(map(_has_sound_batch, later))
     return Rest(None, is_zeros(segment, position), is_followed)
-
-
-def _has_grown(segment: Segment, walk: RecoveryWalk, rest: Rest) -> bool:
-    """Whether the bytes behind a walk were zeros that a writer has begun to overwrite since."""
-    if rest.is_zeros or walk.torn or walk.disordered:
-        return False
-    for _ in range(_LOOKS):  # it may be in the middle of a write
-        if is_sound_at(segment, walk.valid_bytes, walk.next_offset - 1):
-            return True
-        sleep(0.001)
-    return False
 
 
 def _rises(segment: Segment) -> bool:
@@ -499,8 +481,6 @@ def _trusted(
     rest = None
     if walk.valid_bytes < segment.size:
         rest = _rest_of(segment, walk.valid_bytes, (), state.log_start_offset)
-        if _has_grown(segment, walk, rest):
-            rest = _ROOM
     part = Part(segment.base_offset, segment.origin, segment.size, walk, rest)
     return known.walked(part, is_trusted=True)
 
