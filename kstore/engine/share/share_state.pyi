@@ -13,11 +13,11 @@ _StateBatch: TypeAlias = tuple[int, int, int, int, int, int]
 class Update:
     """A change of a state, or with `is_snapshot` a whole state.
 
-    `batches`: changes of ranges of records, as in Kafka's records: (first offset, last offset, state, delivery
-    count, worker, until). `until` is the time in ms at which the lock of the worker expires if the record is
-    acquired, else the time from which on it is available. `start_offset`: all records below it are done; -1 if it
-    does not change. `leader_epoch` and `generation` are those of the log position at the end of the delivered
-    records; -1 if they do not change."""
+    `batches`: changes of ranges of records, as in Kafka's records: (first offset, last offset, state,
+    delivery count, worker, until). `until` is the time in ms at which the lock of the worker expires if the
+    record is acquired, else the time from which on it is available. `start_offset`: all records below it are
+    done; -1 if it does not change. `leader_epoch` and `generation` are those of the log position at the end
+    of the delivered records; -1 if they do not change."""
 
     def __init__(
         self,
@@ -44,8 +44,9 @@ class Update:
 class ShareState:
     """What a share group has done in a partition.
 
-    Records below `end` were delivered; those of them that are not in `in_flight` are done, so a slow record keeps
-    nothing but itself. `in_flight` has (state, delivery count, worker, until) by offset, in ascending order."""
+    Records below `end` were delivered; those of them that are not in `in_flight` are done, so a slow record
+    keeps nothing but itself. `in_flight` has (state, delivery count, worker, until) by offset, in ascending
+    order."""
 
     def __new__(cls) -> ShareState: ...
     @property
@@ -93,17 +94,19 @@ class ShareState:
 def encode_value(update: Update, snapshot_epoch: int, now: int) -> bytes:
     """The value of a ShareSnapshot or ShareUpdate record, of version 0.
 
-    Kafka's records have neither the worker and the time of a record in flight nor the generation of a log. They
-    are tagged fields, which Kafka's decoders skip."""
+    Kafka's records have neither the worker and the time of a record in flight nor the generation of a log.
+    They are tagged fields, which Kafka's decoders skip."""
 
 def decode_value(value: bytes, *, is_snapshot: bool) -> tuple[Update, int]:
-    """The update that a value has, and its snapshot epoch. ValueError for one that `encode_value` does not make."""
+    """The update that a value has, and its snapshot epoch. ValueError for one that `encode_value` does not
+    make."""
 
 def take_updates(
     state: ShareState, data: bytes, next_offset: int, update: bytes, snapshot: bytes
 ) -> tuple[int, int, int, int]:
-    """Applies the updates of the sound batches at the beginning of `data`: their size, the offset behind them, how many
-    bytes of the file were synced according to them (-1: unknown), and the epoch of the last snapshot (-1: none).
+    """Applies the updates of the sound batches at the beginning of `data`: their size, the offset behind
+    them, how many bytes of the file were synced according to them (-1: unknown), and the epoch of the last
+    snapshot (-1: none).
 
-    next_offset: of the first batch; -1: any. update, snapshot: the keys of the records. ValueError for a sound
-    batch with anything else in it; its second argument is the position of the batch."""
+    next_offset: of the first batch; -1: any. update, snapshot: the keys of the records. ValueError for a
+    sound batch with anything else in it; its second argument is the position of the batch."""

@@ -22,8 +22,8 @@ class FileLock:
     ) -> None: ...
 
 def look_behind(file: File, position: int) -> int:
-    """Whether a file has other bytes than zeros from a position on, GROWN; or REPLACED if it has no name any more,
-    because another file was renamed over it. Else UNCHANGED. OSError."""
+    """Whether a file has other bytes than zeros from a position on, GROWN; or REPLACED if it has no name any
+    more, because another file was renamed over it. Else UNCHANGED. OSError."""
 
 def write_batch(
     file: File,

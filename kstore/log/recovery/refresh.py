@@ -241,9 +241,9 @@ def _grown_from(path: StrPath, before: Loaded, options: LoadOptions) -> Loaded |
         return None  # recovery would end the log here
     epochs = before.leader_epochs
     with contextlib.suppress(OSError, CorruptFileError):
-        found = checkpoints.read_epochs(f"{path}/{layout.LEADER_EPOCHS}")
-        if found:  # else it was emptied, and they are those of the batches
-            epochs = LeaderEpochs(entry for entry in found if min(entry) >= 0)
+        entries = checkpoints.read_epochs(f"{path}/{layout.LEADER_EPOCHS}")
+        if entries:  # else it was emptied, and they are those of the batches
+            epochs = LeaderEpochs(entry for entry in entries if min(entry) >= 0)
     same = active is last and not later and len(known) == len(before.segments)
     # A new epoch belongs to the next records, which `with_tail` adds without reading this file.
     if same and log_start_offset == before.log_start_offset and epochs == before.leader_epochs:
