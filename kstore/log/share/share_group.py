@@ -48,6 +48,7 @@ _SWEEP = 20  # partitions
 _HEAR = 0.001  # s: how often to ask the system for changes while there are records
 
 
+_TAKE = SharedPartition.take
 _Given = TypeVar("_Given", bound="AcquiredRecord | None")
 _groups: weakref.WeakSet[ShareGroup] = weakref.WeakSet()
 
@@ -262,15 +263,15 @@ class ShareGroup(Closing, Waitable):
 
     def _take(self) -> AcquiredRecord | None:
         """Acquire the next record that there is now."""
-        found = self._first(SharedPartition.take)
-        if found is None:
+        record: AcquiredRecord | None = self._first(_TAKE)
+        if record is None:
             self._hear()
-            found = self._first(SharedPartition.take)
-        if found is not None:
-            self._turn += 1
-            if self._waiting_count:
-                self._event.set()  # another thread may have missed what this one has heard
-        record: AcquiredRecord | None = found
+            record = self._first(_TAKE)
+            if record is None:
+                return None
+        self._turn += 1
+        if self._waiting_count:
+            self._event.set()  # another thread may have missed what this one has heard
         return record
 
     def _pause(self) -> float:
@@ -309,7 +310,7 @@ class ShareGroup(Closing, Waitable):
 
     def _records(self) -> Iterator[AcquiredRecord]:
         timeout = self._timeout if self._follow else 0.0
-        while (record := self._await(timeout)) is not None:
+        while (record := self._take() or self._await(timeout)) is not None:
             yield record
 
     async def _records_async(self) -> AsyncGenerator[AcquiredRecord, None]:
