@@ -106,9 +106,9 @@ def _judge(directory: Path, jobs: int, deaths: int) -> dict[str, int]:
 
 def test_killed_workers(tmp_path: Path) -> None:
     """Each job is accepted once; a job that kills its worker becomes a dead letter after 5 deliveries."""
-    run(tmp_path, times(2_000), times(20), durable=False)
+    run(tmp_path, times(1_000), times(12), durable=False)
 
 
 def test_killed_workers_durably(tmp_path: Path) -> None:
     """The same with syncs."""
-    run(tmp_path, times(300), times(8), durable=True)
+    run(tmp_path, times(200), times(6), durable=True)

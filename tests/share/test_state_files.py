@@ -76,7 +76,7 @@ def test_any_call_fails(ram: Path, durable: bool) -> None:
     work(path, set(), set(), durable=durable)
     calls = calls_made()
     for error, how in ((errno.EIO, "error"), (errno.ENOSPC, "half")):
-        for nth in some_calls(calls, 3, (how, durable)):
+        for nth in some_calls(calls, 6, (how, durable)):
             path = filled(ram / f"{how}{nth}")
             done: set[int] = set()
             fail_call(nth, error, how, own=True)
@@ -95,7 +95,7 @@ def test_killed_at_every_call(ram: Path, durable: bool) -> None:
     work(path, set(), set(), durable=durable)
     calls = calls_made()
     for how in ("kill", "kill_half"):
-        for nth in some_calls(calls, 3, (how, durable)):
+        for nth in some_calls(calls, 6, (how, durable)):
             path = filled(ram / f"{how}{nth}")
             journal = path.parent / "journal"
             child = os.fork()

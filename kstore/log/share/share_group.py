@@ -466,10 +466,6 @@ class ShareGroup(Closing, Waitable):
         """Whether the group was closed."""
         return self._closed
 
-    def after_fork(self) -> None:
-        """In a child of fork: the group is that of the parent."""
-        self._is_of_parent = self._closed = True
-
     def close(self) -> None:
         """Leave the group: records that were not acknowledged are delivered to other workers. Iterations end,
         also in threads that wait in them."""
@@ -544,8 +540,9 @@ class _Copy:
 
 
 def _forked() -> None:
+    """In a child of fork the groups are those of its parent."""
     for group in list(_groups):
-        group.after_fork()
+        group._is_of_parent = group._closed = True
     _groups.clear()
 
 
