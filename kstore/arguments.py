@@ -39,18 +39,20 @@ LAST_SECOND = 2**32 - 1
 _INFINITY = float("inf")
 
 
-def integer(name: str, value: object, least: int = 0, most: int = MAX_OFFSET) -> int:
+def integer(
+    name: str, value: object, least: int = 0, most: int = MAX_OFFSET, kind: str = "an int"
+) -> int:
     """`value` as an int from `least` to `most`.
 
     TypeError unless it is an int or behaves as one (a numpy integer); bool and float do not count. ValueError
-    out of range.
+    out of range. kind: what else is allowed there, in the words of the error.
     """
     if type(value) is int:  # most are: this is called once or more for each append or lookup
         number = value
     elif isinstance(value, bool | type) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} is an int, not {value!r} ({type(value).__name__})")
+        raise TypeError(f"{name} is {kind}, not {value!r:.80} ({type(value).__name__})")
     else:
-        number = _index(name, value, "an int")
+        number = _index(name, value, kind)
     if not least <= number <= most:
         raise ValueError(f"{name} is from {least} to {most}, not {number}")
     return number
@@ -197,12 +199,12 @@ def boolean(name: str, value: object) -> bool:
     raise TypeError(f"{name} must be True or False, not {value!r}")
 
 
-def any_integer(name: str, value: object) -> int:
+def any_integer(name: str, value: object, kind: str = "an int") -> int:
     """`value` as an int of any size, for what is compared with a log's own range next. TypeError as in
     `integer`."""
     if type(value) is int:
         return value
-    return integer(name, value, -(2**255), 2**255)
+    return integer(name, value, -(2**255), 2**255, kind)
 
 
 def number(name: str, value: object, least: float, most: float = _INFINITY) -> float:

@@ -398,3 +398,25 @@ def test_a_damaged_checkpoint_is_parsed_once(tmp_path: Path, monkeypatch: pytest
         known = partition == 0  # its line can be read
         assert [finding.code for finding in found] == ["checkpoint_damaged" if known else "log_start_unknown"]
     assert parsed.count("log-start-offset-checkpoint") == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "error"),
+    [
+        (("t", "0"), TypeError),
+        (("t", None), TypeError),
+        (("t", 1.5), TypeError),
+        (("t", True), TypeError),
+        ((b"t", 0), TypeError),
+        ("t-0", TypeError),
+        (("t", -1), ValueError),
+    ],
+)
+def test_a_position_of_what_is_no_partition(tmp_path: Path, key: Any, error: type[Exception]) -> None:
+    """It is refused: that partition would be read from its beginning."""
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t")
+        with pytest.raises(error, match="start"):
+            store.follow(["t"], {key: 0})
+        with store.cursor("g", ["t"]) as cursor, pytest.raises(error, match="record"):
+            cursor.commit({key: 0})

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 
-from kstore.arguments import boolean, each_of, integer, moment, number
+from kstore.arguments import MAX32, boolean, each_of, integer, moment, number
 from kstore.errors import OffsetOutOfRangeError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.cursors.offset_commits import MAX_METADATA_BYTES
+from kstore.log.files.layout import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.log.view.log_view import LogView
@@ -39,16 +40,29 @@ def checked_groups(name: str, groups: Iterable[str]) -> list[str]:
     return [checked_group(group) for group in each_of(f"{name} must be a list of names of groups", groups)]
 
 
+def checked_partition(name: str, key: object) -> TopicPartition:
+    """A key of a mapping of positions, as a TopicPartition. TypeError, ValueError."""
+    if not (isinstance(key, tuple) and len(key) == 2):
+        raise TypeError(
+            f"{name} has positions or offsets by (topic, partition): {{('orders', 0): 17}}, not by {key!r:.80}"
+        )
+    topic, partition = key
+    if not isinstance(topic, str):
+        raise TypeError(f"{name} has a topic that is not a str: {topic!r:.80}")
+    return TopicPartition(topic, integer(f"the partition in {name}", partition, 0, MAX32))
+
+
 def checked_place(name: str, value: object) -> str | int | datetime:
     """A checked start: "earliest", "latest", an offset or a datetime. TypeError, ValueError."""
+    kind = "'earliest', 'latest', an offset or a datetime"
     if isinstance(value, str):
         if value not in _NAMES:
-            raise ValueError(f"{name} is 'earliest', 'latest', an offset or a datetime, not {value!r}")
+            raise ValueError(f"{name} is {kind}, not {value!r}")
         return value
     if isinstance(value, datetime):
         moment(name, value)
         return value
-    return integer(name, value)
+    return integer(name, value, kind=kind)
 
 
 def checked_timeout(timeout: object, follow: bool) -> float | None:

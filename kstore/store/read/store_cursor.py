@@ -19,6 +19,7 @@ from kstore.log.cursors.arguments import (
     check_commit,
     check_delivered,
     checked_group,
+    checked_partition,
     checked_place,
     offset_of,
 )
@@ -454,15 +455,8 @@ class StoreCursor(TopicReader):
 
     def _next_offset(self, tp: object, offset: object) -> tuple[TopicPartition, int]:
         """An item of a mapping that is committed. What Cursor.commit raises."""
-        if not (isinstance(tp, tuple) and len(tp) == 2):
-            raise TypeError(
-                f"record has offsets by (topic, partition): {{('orders', 0): 17}}, not by {tp!r:.80}"
-            )
-        topic, partition = tp[0], integer("partition", tp[1], 0, 2**31 - 1)
-        if not isinstance(topic, str):
-            raise TypeError(f"topic must be a str, not {topic!r:.80}")
-        known = TopicPartition(topic, partition)
-        name = f"record[{topic!r}, {partition}]"
+        known = checked_partition("record", tp)
+        name = f"record[{known.topic!r}, {known.partition}]"
         return known, self._delivered(name, known, integer(name, offset))
 
     def _delivered(self, name: str, tp: TopicPartition, offset: int) -> int:

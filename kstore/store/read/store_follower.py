@@ -8,7 +8,7 @@ from datetime import datetime
 from kstore.arguments import integer
 from kstore.errors import LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
-from kstore.log.cursors.arguments import checked_place, offset_of
+from kstore.log.cursors.arguments import checked_partition, checked_place, offset_of
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.feed import Feed
 from kstore.log.follow.position import Position, are_of_one_topic, checked_position, position_in
@@ -43,12 +43,7 @@ class StoreFollower(TopicReader):
         on_error: str,
     ) -> None:
         if isinstance(start, Mapping):
-            if not all(isinstance(tp, tuple) and len(tp) == 2 for tp in start):
-                raise TypeError(
-                    "start has positions or offsets by (topic, partition): {('orders', 0): 17}, "
-                    f"not {start!r:.80}"
-                )
-            self._start: Any = {TopicPartition(*tp): _checked(at) for tp, at in start.items()}
+            self._start: Any = {checked_partition("start", tp): _checked(at) for tp, at in start.items()}
         elif isinstance(start, str | datetime):
             self._start = checked_place("start", start)
         else:
@@ -108,4 +103,6 @@ class StoreFollower(TopicReader):
 
 
 def _checked(start: Position | int) -> Position | int:
-    return checked_position("start", start) if isinstance(start, Position) else integer("start", start)
+    if isinstance(start, Position):
+        return checked_position("start", start)
+    return integer("start", start, kind="an offset or a Position")
