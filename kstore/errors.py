@@ -341,9 +341,9 @@ class LogLockedError(KstoreError, OSError):
         else:
             holder = "another writer" if pid is None else f"process {pid}"
             text = (
-                f"is locked by {holder}: a log has one writer at a time, and so has a directory of a store "
-                "or a broker with all of its partitions. What is in it can be read meanwhile, with mode "
-                "'r' or with kstore records"
+                f"is locked by {holder}: a log has one writer at a time, or several that all open it with "
+                "shared=True, and so has a directory of a store or a broker with all of its partitions. What "
+                "is in it can be read meanwhile, with mode 'r' or with kstore records"
             )
         super().__init__(f"{path} {text}")
 

@@ -51,7 +51,7 @@ _ALL: tuple[Use, ...] = ("read", "write", "store")
 _OPTIONS = {
     "recover": _Option(("read",), True, boolean),
     "index_interval_bytes": _Option(("read",), INDEX_INTERVAL_BYTES, partial(integer, most=_INT32)),
-    "max_decompressed_bytes": _Option(_ALL, MAX_DECOMPRESSED_BYTES, integer),
+    "max_decompressed_bytes": _Option(_ALL, MAX_DECOMPRESSED_BYTES, partial(integer, least=1)),
     "clean": _Option(("read", "write"), None, boolean),
     "recovery_point": _Option(("read", "write"), None, integer),
     "log_start_offset": _Option(("read", "write"), None, integer),

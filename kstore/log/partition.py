@@ -552,7 +552,7 @@ class PartitionLog(LogView):
         if isinstance(offset, Position):
             start = checked_position("offset", offset)
         elif offset is not None:
-            start = any_integer("offset", offset)
+            start = any_integer("offset", offset, "an offset or a Position")
         elif is_committed:
             start = max(self.last_stable_offset(), now.log_start_offset)
         else:

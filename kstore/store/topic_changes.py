@@ -65,16 +65,19 @@ class TopicChanges:
         """ValueError if a topic has not the partitions and options that are asked for."""
         topic = self._catalog.topic(name)
         if partitions not in (None, topic.count):
+            advice = "a topic cannot lose partitions"
+            if partitions is not None and partitions > topic.count:
+                advice = "add_partitions() adds some"
             raise ValueError(
-                f"topic {name} exists with {topic.count} partitions, not {partitions}: "
-                "add_partitions() adds some"
+                f"topic {name} exists with {topic.count} partitions, not {partitions}: {advice}"
             )
         has, asked = self._catalog.config_of(name), self._catalog.config.replace(**config)
         for option in config:
-            if getattr(has, option) != getattr(asked, option):
+            values = getattr(has, option), getattr(asked, option)
+            if values[0] != values[1] and (option != "cleanup_policy" or set(values[0]) != set(values[1])):
                 raise ValueError(
-                    f"topic {name} exists with {option}={getattr(has, option)!r}, not "
-                    f"{getattr(asked, option)!r}: alter_topic() changes it"
+                    f"topic {name} exists with {option}={values[0]!r}, not {values[1]!r}: alter_topic() "
+                    "changes it"
                 )
 
     def add_partitions(self, name: str, total: int) -> None:

@@ -432,7 +432,8 @@ def test_a_topic_that_may_exist(tmp_path: Path) -> None:
         for partitions, options in ((None, {}), (3, {}), (3, {"flush_ms": 7}), (None, {"retention_ms": 5})):
             assert store.create_topic("t", partitions, exist_ok=True, **options) == made  # type: ignore[arg-type]
         wrong: list[tuple[int | None, dict[str, Any], str]] = [
-            (1, {}, r"exists with 3 partitions, not 1: add_partitions\(\)"),
+            (4, {}, r"exists with 3 partitions, not 4: add_partitions\(\)"),
+            (1, {}, "exists with 3 partitions, not 1: a topic cannot lose partitions"),
             (None, {"flush_ms": 8}, r"exists with flush_ms=7, not 8: alter_topic\(\)"),
             (3, {"flush_ms": 7, "retention_ms": 6}, "exists with retention_ms=5, not 6"),
             (None, {"cleanup_policy": "compact"}, r"cleanup_policy=\('delete',\), not \('compact',\)"),
@@ -445,7 +446,8 @@ def test_a_topic_that_may_exist(tmp_path: Path) -> None:
         assert store.create_topic("t", 3, exist_ok=True).config.flush_ms == 8
         with pytest.raises(ValueError, match="there is a topic t"):
             store.create_topic("t")
-        store.create_topic("a.b")
+        store.create_topic("a.b", cleanup_policy="compact,delete")
+        store.create_topic("a.b", exist_ok=True, cleanup_policy=("delete", "compact"))
         with pytest.raises(ValueError, match=r"there is a topic a\.b"):
             store.create_topic("a_b", exist_ok=True)
         with pytest.raises(kstore.InvalidConfigError):

@@ -242,7 +242,7 @@ OPTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"log_start_offset": -1}, ValueError, "log_start_offset is from 0"),
     ({"log_start_offset": 2**63}, ValueError, "log_start_offset is from 0"),
     ({"log_start_offset": True}, TypeError, "log_start_offset is an int"),
-    ({"max_decompressed_bytes": -1}, ValueError, "max_decompressed_bytes is from 0"),
+    ({"max_decompressed_bytes": -1}, ValueError, "max_decompressed_bytes is from 1"),
     ({"max_decompressed_bytes": None}, TypeError, "max_decompressed_bytes is an int"),
     ({"producer_id_expiration_ms": 0}, ValueError, "producer_id_expiration_ms is from 1"),
     ({"keep_cut": "yes"}, TypeError, "keep_cut must be True or False"),

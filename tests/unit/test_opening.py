@@ -132,6 +132,36 @@ def test_a_log_that_this_process_has_open_already(tmp_path: Path) -> None:
         kstore.open(tmp_path / "t-0", "a")
     kstore.open(tmp_path / "t-0", "a").close()
     assert "mode 'r'" in str(kstore.LogLockedError("data", 17))
+    assert "all open it with shared=True" in str(kstore.LogLockedError("data", 17))
+
+
+def test_what_is_neither_a_directory_nor_a_file(tmp_path: Path) -> None:
+    """The error names the path that was given, not a file in it."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "lost").symlink_to(tmp_path / "gone")
+    for name, words in (
+        ("pipe", "it is neither a directory nor a regular file"),
+        ("loop", "the link leads to itself"),
+        ("lost", "no partition directory"),
+    ):
+        with pytest.raises(kstore.LogNotFoundError, match=words):
+            kstore.open(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda log, cursor: cursor.commit("5"), "record is a Record or the offset of the next one, not '5'"),
+        (lambda log, cursor: cursor.seek(1.5), "place is 'earliest', 'latest', an offset or a datetime, not 1.5"),
+        (lambda log, cursor: log.cursor("h", b"latest"), "start is 'earliest', 'latest', an offset or a datetime"),
+        (lambda log, cursor: log.follow([1, 0, 0, ""]), r"offset is an offset or a Position, not \[1"),
+    ],
+)
+def test_what_else_than_an_int_is_allowed(tmp_path: Path, call: Any, words: str) -> None:
+    log = filled(tmp_path / "t-0", 2)
+    with log, log.cursor("g") as cursor, pytest.raises(TypeError, match=words):
+        call(log, cursor)
 
 
 @pytest.fixture

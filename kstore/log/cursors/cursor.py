@@ -280,7 +280,7 @@ class Cursor(Closing, Waitable):
         elif record is None:
             offset = self.position
         else:
-            offset = integer("record", record)
+            offset = integer("record", record, kind="a Record or the offset of the next one")
         self._committer.check_open()
         check_delivered("record", offset, self.position)
         commit = self._committer.commit_of(self._feed.position_of(offset), metadata)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
@@ -57,6 +59,18 @@ def require_partition(path: StrPath, *, may_be_empty: bool = True) -> None:
         return
     if not weak and not name.endswith("-delete"):  # Kafka may have deleted its files
         raise LogNotFoundError(f"no partition at {path}: the directory has no .log file")
+
+
+def refuse_other_kinds(path: StrPath) -> None:
+    """Raise LogNotFoundError for a path that leads to neither a directory nor a regular file."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as e:
+        if e.errno == errno.ELOOP:
+            raise LogNotFoundError(f"no partition at {path}: the link leads to itself") from None
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise LogNotFoundError(f"no partition at {path}: it is neither a directory nor a regular file")
 
 
 def require_free(path: StrPath) -> None:

@@ -16,6 +16,7 @@ from kstore.log.files.log_dir_state import read_log_start
 from kstore.log.files.manifest import stamp_of, truncations_of
 from kstore.log.later import later
 from kstore.log.recovery.loader import load
+from kstore.log.recovery.presence import refuse_other_kinds
 from kstore.log.recovery.segment_factory import SegmentFactory
 
 if TYPE_CHECKING:
@@ -66,8 +67,10 @@ def look(path: StrPath, options: LoadOptions) -> Loaded:
     loaded again; LogChangedError if it keeps changing. LogNotFoundError, CorruptFileError, OSError.
     """
     now = stamp_of(path)
-    if now is None and os.path.isfile(path):
-        return load_file(path, options.index_interval_bytes, options.max_decompressed_bytes)
+    if now is None:
+        if os.path.isfile(path):
+            return load_file(path, options.index_interval_bytes, options.max_decompressed_bytes)
+        refuse_other_kinds(path)
     for _ in range(_LOOKS):
         manifest, truncations, loaded = now, truncations_of(path, now), _look_once(path, options)
         now = stamp_of(path)
