@@ -39,9 +39,7 @@ LAST_SECOND = 2**32 - 1
 _INFINITY = float("inf")
 
 
-def integer(
-    name: str, value: object, least: int = 0, most: int = MAX_OFFSET, kind: str = "an int"
-) -> int:
+def integer(name: str, value: object, least: int = 0, most: int = MAX_OFFSET, kind: str = "an int") -> int:
     """`value` as an int from `least` to `most`.
 
     TypeError unless it is an int or behaves as one (a numpy integer); bool and float do not count. ValueError

@@ -68,9 +68,7 @@ class TopicChanges:
             advice = "a topic cannot lose partitions"
             if partitions is not None and partitions > topic.count:
                 advice = "add_partitions() adds some"
-            raise ValueError(
-                f"topic {name} exists with {topic.count} partitions, not {partitions}: {advice}"
-            )
+            raise ValueError(f"topic {name} exists with {topic.count} partitions, not {partitions}: {advice}")
         has, asked = self._catalog.config_of(name), self._catalog.config.replace(**config)
         for option in config:
             values = getattr(has, option), getattr(asked, option)

@@ -153,8 +153,14 @@ def test_what_is_neither_a_directory_nor_a_file(tmp_path: Path) -> None:
     ("call", "words"),
     [
         (lambda log, cursor: cursor.commit("5"), "record is a Record or the offset of the next one, not '5'"),
-        (lambda log, cursor: cursor.seek(1.5), "place is 'earliest', 'latest', an offset or a datetime, not 1.5"),
-        (lambda log, cursor: log.cursor("h", b"latest"), "start is 'earliest', 'latest', an offset or a datetime"),
+        (
+            lambda log, cursor: cursor.seek(1.5),
+            "place is 'earliest', 'latest', an offset or a datetime, not 1.5",
+        ),
+        (
+            lambda log, cursor: log.cursor("h", b"latest"),
+            "start is 'earliest', 'latest', an offset or a datetime",
+        ),
         (lambda log, cursor: log.follow([1, 0, 0, ""]), r"offset is an offset or a Position, not \[1"),
     ],
 )
