@@ -13,7 +13,7 @@ import pytest
 
 import kstore
 from kstore.testing import count_calls, failing
-from tests.faults.story import OPTIONS, Story
+from tests.crash.story import OPTIONS, Story
 from tests.helpers.effort import SEED, some, times
 
 KILLS_OF_ONE_LOG = 8  # a larger log takes longer to read than its writer to kill

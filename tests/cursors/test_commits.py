@@ -1,6 +1,5 @@
 """Commits of several members at once."""
 
-import contextlib
 import os
 import signal
 import threading
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.engine.io.faults import fail_call, trace_calls
+from kstore.engine.io.faults import trace_calls
 from kstore.log.cursors import member_lock
 from tests.cursors.test_cursors import HOLDER, in_a_child
 from tests.helpers.processes import Program
@@ -182,13 +181,15 @@ def test_one_sync_serves_all_that_commit_together(ram: Path) -> None:
 
 def test_a_long_file_is_written_anew(ram: Path) -> None:
     path = filled(ram)
-    with committed(path) as jobs:
+    with committed(path) as jobs, cursor_at_end(path, "h") as others:
+        others.commit(9)
         inode = (ram / FILE).stat().st_ino
         for number in range(2000):
             jobs.commit(11, durable=False, metadata=f"{number:04096}")
         assert (ram / FILE).stat().st_ino != inode
         assert (ram / FILE).stat().st_size < 3 << 20
-    assert kstore.open(path).cursors()["g"].metadata == f"{1999:04096}"
+    found = kstore.open(path).cursors()
+    assert (found["g"].metadata, found["h"].offset) == (f"{1999:04096}", 9)
 
 
 OTHER = """
@@ -214,34 +215,3 @@ def test_a_file_in_whose_place_another_member_puts_another(ram: Path) -> None:
         assert (ram / FILE).stat().st_ino != inode
         jobs.commit(702, durable=False)
         assert (position(path), position(ram / "t-1")) == (702, 8)
-
-
-def test_killed_in_a_commit_of_a_store(ram: Path) -> None:
-    """All partitions, or none."""
-    with kstore.LogStore(ram / "data", mode="a", background=False) as store:
-        store.create_topic("t", 3)
-        for number in range(3):
-            store.log("t", number).extend([b"v"] * 10)
-    seen, nth, ended = set(), 0, False
-    while not ended:
-        nth += 1
-        for file in (ram / "data").glob("kstore-cursors-*"):
-            file.unlink()
-        child = os.fork()
-        if child == 0:
-            with contextlib.suppress(BaseException):
-                cursor = kstore.LogStore(ram / "data").cursor("g", ["t"])
-                for count, _ in enumerate(cursor, 1):
-                    if count == 15:
-                        cursor.commit()
-                fail_call(nth, how=("kill", "kill_half")[nth % 2], own=True)
-                cursor.commit()
-                fail_call(0)
-                os._exit(0)
-            os._exit(1)
-        status = os.waitpid(child, 0)[1]
-        ended = status == 0
-        assert ended or os.WTERMSIG(status) == signal.SIGKILL
-        found = [kstore.open(ram / f"data/t-{number}").cursors().get("g") for number in range(3)]
-        seen.add(tuple(None if each is None else each.offset for each in found))
-    assert seen == {(10, 5, None), (10, 10, 10)}

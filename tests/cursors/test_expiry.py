@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.engine.io.faults import fail_call
 from tests.cursors.test_consumer_offsets import run
 from tests.cursors.test_cursors import in_a_child
 
@@ -199,27 +198,6 @@ def test_one_that_was_killed_after_a_commit(path: Path) -> None:
         assert store.expire_cursors() == {}
         clock.ahead = 22 * MINUTE
         assert store.expire_cursors() == {"g": [("t", 0), ("t", 1)]}
-
-
-def test_it_fails_at_any_call(path: Path) -> None:
-    clock = Clock()
-    with store_of(path, clock, offsets_retention_minutes=10) as store:
-        committed(path)
-        clock.ahead = 20 * MINUTE
-        nth = 0
-        while "g" in store.cursors():
-            nth += 1
-            fail_call(nth, own=True)
-            try:
-                store.expire_cursors()
-            except OSError:
-                pass
-            finally:
-                fail_call(0)
-            assert len(store.cursors().get("g", {})) in (0, 2)
-        assert nth > 2
-        committed(path)
-        assert len(store.cursors()["g"]) == 2
 
 
 def test_of_the_command_line(path: Path) -> None:

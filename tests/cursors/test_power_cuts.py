@@ -43,46 +43,6 @@ def committed(path: Path) -> int | None:
     return None if found is None else found.offset
 
 
-@LOST
-@pytest.mark.parametrize(("model", "size"), [("strict", 1500), ("ordered", 0), ("pages", 4000)])
-def test_what_was_promised_is_there(ram: Path, model: str, size: int) -> None:
-    """And the group goes on from there, in each state that a power cut may leave."""
-    path = filled(ram / "data")
-    metadata = "m" * size
-    with Recorder(path.parent) as recorder:
-        jobs = cursor_at_end(path)
-        jobs.commit(5, metadata=metadata)
-        recorder.mark(5)
-        for offset in range(5, 9):
-            jobs.commit(offset + 1, durable=False, metadata=metadata)
-        jobs.commit(10, metadata=metadata)
-        recorder.mark(10)
-        for offset in range(10, 13):
-            jobs.commit(offset + 1, durable=False, metadata=metadata)
-        jobs.close()
-        recorder.mark(13)
-    count = 0
-    for state in crash_states(recorder.trace, models=[model], seed=1):
-        if state.value is None:
-            continue
-        count += 1
-        place = ram / str(count)
-        place.mkdir()
-        state.image.write_to(place)
-        for file in path.iterdir():
-            if file.name != "kstore.json":
-                (place / "t-0" / file.name).write_bytes(file.read_bytes())
-        found = committed(place / "t-0")
-        assert found is not None, state.text
-        assert found >= state.value, state.text
-        with kstore.open(place / "t-0").cursor("g") as jobs:
-            assert jobs.position == found, state.text
-            read_to_end(jobs).commit(21)
-        with warnings.catch_warnings(action="error"):
-            assert committed(place / "t-0") == 21
-    assert count
-
-
 def test_what_follows_a_hole_is_kept_aside(ram: Path) -> None:
     """Reading says so and changes nothing; the next member cuts it off."""
     path = filled(ram)

@@ -17,11 +17,11 @@ import pytest
 
 import kstore
 from tests.compaction.test_model import test_rounds as compact_and_compare
+from tests.crash.story import Story
 from tests.crash.test_killed import test_killed_at_calls as kill_at_calls
 from tests.crash_states.defects import DEFECTS, STORE_DEFECTS
 from tests.crash_states.test_defects import QUICK, QUICK_STORE
 from tests.evidence.searches import SEARCHES
-from tests.faults.story import Story
 from tests.helpers.effort import some
 from tests.helpers.forge import crc32c
 from tests.helpers.processes import run_python

@@ -2,64 +2,16 @@
 
 import errno
 import itertools
-import shutil
 from pathlib import Path
 
 import pytest
 
 import kstore
-from kstore.testing import count_calls, failing
-from tests.faults.story import OPTIONS, Story
-from tests.helpers.calls import FAILURES, ends
-from tests.helpers.effort import SEED, some, times
+from kstore.testing import failing
+from tests.helpers.effort import times
 from tests.helpers.forge import T0
 
 pytestmark = pytest.mark.timeout(times(300))
-
-
-def test_the_story_ends_well(ram: Path) -> None:
-    story = Story(ram / "t-0")
-    story.tell()
-    log = kstore.open(ram / "t-0")
-    assert log.recovery.clean
-    assert not log.recovery.findings
-    story.check(log)
-    assert {r.value for r in log} == {v for o, v in story.acked.items() if o >= log.log_start_offset}
-
-
-@pytest.mark.filterwarnings("ignore:.*not kept for the next opening")
-def test_any_call_fails(ram: Path) -> None:
-    total = count_calls(Story(ram / "whole-0").tell)
-    assert total > 100
-    ended = 0
-    for end in ends(total, 120, "story", FAILURES):
-        path = ram / "t-0"
-        story = Story(path)
-        ended += end.of(story.tell)
-        if story.log is not None:
-            try:
-                story.log.close()
-            except (OSError, kstore.KstoreError):
-                story.log.abandon()
-        if not list(path.glob("*.log")):
-            assert not story.acked
-            continue
-        story.check(kstore.open(path))
-        with kstore.open(path, "a", **OPTIONS) as log:
-            story.check(log)
-            offset = log.append(b"00000" + b"." * 40)
-            assert log.get(offset).offset == offset, (SEED, end)
-        shutil.rmtree(path)
-    assert ended
-
-
-def test_interrupted_calls_go_on(ram: Path) -> None:
-    total = count_calls(Story(ram / "whole-0").tell)
-    for nth in some(range(1, total + 1), 40, "EINTR"):
-        story = Story(ram / f"t{nth}-0")
-        with failing(nth, errno.EINTR):
-            story.tell()
-        story.check(kstore.open(ram / f"t{nth}-0"))
 
 
 def test_a_full_disk_is_nothing_to_reopen_for(ram: Path) -> None:
@@ -127,42 +79,6 @@ def test_after_a_failed_sync_nothing_is_written(ram: Path) -> None:
     with kstore.open(ram / "t-0", "a") as again:
         assert not again.recovery.clean
         assert again.append(b"two") == 1
-
-
-def _filled(directory: Path) -> kstore.LogWriter:
-    """A log of which retention deletes more than 8 segments."""
-    log = kstore.open(directory, "a", **{**OPTIONS, "retention_bytes": 4000, "file_delete_delay_ms": 0})
-    log.extend([b"%05d" % i + b"." * 40 for i in range(400)], batch_bytes=300)
-    log.flush()
-    return log
-
-
-def test_what_retention_deleted_stays_deleted(ram: Path) -> None:
-    """Whatever call of a retention fails: deleted records stay deleted, and the next one continues."""
-    with _filled(ram / "whole-0") as log:
-        assert sum(d.delete for d in log.retain(dry_run=True)) > 8
-        total = count_calls(log.retain)
-    cases = [(nth, error) for nth in range(1, total + 1) for error in (errno.ENOSPC, errno.EIO, errno.EDQUOT)]
-    for nth, error in some(cases, 60, "retention"):
-        log = _filled(ram / "t-0")
-        try:
-            with failing(nth, error, this_thread=True):
-                log.retain()
-        except OSError as e:
-            assert e.errno == error
-        start = log.log_start_offset
-        try:
-            log.retain()
-            assert not any(d.delete for d in log.retain())
-            start = log.log_start_offset
-            log.append(b"goes on")
-        except kstore.LogFailedError:
-            pass
-        log.close()
-        with kstore.open(ram / "t-0", "a", **OPTIONS) as log:
-            assert log.log_start_offset >= start, (SEED, nth, error)
-            assert [r.offset for r in log] == list(range(log.log_start_offset, log.log_end_offset))
-        shutil.rmtree(ram / "t-0")
 
 
 def test_a_deletion_that_was_refused_is_none_after_closing(tmp_path: Path) -> None:

@@ -86,32 +86,44 @@ def attempt(
     kind: str = "check",
     limit: float = LIMIT,
     may_leave: bool = False,
+    may_die: bool = False,
     clocked: bool = False,
 ) -> Ended:
     """Tries the operation by `disturb`, and goes on with the log; how that ended.
 
     `may_leave`: the process that had been disturbed is only asked what the log shows: it found no memory, and
-    may keep locks and threads.
+    may keep locks and threads. `may_die`: it may be killed.
     """
     operation, whole = TRIED[name], undisturbed(name, kind)
 
     def work(directory: Path) -> None:
         subject = operation.ready(directory, clocked=clocked)
         allowed = Between(whole.before, whole.after, False, operation.compacts)
+
+        def leave(expected: State | None) -> None:
+            left = (allowed, expected, subject.extras, subject.extra_number, subject.options)
+            directory.with_suffix(".left").write_bytes(pickle.dumps(left))
+
+        if may_die:
+            leave(None)
         gc.collect()
         try:
             returned = disturb(subject, lambda: operation.act(subject))
         except (InjectedInterrupt, MemoryError, *Refusal):
             pass
         else:
-            allowed = Between(whole.after, whole.after, not operation.pending, operation.compacts)
-            same = returned == whole.returned or subject.extras or subject.was_closed
+            if not subject.reports_failure():
+                allowed = Between(whole.after, whole.after, not operation.pending, operation.compacts)
+            same = (
+                returned == whole.returned
+                or subject.extras
+                or subject.was_closed
+                or subject.reports_failure()
+            )
             require(same, f"it returned {returned!r}, without an interruption {whole.returned!r}")
         require(not subject.complaints, "; ".join(subject.complaints))
         subject.options.pop("clock" if clocked else "", None)  # no other process can have it
-        expected = _leave(subject, allowed) if may_leave else go_on(operation, subject, allowed)
-        left = (allowed, expected, subject.extras, subject.extra_number, subject.options)
-        directory.with_suffix(".left").write_bytes(pickle.dumps(left))
+        leave(_leave(subject, allowed) if may_leave else go_on(operation, subject, allowed))
 
     def elsewhere(directory: Path) -> None:
         left = pickle.loads(directory.with_suffix(".left").read_bytes())
@@ -123,7 +135,7 @@ def attempt(
 
     with in_memory() as directory:
         ended = run(lambda: work(directory / "tried"), limit)
-        if not ended.wrong:
+        if not ended.wrong or (may_die and ended.wrong.endswith("SIGKILL")):
             then = run(lambda: elsewhere(directory / "tried"))
             ended = Ended(then.wrong and f"in another process: {then.wrong}", ended.text + then.text)
     return ended

@@ -157,6 +157,11 @@ def keyed(subject: Subject) -> None:
     subject.handle.roll()
 
 
+def with_key_files(subject: Subject) -> None:
+    keyed(subject)
+    subject.handle.make_key_files()
+
+
 def with_cursor(subject: Subject) -> None:
     """A group that has committed offset 3, and whose cursor is open."""
     eleven(subject)
@@ -171,6 +176,13 @@ def with_cursor_at_end(subject: Subject) -> None:
     """A group that has committed offset 3, and whose cursor has yielded all records."""
     with_cursor(subject)
     read_to_end(subject.held[0])
+
+
+def with_long_positions(subject: Subject) -> None:
+    """The next durable commit writes the file of positions anew."""
+    with_cursor_at_end(subject)
+    for _ in range(500):
+        subject.held[0].commit(8, durable=False)
 
 
 def of_reader(**options: Any) -> Prepare:
@@ -189,6 +201,19 @@ def followed(subject: Subject) -> None:
     """A follower of a log that is open for reading."""
     eleven(subject)
     subject.held.append(kstore.open(subject.directory).follow(3, timeout=0))
+
+
+def truncated_behind(prepare: Prepare) -> Prepare:
+    """A reader that has yielded all records, some of which are truncated then, and others are in their place."""
+
+    def prepare_more(subject: Subject) -> None:
+        prepare(subject)
+        for _ in subject.held[0]:
+            pass
+        subject.handle.truncate_to(5)
+        subject.append(8)
+
+    return prepare_more
 
 
 def another_file(subject: Subject) -> None:
@@ -301,6 +326,7 @@ def moved_or_not(subject: Subject) -> None:
     there = any((subject.root / "other-0").glob("*.log"))
     inside = any(record.value.startswith(b"00011") for record in subject.handle)
     require(there != inside, "a file that was to be adopted is there and in the log, or neither")
+    require(not any(subject.directory.glob("*.moved")), "a file of an adoption is left")
 
 
 add("append", eleven, lambda s: s.handle.append(*s.values(1)))
@@ -322,8 +348,8 @@ add("adopt", another_file, adopt, check=moved_or_not)
 # ---- rolling, flushing, settings ---------------------------------------------------------------------------
 
 
-def make_key_files(subject: Subject) -> None:
-    subject.handle.roll()
+def replace_key_files(subject: Subject) -> None:
+    subject.handle.truncate_to(6)
     subject.handle.make_key_files()
 
 
@@ -332,7 +358,8 @@ def configure(subject: Subject) -> int:
     return subject.handle.config.flush_ms
 
 
-add("make_key_files", eleven, make_key_files)
+add("make_key_files", keyed, returns_none(calls("make_key_files")))
+add("make_key_files anew", with_key_files, replace_key_files)
 add("roll", eleven, calls("roll"))
 add("roll, unsynced", unsynced, calls("roll"))
 add("roll with producers", with_producers, calls("roll"))
@@ -379,6 +406,7 @@ add("compact, beside another", beside(keyed), lambda s: s.handle.compact().recor
 erase = lambda s: s.handle.erase(keys=[b"1"], reason="asked to").records_erased
 add("erase", keyed, erase, compacts=True)
 add("erase, beside another", beside(keyed), erase, compacts=True)
+add("erase with key files", with_key_files, erase, compacts=True)
 
 # ---- positions of groups -----------------------------------------------------------------------------------
 
@@ -388,11 +416,37 @@ def open_cursor(subject: Subject) -> int:
         return cursor.position
 
 
+def first_commit(subject: Subject) -> int:
+    with subject.handle.cursor("new") as cursor:
+        next(iter(cursor))
+        cursor.commit()
+        return cursor.position
+
+
 def iterate_and_commit(subject: Subject) -> list[int]:
     found = iterate(subject)
     subject.held[0].commit()
     subject.held[0].close()
     return found
+
+
+def close_cursor(subject: Subject) -> None:
+    """A cursor that says that it is closed has given the group up."""
+    try:
+        subject.held[0].close()
+    finally:
+        if subject.held[0].is_closed:
+            open_cursor(subject)
+        subject.held[0].close()
+        open_cursor(subject)
+
+
+def take_columns(subject: Subject) -> list[int]:
+    return [
+        int(o)
+        for batch in subject.held[0].scan(["offset"], batch_rows=3)
+        for o in batch.column("offset").values
+    ]
 
 
 def take_batch(subject: Subject) -> list[int]:
@@ -411,6 +465,20 @@ def skips_none(subject: Subject) -> None:
     require(subject.handle.cursors()[GROUP].offset == end, "the next commit is lost")
 
 
+def end_reported(subject: Subject) -> int:
+    """The end of what is as it was."""
+    try:
+        iterate(subject)
+    except kstore.OffsetOutOfRangeError as e:
+        return e.end
+    return -1
+
+
+def reports_once_more(subject: Subject) -> None:
+    """A reader whose error was interrupted, or raised already, raises it."""
+    require(end_reported(subject) == 5, "a truncation is not reported once more")
+
+
 def checked(prepare: Prepare, check: Callable[[Subject], None]) -> Prepare:
     def prepared(subject: Subject) -> None:
         prepare(subject)
@@ -420,12 +488,20 @@ def checked(prepare: Prepare, check: Callable[[Subject], None]) -> Prepare:
 
 
 add("cursor", eleven, open_cursor)
+add("cursor, first commit", eleven, first_commit)
 add("cursor.commit", with_cursor_at_end, lambda s: s.held[0].commit(8))
+add("cursor.commit, undurable", with_cursor_at_end, lambda s: s.held[0].commit(8, durable=False))
+add("cursor.commit to a long file", with_long_positions, lambda s: s.held[0].commit(9))
+add("cursor.forget", with_cursor, lambda s: s.held[0].forget())
+add("cursor.close", with_cursor, close_cursor)
 add("cursor, iterated and committed", with_cursor, iterate_and_commit)
 add("cursor.batch", checked(with_cursor, skips_none), take_batch)
 add("cursor.batch, of a reader", checked(of_reader(), skips_none), take_batch)
 add("cursor, followed", checked(of_reader(follow=True, timeout=0), skips_none), iterate)
 add("cursor, iterated by a reader", checked(of_reader(), skips_none), iterate)
+add("cursor, truncated behind", checked(truncated_behind(of_reader()), reports_once_more), end_reported)
+add("follower, truncated behind", checked(truncated_behind(followed), reports_once_more), end_reported)
+add("cursor, as columns", checked(with_cursor, skips_none), take_columns)
 
 # ---- reading -----------------------------------------------------------------------------------------------
 

@@ -43,6 +43,9 @@ class Shown:
         for offset, value in read:
             require(bytes(log.get(offset).value) == value, f"{shown}: get({offset}) differs")
             require(log.find(offset=offset).offset == offset, f"{shown}: find({offset}) differs")
+        keys = {record.key: record.offset for record in log.records() if record.key is not None}
+        found = {key: getattr(log.last(key), "offset", None) for key in keys}
+        require(found == keys, f"{shown}: last() finds {found}, not {keys}")
         shown.committed = {bytes(record.value) for record in log.records(isolation="read_committed")}
         shown.groups = {group: position.offset for group, position in log.cursors().items()}
         # An epoch without records is forgotten, as in Kafka.
@@ -96,7 +99,7 @@ class Between:
         }
         after = self.after.logs | (now.logs if usable and not pending else {})
         exact = usable and not pending
-        before = State(logs, self.before.topics)
+        before = State(self.before.logs | logs, self.before.topics)
         return Between(before, State(after, self.after.topics), exact, self.compacts)
 
     def _compare(

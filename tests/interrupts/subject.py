@@ -93,6 +93,10 @@ class Subject:
         except kstore.LogNotFoundError:
             return None
 
+    def reports_failure(self) -> bool:
+        """Whether an operation that returned has failed in part."""
+        return False
+
     def require_clean(self) -> None:
         """Broken unless the log that was opened just now had been closed cleanly, without findings."""
         require(self.handle.recovery.clean, "closed, and not clean")
@@ -136,10 +140,13 @@ class StoreSubject(Subject):
                     logs[f"{topic}-{number}"] = Shown.of(log)
         return State(logs, self._topics(store))
 
-    @staticmethod
-    def _topics(store: Any) -> dict[str, tuple[int, object]]:
+    def reports_failure(self) -> bool:
+        return self.handle is not None and not self.handle.is_closed and not self.handle.health().ok
+
+    def _topics(self, store: Any) -> dict[str, tuple[int, object]]:
         for topic, numbers in store.topics.items():
-            require(numbers == list(range(len(numbers))), f"the partitions of {topic} are {numbers}")
+            whole = numbers == list(range(len(numbers)))
+            require(whole or self.reports_failure(), f"the partitions of {topic} are {numbers}")
         return {
             topic: (len(numbers), store.describe(topic).options.get("retention_bytes"))
             for topic, numbers in store.topics.items()
@@ -148,6 +155,8 @@ class StoreSubject(Subject):
     def require_clean(self) -> None:
         require(self.handle.health().ok, f"not healthy: {self.handle.health()}")
         require(not self.handle.others, f"{self.handle.others} are left")
+        for name, log in self.logs().items():
+            require(log.recovery.clean and not log.recovery.findings, f"{name}: {log.recovery}")
         self.handle.create_topic("another", 1)
 
 
@@ -206,7 +215,10 @@ def _use(operation: Operation, subject: Any, allowed: Between) -> Between:
     Returns what the log may show when it is opened again.
     """
     try:
-        allowed.check(subject.shown(), subject.extras, whole=False)
+        shown = subject.shown()
+        if subject.reports_failure():  # partitions of a log directory that is out of use are missing
+            shown.topics = allowed.before.topics
+        allowed.check(shown, subject.extras, whole=False)
     except kstore.LogClosedError:
         require(operation.closes or subject.was_closed, "the log reports that it is closed")
         return allowed
@@ -258,10 +270,11 @@ def _close(subject: Any) -> None:
     subject.handle = None
 
 
-def _is_truncated(directory: Path) -> bool:
-    """Whether a truncation of a log was not finished, which the next writer does."""
+def _is_unfinished(directory: Path) -> bool:
+    """Whether a truncation or an adoption was not finished, which the next writer does."""
     file = directory / "kstore.json"
-    return file.exists() and bool(json.loads(file.read_text()).get("pending"))
+    is_truncated = file.exists() and bool(json.loads(file.read_text()).get("pending"))
+    return is_truncated or any(directory.glob("*.moved"))
 
 
 def open_again(operation: Operation, subject: Any, allowed: Between) -> State:
@@ -274,7 +287,7 @@ def open_again(operation: Operation, subject: Any, allowed: Between) -> State:
     read = subject.shown_to_readers()
     if read is not None:
         allowed.check(read, subject.extras, whole=False)
-    truncated = {name for name in ({} if read is None else read.logs) if _is_truncated(subject.root / name)}
+    unfinished = {name for name in ({} if read is None else read.logs) if _is_unfinished(subject.root / name)}
     until = time.monotonic() + (60 if operation.late else 0)
     while True:
         try:
@@ -288,7 +301,7 @@ def open_again(operation: Operation, subject: Any, allowed: Between) -> State:
     allowed.check(shown, subject.extras)
     for name, log in ({} if read is None else read.logs).items():
         require(
-            name in truncated or shown.logs.get(name) == log,
+            name in unfinished or shown.logs.get(name) == log,
             f"{name} shows {log} for reading, {shown.logs.get(name)} for writing",
         )
     operation.check(subject)
@@ -318,7 +331,22 @@ def open_elsewhere(subject: Any, expected: State) -> None:
     subject.require_clean()
     for name, log in subject.logs().items():
         require(append_extra(subject, name, log), f"{name} takes no records of another process")
+        for group in log.cursors():
+            _commit_all(log, group)
     subject.handle.close()
+
+
+def _commit_all(log: Any, group: str) -> None:
+    """A cursor takes the group over, and goes on from its position, or from the log start if that is lost."""
+    with log.cursor(group) as cursor:
+        if not log.log_start_offset <= cursor.position <= log.log_end_offset:
+            cursor.seek("earliest")
+        with contextlib.suppress(kstore.OffsetOutOfRangeError):
+            for _ in cursor:
+                pass
+            cursor.commit()
+            position = log.cursors()[group].offset
+            require(position == cursor.position, f"a commit of {group} left the position {position}")
 
 
 # ---- what must not be left behind --------------------------------------------------------------------------

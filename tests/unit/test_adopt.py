@@ -1,14 +1,11 @@
 """log.adopt(): a .log file of another log becomes a segment. It is renamed, and nothing is copied."""
 
-import contextlib
-import errno
 import threading
 from pathlib import Path
 
 import pytest
 
 import kstore
-from kstore.testing import count_calls, failing
 from tests.helpers.files import flip
 from tests.helpers.waiting import threads_doing
 from tests.unit.logs import filled, offsets
@@ -125,56 +122,6 @@ def test_while_others_append(tmp_path: Path) -> None:
         assert values[span.start : span.stop] == numbered(f"{i}-", 10)
     assert all(values[offset] == b"mine" for offset in appended)
     assert len(values) == 40 + len(appended)
-
-
-def begun(here: Path) -> tuple[kstore.LogWriter, Path]:
-    """A log of one record, and a file for it to adopt."""
-    file = left_by(here / "other", *numbered("a", 10))
-    log = kstore.open(here / "log", "a", leader_epoch=3)
-    log.append(b"first")
-    log.flush()
-    return log, file
-
-
-def calls_of_adopt(here: Path) -> range:
-    """The numbers of the system calls that it makes."""
-    log, file = begun(here)
-    calls = count_calls(lambda: log.adopt(file))
-    log.abandon()
-    assert calls > 15
-    return range(1, calls + 1)
-
-
-@pytest.mark.parametrize("error", [errno.EIO, errno.EXDEV], ids=errno.errorcode.get)
-def test_a_system_call_fails(ram: Path, error: int) -> None:
-    for nth in calls_of_adopt(ram / "counted"):
-        log, file = begun(ram / str(nth))
-        before = file.read_bytes()
-        try:
-            with failing(nth, error, this_thread=True):
-                log.adopt(file)
-        except OSError:
-            if file.exists():
-                with contextlib.suppress(kstore.LogFailedError):
-                    assert log.append(b"second") == 1
-        log.abandon()
-        check_done_or_not(ram / str(nth) / "log", file, before)
-
-
-def check_done_or_not(path: Path, file: Path, before: bytes, *, both: bool = False) -> None:
-    """The file is as it was; or it is gone, and part of the log once that was opened for writing.
-
-    POSIX allows `both` if the power fails while a name moves from one directory to another.
-    """
-    with kstore.open(path, "a") as log:
-        values = [r.value for r in log if not (r.value or b"").startswith(b"second")]
-        assert not list(path.glob("*.moved"))
-        assert [r.value for r in kstore.open(path)] == [r.value for r in log]
-    if file.exists():
-        assert file.read_bytes() == before
-        assert values == [b"first"] or (both and values == [b"first", *numbered("a", 10)])
-    else:
-        assert values == [b"first", *numbered("a", 10)]
 
 
 @pytest.mark.parametrize("why", ["given to other records since", "has other names"])

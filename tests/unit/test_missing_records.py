@@ -151,6 +151,29 @@ def test_gaps_within_segments_are_those_of_a_compacted_log(tmp_path: Path) -> No
     assert clean(tmp_path / "t-0") == clean(tmp_path / "t-0", "a") == []
 
 
+def test_a_segment_that_compaction_emptied_is_no_gap(tmp_path: Path) -> None:
+    """Nor is it in a copy, which lacks the checkpoint of the log directory that has the compacted offset."""
+    compact: Any = {
+        "cleanup_policy": "compact",
+        "min_cleanable_dirty_ratio": 0,
+        "internal_segment_bytes": 250,
+    }
+    kstore.LogStore(tmp_path / "store", mode="a", background=False).close()
+    path = tmp_path / "store" / "t-0"
+    with kstore.open(path, "a", **compact) as log:
+        for _ in range(5):
+            log.append(b"x" * 50, b"a")
+        log.roll()
+        log.compact()
+        assert log.segments[0].size == 0
+    copy = shutil.copytree(path, tmp_path / "t-0")
+    for mode in ("r", "a", "r"):
+        assert "gap" not in clean(copy, mode)
+    for kind in ("log", "index", "timeindex"):  # as Kafka's cleaner leaves one without records
+        (path / f"{0:020}.{kind}").write_bytes(b"")
+    assert "gap" not in clean(path)
+
+
 @pytest.mark.parametrize(("count", "is_sure"), [(100, True), (3, False)])
 def test_many_files_are_gone(tmp_path: Path, count: int, is_sure: bool) -> None:
     """Several gaps are a loss, unless segments have hardly any records: a follower may leave records out."""
