@@ -1,15 +1,11 @@
 """Scans give the same rows as Record iteration, for logs of a real Kafka with every kind of batch."""
 
-import random
-from typing import Any
-
 import pyarrow
 import pytest
 
 import kstore
 from tests.columns.plain import COLUMNS, expected, scanned
 from tests.golden.scenarios import Scenario, scenarios
-from tests.helpers.effort import SEED, times
 
 pytestmark = pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # what is left out is compared here
 
@@ -76,45 +72,6 @@ def test_skipping(log: kstore.PartitionLog) -> None:
     scan = log.scan(["offset"], on_error="skip", threads=2)
     assert [row for batch in scan for row in batch.rows()] == right
     assert [s[:3] for s in scan.skipped] == [s[:3] for s in records.skipped]
-
-
-def test_some_columns_of_some_rows(log: kstore.PartitionLog) -> None:
-    r = random.Random(SEED)
-    records, _ = expected(log, {})
-    offsets = [row[0] for row in records] or [0]
-    stamps = [row[1] for row in records] or [0]
-    keys = [row[3] for row in records if row[3]] or [b"k"]
-    headers = [pair for row in records for pair in row[5]] or [("h", b"v")]
-    for _ in range(times(30)):
-        wanted: dict[str, Any] = {}
-        if r.random() < 0.4:
-            wanted["start"] = max(r.choice(offsets) + r.randrange(-1, 2), 0)
-        if r.random() < 0.4:
-            wanted["stop"] = max(r.choice(offsets) + r.randrange(-1, 2), 0)
-        if r.random() < 0.4:
-            wanted["since"] = r.choice(stamps) + r.randrange(-1, 2)
-        if r.random() < 0.4:
-            wanted["until"] = r.choice(stamps) + r.randrange(-1, 2)
-        if r.random() < 0.2:
-            wanted["key"] = r.choice(keys)
-        if r.random() < 0.2:
-            wanted["key_prefix"] = r.choice(keys)[: r.randrange(4)]
-        if r.random() < 0.2:
-            name, value = r.choice(headers)
-            wanted["header"] = r.choice([name, (name, value), {name: value}])
-        wanted["isolation"] = r.choice(["read_uncommitted", "read_committed"])
-        columns = r.sample(COLUMNS, r.randrange(1, 7))
-        right, error = expected(log, wanted, columns)
-        options = {
-            "batch_rows": r.choice([1, 3, 1000]),
-            "views": r.random() < 0.3,
-            "threads": r.choice([1, 2]),
-        }
-        found, problem = scanned(log, columns=columns, **wanted, **options)
-        if error is None or "since" not in wanted:
-            assert (found, problem) == (right, error), (wanted, options, SEED)
-        else:  # what is passed by on a header's word may be what is damaged
-            assert found[: len(right)] == right or right[: len(found)] == found
 
 
 def test_fields_of_batches(log: kstore.PartitionLog) -> None:

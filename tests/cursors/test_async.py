@@ -11,6 +11,7 @@ import pytest
 
 import kstore
 from kstore.log.cursors.group_file import GroupFile
+from tests.helpers.readers import READERS, offsets_in
 from tests.helpers.reading import read_to_end
 
 
@@ -58,23 +59,6 @@ def test_others_have_their_turn(path: Path) -> None:
         task.cancel()
 
     asyncio.run(main())
-
-
-def test_waiting(path: Path) -> None:
-    async def main() -> list[bytes]:
-        values = []
-        with kstore.open(path, "a") as log, kstore.open(path).cursor("g", "latest", follow=True) as jobs:
-            asyncio.get_running_loop().call_later(0.05, log.append, b"new")
-            async for record in jobs:
-                values.append(record.value)
-                await jobs.commit_async(record)
-                if len(values) == 2:
-                    break
-                asyncio.get_running_loop().call_later(0.05, log.append, b"newer")
-        return values
-
-    assert asyncio.run(main()) == [b"new", b"newer"]
-    assert kstore.open(path).cursors()["g"].offset == 102
 
 
 def test_batches(path: Path) -> None:
@@ -215,22 +199,18 @@ def test_a_store_s_cursor_that_is_cancelled_in_a_commit(
     asyncio.run(main())
 
 
-Made = Callable[[Path], Any]
-WAITING: dict[str, Made] = {
-    "cursor": lambda path: kstore.open(path).cursor("g", follow=True),
-    "follower": lambda path: kstore.open(path).follow(0),
-    "cursor of a store": lambda path: kstore.LogStore(path.parent).cursor("g", ["t"], follow=True),
-    "follower of a store": lambda path: kstore.LogStore(path.parent).follow(["t"], start="earliest"),
-    "columns": lambda path: kstore.open(path).cursor("g", follow=True).scan(["offset"], batch_rows=1),
-    "columns of a store": lambda path: (
-        kstore.LogStore(path.parent).cursor("g", ["t"], follow=True).scan(["offset"], batch_rows=1)
-    ),
+WAITING: dict[str, Callable[[Path], Any]] = {
+    **{
+        kind: lambda path, make=READERS[kind]: make(path, timeout=None)
+        for kind in ("following cursor", "follower", "following store cursor", "store follower")
+    },
+    **{
+        f"columns of a {kind}": lambda path, make=READERS[kind]: make(path, timeout=None).scan(
+            ["offset"], batch_rows=1
+        )
+        for kind in ("following cursor", "following store cursor")
+    },
 }
-
-
-def offset_in(item: Any) -> int:
-    batch = getattr(item, "batch", item)
-    return int(batch.column("offset").values[0]) if hasattr(batch, "column") else int(item.offset)
 
 
 @pytest.mark.parametrize("how", WAITING)
@@ -242,7 +222,7 @@ def test_a_task_asks_again_after_it_was_cancelled(path: Path, how: str) -> None:
 
         async def take(count: int) -> None:
             while len(given) < count:
-                given.append(offset_in(await anext(items)))
+                given.extend(offsets_in(await anext(items)))
 
         for count in (40, 100):
             task = asyncio.create_task(take(count))

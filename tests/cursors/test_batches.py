@@ -186,10 +186,15 @@ def test_what_the_block_committed_stays(cursor: Any, tmp_path: Path) -> None:
 
 
 def test_one_batch_at_a_time(cursor: Any) -> None:
-    with cursor, cursor.batch(5):
-        for wrong in (lambda: cursor.seek(3), cursor.batch(2).__enter__):
-            with pytest.raises(RuntimeError, match="a batch of this cursor is open"):
-                wrong()
+    """One that has ended can be used again."""
+    with cursor:
+        batch = cursor.batch(5)
+        with batch:
+            for wrong in (lambda: cursor.seek(3), cursor.batch(2).__enter__):
+                with pytest.raises(RuntimeError, match="a batch of this cursor is open"):
+                    wrong()
+        with batch as records:
+            assert len(records) == 5
 
 
 def numbers(records: Iterable[Record]) -> list[int]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 import kstore
 from kstore.log.follow import follower
-from tests.helpers.markers import end_transaction, transactional
 
 
 @pytest.fixture
@@ -95,47 +93,6 @@ def test_what_is_refused(path: Path, data: Path) -> None:
             log.delete_records(8)
         with pytest.raises(kstore.OffsetOutOfRangeError):
             list(jobs.scan())
-
-
-def test_committed_records_only(path: Path) -> None:
-    now = time.time_ns() // 1_000_000
-    with kstore.open(path, "a") as log:
-        log.append_batches(transactional((now, b"k", b"v", None)))
-        for end in ("", "ABORT"):
-            if end:
-                end_transaction(log, end, now)
-            with log.cursor("g" + end, isolation="read_committed") as jobs:
-                assert sum(len(batch) for batch in jobs.scan(["offset"])) == 10
-                assert jobs.position == (12 if end else 10)
-            with log.cursor("all" + end) as jobs:
-                assert sum(len(batch) for batch in jobs.scan(["offset"])) == 11
-
-
-@pytest.mark.parametrize("mode", ["sync", "async"])
-def test_it_waits_for_more(path: Path, mode: str) -> None:
-    with kstore.open(path, "a") as log, kstore.open(path).cursor("g", 8, follow=True, timeout=60) as jobs:
-        seen: list[list[bytes]] = []
-
-        def take(batch: Any) -> None:
-            seen.append(values(batch))
-            if len(seen) < 4:
-                threading.Timer(0.02, log.append, [b"new"]).start()
-            else:
-                jobs.close()
-
-        async def read() -> None:
-            async for batch in jobs.scan(["value"]):
-                take(batch)
-
-        if mode == "async":
-            asyncio.run(read())
-        else:
-            for batch in jobs.scan(["value"]):
-                take(batch)
-    assert seen == [[b"8", b"9"], [b"new"], [b"new"], [b"new"]]
-    with kstore.open(path).cursor("g", 13, follow=True, timeout=0) as jobs:
-        assert list(jobs.scan()) == []
-        assert jobs.position == 13
 
 
 def test_an_interrupted_wait_loses_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

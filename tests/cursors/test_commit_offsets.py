@@ -81,6 +81,8 @@ def test_what_was_not_delivered_is_refused(path: Path) -> None:
         jobs.commit(5)
         read_to_end(jobs)
         refused(jobs, 11, 10)
+        with pytest.raises(kstore.OffsetOutOfRangeError):
+            jobs.seek(11)
         jobs.commit(8)
         with pytest.raises(
             ValueError, match="offset 7 would move the position of group 'g' backwards from 8"

@@ -7,7 +7,6 @@ import pickle
 import shutil
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 import kstore
 from tests.helpers.processes import Program, run_command, run_python
 from tests.helpers.reading import cursor_at_end, read_to_end
-from tests.helpers.waiting import threads_doing, until_waiting
+from tests.helpers.waiting import threads_doing
 
 T0 = 1_700_000_000_000
 
@@ -80,20 +79,6 @@ def test_where_it_starts(path: Path, start: Any, first: int) -> None:
         assert jobs.seek(start) == first
 
 
-def test_it_goes_backwards_by_seek_only(path: Path) -> None:
-    with cursor_at_end(path) as jobs:
-        jobs.commit(8)
-        with pytest.raises(ValueError, match="backwards from 8"):
-            jobs.commit(7)
-        jobs.seek(3)
-        with pytest.raises(ValueError, match="backwards from 3"):
-            jobs.commit(2)
-        jobs.commit()
-        with pytest.raises(kstore.OffsetOutOfRangeError):
-            jobs.seek(11)
-    assert kstore.open(path).cursors()["g"].offset == 3
-
-
 def test_it_may_seek_while_it_is_iterated(path: Path) -> None:
     with kstore.open(path).cursor("g") as jobs:
         found = []
@@ -124,35 +109,6 @@ def test_a_time_whose_records_are_deleted(path: Path) -> None:
         with log.cursor("g", start=when) as jobs:
             assert [record.value for record in jobs] == [b"late"]
             assert found is None or found.offset == 12
-
-
-def test_a_batch_is_committed_when_it_ends_well(path: Path) -> None:
-    with kstore.open(path).cursor("g") as jobs:
-        with pytest.raises(ZeroDivisionError), jobs.batch(4) as records:
-            offsets(records)[0] / 0
-        assert (jobs.position, jobs.committed) == (0, None)
-        for wanted in ([0, 1, 2, 3, 4, 5], [6, 7, 8, 9], []):
-            with jobs.batch(6) as records:
-                assert offsets(records) == wanted
-        assert jobs.committed is not None
-        assert jobs.committed.offset == 10
-
-
-def test_one_batch_at_a_time(path: Path) -> None:
-    """Nothing in its block leads the cursor behind records that it would not go back to."""
-    with kstore.open(path).cursor("g") as jobs:
-        for wrong in (lambda: jobs.seek(7), lambda: jobs.batch(2).__enter__()):
-            with pytest.raises(RuntimeError, match="a batch of this cursor is open"), jobs.batch(4):
-                wrong()
-            assert (jobs.position, jobs.committed) == (0, None)
-        with pytest.raises(OSError, match="the bank"), jobs.batch(4) as records:  # noqa: PT012
-            jobs.commit(records[1])
-            raise OSError("the bank does not answer")
-        assert jobs.position == 2
-        batch = jobs.batch(4)
-        for wanted in ([2, 3, 4, 5], [6, 7, 8, 9]):
-            with batch as records:
-                assert offsets(records) == wanted
 
 
 def test_it_waits_for_more(path: Path) -> None:
@@ -281,32 +237,6 @@ def test_a_closed_one_refuses(path: Path) -> None:
     assert "closed" in repr(jobs)
 
 
-def test_a_position_that_is_gone_is_told(path: Path) -> None:
-    with kstore.open(path, "a") as log, log.cursor("g") as jobs:
-        jobs.seek(2)
-        jobs.commit()
-        log.delete_records(5)
-        for call in (lambda: list(jobs), lambda: jobs.batch(3).__enter__()):
-            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
-                call()
-            assert "seek" in str(caught.value.__notes__)
-        jobs.seek("earliest")
-        assert offsets(jobs) == [5, 6, 7, 8, 9]
-        jobs.commit()
-    with kstore.open(path, "a") as log:
-        log.truncate_to(7)
-        with log.cursor("g") as jobs, pytest.raises(kstore.OffsetOutOfRangeError):
-            list(jobs)
-        log.assign_leader_epoch(3)
-        log.extend([b"other"] * 9)  # so the offset is there again, but not what was read
-        with log.cursor("g") as jobs:
-            with pytest.raises(kstore.OffsetOutOfRangeError) as found:
-                list(jobs)
-            assert found.value.end == 7
-            jobs.seek(7)
-            assert offsets(jobs)[0] == 7
-
-
 def test_a_log_made_anew_has_no_positions(path: Path) -> None:
     with cursor_at_end(path) as jobs:
         jobs.commit(6)
@@ -357,36 +287,20 @@ def test_retention_keeps_what_a_group_needs(path: Path) -> None:
 
 
 def test_a_removed_position_is_a_tombstone(path: Path) -> None:
+    """A dump shows it, and the other commits, as Kafka does."""
     with cursor_at_end(path) as jobs:
-        jobs.commit(4)
+        jobs.commit(4, metadata="text")
         jobs.forget()
         assert jobs.committed is None
         assert kstore.open(path).cursors() == {}
         jobs.commit(2)
     with kstore.open(path).cursor("g") as jobs:
         assert jobs.position == 2
-
-
-def test_kafkas_words(path: Path) -> None:
-    with cursor_at_end(path) as jobs:
-        jobs.commit(4, metadata="text")
-        jobs.forget()
     file = path.parent / "kstore-cursors-g.positions"
     done = run_command("dump", "--offsets-decoder", file)
     assert 'key: {"type":"1","data":{"group":"g","topic":"orders","partition":0}}' in done.stdout
     assert 'payload: {"version":"4","data":{"offset":4,"leaderEpoch":0,"metadata":"text",' in done.stdout
     assert "payload: <DELETE>" in done.stdout
-
-
-def test_a_long_history_stays_small(path: Path) -> None:
-    log = kstore.open(path)
-    with cursor_at_end(path) as jobs, cursor_at_end(path, "h") as others:
-        others.commit(9)
-        for i in range(1500):
-            jobs.commit(10, durable=False, metadata=str(i))
-        assert log.cursors()["g"].metadata == "1499"
-    assert (path.parent / "kstore-cursors-g.positions").stat().st_size < 80_000
-    assert log.cursors()["h"].offset == 9
 
 
 @pytest.mark.parametrize("home", ["orders-0", "plain"])
@@ -440,35 +354,6 @@ def test_a_timeout_of_one_that_does_not_follow_is_refused(path: Path) -> None:
             log.cursor("g", timeout=5)
         with log.cursor("g", timeout=0) as jobs:  # it does not wait anyway; and the group is free
             assert next(iter(jobs)).offset == log.log_start_offset
-
-
-def test_a_second_thread_is_refused(path: Path) -> None:
-    """The first one is not disturbed; when its loop has ended, others may go on from there."""
-    with kstore.open(path).cursor("threads") as jobs, ThreadPoolExecutor(1) as pool:
-        first = iter(jobs)
-        offset = next(first).offset
-        for other in (jobs, jobs.scan(["offset"])):
-            with pytest.raises(RuntimeError, match="being read already"):
-                pool.submit(lambda other=other: next(iter(other))).result()
-        assert next(first).offset == offset + 1
-        del first
-        assert pool.submit(lambda: next(iter(jobs)).offset).result() == offset + 2
-
-
-def test_a_second_thread_beside_one_that_waits(path: Path) -> None:
-    """It is refused, and the first one gets what comes."""
-    with (
-        kstore.open(path, "a") as log,
-        log.cursor("threads", "latest", follow=True, timeout=60) as jobs,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        thread = pool.submit(threading.get_ident).result()
-        first = pool.submit(lambda: next(iter(jobs)))
-        until_waiting(thread)
-        with pytest.raises(RuntimeError, match="being read already"):
-            next(iter(jobs))
-        offset = log.append(b"v")
-        assert first.result().offset == offset
 
 
 def test_garbage_of_a_directory_that_was_made_again(tmp_path: Path) -> None:

@@ -1,18 +1,16 @@
 """Cursors and followers that meet damage: by default it is an error, and with on_error="skip" they go on
 after it."""
 
-import asyncio
-from collections.abc import Callable
+import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import kstore
 from kstore.engine.record.batch import crc32c
+from tests.helpers.readers import CURSORS, EVERY, READERS, WAYS, Make
 
 GOOD = [*range(30), *range(40, 90)]
-Way = Callable[[Path, str], tuple[list[int], Any]]
 
 
 @pytest.fixture
@@ -34,133 +32,41 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "data" / "t-0"
 
 
-def there(path: Path, on_error: Any) -> tuple[list[int], Any]:
-    with kstore.open(path).cursor("g", on_error=on_error) as jobs:
-        offsets = [record.offset for record in jobs]
-        jobs.commit()
-        return offsets, jobs
+MORE: dict[str, Make] = {
+    "follower of batches": lambda path, **options: READERS["follower"](path, records=False, **options),
+    "follower of the writer": lambda path, **options: kstore.open(path, "a").follow(0, timeout=0, **options),
+}
+ALL = [*EVERY, *((kind, "records") for kind in MORE)]
 
 
-def in_pieces(path: Path, on_error: Any) -> tuple[list[int], Any]:
-    """As one who breaks off again and again."""
-    offsets = []
-    with kstore.open(path).cursor("g", on_error=on_error) as jobs:
-        for record in jobs:
-            offsets.append(record.offset)
-            while record.offset % 7:
-                record = next(iter(jobs), record)
-                if record.offset == offsets[-1]:
-                    break
-                offsets.append(record.offset)
-                jobs.commit(record, durable=False)
-        return offsets, jobs
+@pytest.mark.parametrize(("kind", "way"), ALL)
+def test_what_is_damaged_is_left_out(path: Path, kind: str, way: str) -> None:
+    with (READERS | MORE)[kind](path, on_error="skip") as reader:
+        assert list(WAYS[way](reader)) == GOOD
+        assert [type(each.error) for each in reader.skipped] == [kstore.CorruptRecordError] * 2
+        assert [Path(each.file).name for each in reader.skipped] == [f"{0:020}.log", f"{70:020}.log"]
+        assert all(each.size > 500 for each in reader.skipped)
 
 
-def followed(path: Path, on_error: Any) -> tuple[list[int], Any]:
-    with kstore.open(path).cursor("g", follow=True, timeout=0.1, on_error=on_error) as jobs:
-        return [record.offset for record in jobs], jobs
-
-
-def in_batches(path: Path, on_error: Any) -> tuple[list[int], Any]:
-    offsets: list[int] = []
-    with kstore.open(path).cursor("g", on_error=on_error) as jobs:
-        while True:
-            with jobs.batch(7) as records:
-                offsets += [record.offset for record in records]
-            if not records:
-                return offsets, jobs
-
-
-def as_columns(path: Path, on_error: Any) -> tuple[list[int], Any]:
-    with kstore.open(path).cursor("g", on_error=on_error) as jobs:
-        batches = jobs.scan(["value", "offset"], batch_rows=12)
-        return [o for batch in batches for o in batch.column("offset").values.tolist()], jobs
-
-
-def in_asyncio(path: Path, on_error: Any) -> tuple[list[int], Any]:
-    async def read() -> tuple[list[int], Any]:
-        with kstore.open(path).cursor("g", follow=True, timeout=0.1, on_error=on_error) as jobs:
-            return [record.offset async for record in jobs], jobs
-
-    return asyncio.run(read())
-
-
-def of_a_store(path: Path, on_error: Any) -> tuple[list[int], Any]:
-    with kstore.LogStore(path.parent).cursor("g", ["t"], on_error=on_error) as jobs:
-        offsets = [record.offset for record in jobs]
-        jobs.commit()
-        return offsets, jobs
-
-
-def as_columns_of_a_store(path: Path, on_error: Any) -> tuple[list[int], Any]:
-    with kstore.LogStore(path.parent).cursor("g", ["t"], on_error=on_error) as jobs:
-        found = [o for part in jobs.scan(["offset"]) for o in part.batch.column("offset").values.tolist()]
-        return found, jobs
-
-
-def by_a_follower(path: Path, on_error: Any) -> tuple[list[int], Any]:
-    with kstore.open(path).follow(0, timeout=0.1, on_error=on_error) as follower:
-        return [record.offset for record in follower], follower
-
-
-def by_a_follower_of_batches(path: Path, on_error: Any) -> tuple[list[int], Any]:
-    with kstore.open(path).follow(0, timeout=0.1, on_error=on_error, records=False) as follower:
-        return [record.offset for batch in follower for record in batch.records()], follower
-
-
-def by_a_follower_of_a_store(path: Path, on_error: Any) -> tuple[list[int], Any]:
-    store = kstore.LogStore(path.parent)
-    with store.follow(start="earliest", timeout=0.1, on_error=on_error) as follower:
-        return [record.offset for record in follower], follower
-
-
-def beside_a_writer(path: Path, on_error: Any) -> tuple[list[int], Any]:
-    with kstore.open(path, "a") as log, log.follow(0, timeout=0.1, on_error=on_error) as follower:
-        return [record.offset for record in follower], follower
-
-
-WAYS: list[Way] = [
-    there,
-    in_pieces,
-    followed,
-    in_batches,
-    as_columns,
-    in_asyncio,
-    of_a_store,
-    as_columns_of_a_store,
-    by_a_follower,
-    by_a_follower_of_batches,
-    by_a_follower_of_a_store,
-    beside_a_writer,
-]
-
-
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_what_is_damaged_is_left_out(path: Path, way: Way) -> None:
-    offsets, reader = way(path, "skip")
-    assert offsets == GOOD
-    assert [type(each.error) for each in reader.skipped] == [kstore.CorruptRecordError] * 2
-    assert [Path(each.file).name for each in reader.skipped] == [f"{0:020}.log", f"{70:020}.log"]
-    assert all(each.size > 500 for each in reader.skipped)
-
-
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_it_is_an_error_unless_asked_for(path: Path, way: Way) -> None:
-    with pytest.raises(kstore.CorruptRecordError) as caught:
-        way(path, "raise")
+@pytest.mark.parametrize(("kind", "way"), EVERY)
+def test_it_is_an_error_unless_asked_for(path: Path, kind: str, way: str) -> None:
+    with READERS[kind](path, on_error="raise") as reader, pytest.raises(kstore.CorruptRecordError) as caught:
+        list(WAYS[way](reader))
     assert 'on_error="skip"' in "".join(caught.value.__notes__)
     with pytest.raises(ValueError, match="on_error"):
-        way(path, "ignore")
+        READERS[kind](path, on_error="ignore")
 
 
-@pytest.mark.parametrize("way", [there, of_a_store])
-def test_what_was_left_out_is_committed_with_the_rest(path: Path, way: Way) -> None:
-    way(path, "skip")
+@pytest.mark.parametrize("make", CURSORS.values(), ids=CURSORS)
+def test_what_was_left_out_is_committed_with_the_rest(path: Path, make: Make) -> None:
+    with make(path, on_error="skip") as reader:
+        assert len(list(reader)) == len(GOOD)
+        reader.commit()
     with kstore.open(path, "a") as log:
         log.append(b"more")
-    offsets, reader = way(path, "raise")
-    assert offsets == [100]
-    assert reader.skipped == []
+    with make(path, on_error="raise") as reader:
+        assert [record.offset for record in reader] == [100]
+        assert reader.skipped == []
 
 
 def test_what_comes_after_the_damage_is_followed(path: Path) -> None:
@@ -186,6 +92,10 @@ def test_damaged_positions_say_how_to_go_on(tmp_path: Path) -> None:
             log.cursor("g")
         assert caught.value.file == str(file)
         assert ["remove it" in note for note in caught.value.__notes__] == [True]
+        os.truncate(file, 1 << 29)
+        for opened in (log, kstore.LogStore(tmp_path)):
+            with pytest.raises(kstore.CorruptRecordError, match="at most"):
+                opened.cursor("g", *([["t"]] if isinstance(opened, kstore.LogStore) else []))
         file.unlink()
         with log.cursor("g") as jobs:
             assert jobs.position == 0

@@ -1,6 +1,5 @@
 """Records that a group has read and a power cut or a truncation took away: others have their offsets now."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,87 +8,13 @@ import pytest
 
 import kstore
 from tests.helpers.markers import end_transaction, transactional
-from tests.helpers.readers import (
-    from_cursor,
-    from_following_cursor,
-    from_following_store_cursor,
-    from_store_cursor,
-)
+from tests.helpers.readers import CURSORS
+from tests.helpers.reading import read_to_end
 
 
 def read_all(log: kstore.PartitionLog) -> None:
     with log.cursor("g") as jobs:
-        try:
-            list(jobs)
-        except kstore.OffsetOutOfRangeError as e:
-            jobs.seek(e.end)
-            list(jobs)
-        jobs.commit()
-
-
-def lose(path: Path) -> None:
-    """Ten records, of which five are on the disk after a power cut; the group's position is behind all."""
-    log = kstore.open(path, "a")
-    log.extend([b"old"] * 5)
-    log.flush()
-    file = path / f"{0:020d}.log"
-    size = file.stat().st_size
-    log.extend([b"old"] * 5)
-    read_all(log)
-    log.abandon()
-    os.truncate(file, size)
-
-
-def lose_what_followed_a_crash(path: Path) -> None:
-    log = kstore.open(path, "a")
-    log.extend([b"old"] * 5)
-    log.flush()
-    read_all(log)
-    log.abandon()
-    file = path / f"{0:020d}.log"
-    size = file.stat().st_size
-    for _ in range(2):
-        log = kstore.open(path, "a")
-        log.extend([b"old"] * 5)
-        read_all(log)
-        log.abandon()
-        os.truncate(file, size)
-
-
-def truncate(path: Path) -> None:
-    with kstore.open(path, "a") as log:
-        for _ in range(2):
-            log.extend([b"old"] * 5)
-        read_all(log)
-        log.truncate_to(5)
-
-
-def start_again(path: Path) -> None:
-    with kstore.open(path, "a") as log:
-        log.extend([b"old"] * 10)
-        read_all(log)
-        log.truncate_fully_and_start_at(5)
-
-
-@pytest.mark.parametrize("loss", [lose, lose_what_followed_a_crash, truncate, start_again])
-def test_offsets_that_others_have_now(tmp_path: Path, loss: Callable[[Path], None]) -> None:
-    """The group gets an error once. No leader epoch begins: that is a broker's."""
-    path = tmp_path / "t-0"
-    loss(path)
-    kstore.open(path, "a").close()
-    with kstore.open(path, "a") as log:
-        log.extend([b"new"] * 8)
-        assert log.log_end_offset == 13
-        with log.cursor("g") as jobs:
-            with pytest.raises(kstore.OffsetOutOfRangeError, match="10") as caught:
-                list(jobs)
-            assert "seek(5)" in str(caught.value.__notes__)
-            jobs.seek(5)
-            assert [record.value for record in jobs] == [b"new"] * 8
-            jobs.commit()
-        with log.cursor("g") as jobs:
-            assert list(jobs) == []
-        assert [epoch for epoch, _ in log.leader_epochs] == [0]
+        read_to_end(jobs).commit()
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -120,32 +45,6 @@ def test_a_follower_bears_the_epoch_of_what_it_gives(tmp_path: Path, durable: bo
         assert given == [5, 6, 7]
     with kstore.open(path).cursor("g") as jobs:
         assert list(jobs) == []
-
-
-@pytest.mark.parametrize("follow", [False, True])
-def test_a_seek_answers_for_a_commit_that_is_lost(tmp_path: Path, follow: bool) -> None:
-    """Whoever reads on from where the lost commit was has been told of it."""
-    path = tmp_path / "t-0"
-    with kstore.open(path, "a") as log:
-        log.extend([b"old"] * 4)
-        with kstore.open(path).cursor("g", follow=follow, timeout=0) as jobs:
-            list(jobs)
-            jobs.commit()
-            log.truncate_to(1)
-            with pytest.raises(kstore.OffsetOutOfRangeError):
-                list(jobs)
-            for _ in range(5):
-                log.append(b"new")
-            jobs.seek("earliest")
-            for record in jobs:
-                if record.offset == 3:
-                    break
-            assert jobs.position == 4
-            assert [record.offset for record in jobs] == [4, 5]
-            jobs.seek(4)
-            assert [record.offset for record in jobs] == [4, 5]
-        with kstore.open(path).cursor("g") as jobs, pytest.raises(kstore.OffsetOutOfRangeError):
-            list(jobs)  # nothing was committed since
 
 
 def test_a_batch_has_what_was_read_before_an_error(tmp_path: Path) -> None:
@@ -258,9 +157,6 @@ def test_the_latest_committed_record(tmp_path: Path, how: str) -> None:
             assert [record.value for record in source] == [b"open", b"behind"]
 
 
-CURSORS = (from_cursor, from_following_cursor, from_store_cursor, from_following_store_cursor)
-
-
 def go_to(jobs: Any, offset: int) -> None:
     jobs.seek(offset) if isinstance(jobs, kstore.Cursor) else jobs.seek(offset, "t", 0)
 
@@ -278,7 +174,7 @@ def told(jobs: Any) -> int:
 
 
 @pytest.mark.parametrize("commits", [False, True])
-@pytest.mark.parametrize("make", CURSORS)
+@pytest.mark.parametrize("make", CURSORS.values(), ids=CURSORS)
 def test_who_was_told_is_told_again_until_it_seeks(
     tmp_path: Path, make: Callable[[Path], Any], commits: bool
 ) -> None:
@@ -301,7 +197,7 @@ def test_who_was_told_is_told_again_until_it_seeks(
             jobs.commit()
 
 
-@pytest.mark.parametrize("make", CURSORS)
+@pytest.mark.parametrize("make", CURSORS.values(), ids=CURSORS)
 def test_an_offset_that_was_told_before_another_truncation(
     tmp_path: Path, make: Callable[[Path], Any]
 ) -> None:
@@ -323,7 +219,7 @@ def test_an_offset_that_was_told_before_another_truncation(
             assert offsets_in(jobs)[0] == 20
 
 
-@pytest.mark.parametrize("make", CURSORS)
+@pytest.mark.parametrize("make", CURSORS.values(), ids=CURSORS)
 @pytest.mark.parametrize("deleted", [False, True])
 def test_what_an_error_says_to_call_does_not_move_other_partitions(
     tmp_path: Path, make: Callable[[Path], Any], deleted: bool
@@ -347,7 +243,7 @@ def test_what_an_error_says_to_call_does_not_move_other_partitions(
             assert f"seek({call}) goes on" in caught.value.__notes__[0]
 
 
-@pytest.mark.parametrize("make", [from_cursor, from_following_cursor])
+@pytest.mark.parametrize("make", [CURSORS["cursor"], CURSORS["following cursor"]])
 @pytest.mark.parametrize("first", ["commit", "lag", "iterate", "batch", "columns"])
 def test_a_position_that_was_truncated(tmp_path: Path, make: Callable[[Path], Any], first: str) -> None:
     """A commit of it stays one of a truncated position: each cursor raises the error until seek()."""

@@ -1,6 +1,5 @@
 """Cursors of several threads and processes: who has a partition, and that no position runs backwards."""
 
-import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -8,13 +7,13 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.engine.io.faults import fail_call, trace_calls
+from kstore.engine.io.faults import trace_calls
 from kstore.log.follow import follower
 from kstore.log.follow.feed import Feed
 from kstore.log.follow.position import Position
 from tests.cursors.test_cursors import HOLDER, in_a_child, offsets
 from tests.helpers.processes import Program, run_python
-from tests.helpers.reading import cursor_at_end, read_to_end
+from tests.helpers.reading import cursor_at_end
 from tests.helpers.waiting import threads_doing
 
 
@@ -93,30 +92,6 @@ def test_the_same_position_made_durable_by_the_next_member(path: Path) -> None:
     assert [Path(name).name for name in synced] == ["kstore-cursors-g.positions", path.parent.name]
 
 
-def test_after_a_failed_sync_other_members_have_another_file(ram: Path) -> None:
-    """They cannot know that their own sync would say that all is well."""
-    path = ram / "t-0"
-    with kstore.open(path, "a") as log:
-        log.extend([b"v"] * 10)
-    with cursor_at_end(path) as jobs:
-        jobs.commit(2)
-        file = ram / "kstore-cursors-g.positions"
-        before = file.stat().st_ino
-        for nth in range(1, 9):  # one of these calls is the sync
-            fail_call(nth, own=True)
-            try:
-                jobs.commit(2 + nth)
-            except OSError:
-                if file.stat().st_ino != before:
-                    break
-            finally:
-                fail_call(0)
-        assert file.stat().st_ino != before
-        assert position(path) == 2 + nth
-        jobs.commit(10)
-    assert position(path) == 10
-
-
 def test_one_waits_for_its_turn(path: Path) -> None:
     with Program(HOLDER, path) as child:
         with pytest.raises(kstore.CursorLockedError):
@@ -179,18 +154,3 @@ def test_one_closed_while_it_begins_to_wait(path: Path, monkeypatch: pytest.Monk
 
         monkeypatch.setattr(follower, "wait_readable", closed)
         assert list(jobs) == []
-
-
-def test_descriptors_are_given_back(tmp_path: Path) -> None:
-    for number in range(20):
-        path = tmp_path / str(number)
-        with kstore.open(path, "a") as log:
-            log.append(b"v")
-            with log.cursor("g") as jobs, log.cursor("h"):
-                read_to_end(jobs).commit(1)
-            with log.cursor("g") as jobs:
-                assert jobs.position == 1
-    del jobs
-    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
-    found = [name for name in map(os.path.realpath, links) if "kstore-cursors" in name]
-    assert [name for name in found if name.startswith(str(tmp_path))] == []  # garbage of other tests has some

@@ -1,10 +1,8 @@
 """A group over the partitions of topics: who reads what, what is committed, and what the death of a member
 leaves."""
 
-import asyncio
 import contextlib
 import datetime
-import errno
 import itertools
 import os
 import pickle
@@ -15,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +23,9 @@ from kstore import TopicPartition
 from kstore.log.cursors import member_lock
 from kstore.store.read import store_cursor
 from tests.cursors.test_cursors import in_a_child
-from tests.helpers.calls import some_calls
-from tests.helpers.injector import Injector, raiser
 from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import environment
-from tests.helpers.waiting import descriptors, until, until_closed
+from tests.helpers.waiting import until
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
 
@@ -162,23 +157,6 @@ def test_it_waits_for_records_and_topics(store: kstore.LogStore, mode: str) -> N
         assert list(records) == []
         ends.join()
     assert committed(store) == [5, 5, 5, 6]
-
-
-def test_it_asks_again_and_again_where_nothing_tells(
-    store: kstore.LogStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def none_left() -> None:
-        raise OSError(errno.EMFILE, "none left")
-
-    monkeypatch.setattr("kstore.log.follow.partition_watch.Inotify", none_left)
-    with store.cursor("g", ["orders"], "latest", follow=True, timeout=30) as cursor:
-        records = iter(cursor)
-        late = threading.Timer(0.05, store.log("orders", 3).append, [b"new"])
-        late.start()
-        assert next(records).value == b"new"
-        late.join()
-        with store.cursor("h", ["orders"], "latest", follow=True, timeout=0.1) as other:
-            assert list(other) == []
 
 
 def test_markers_of_transactions_are_nothing_under_way(store: kstore.LogStore) -> None:
@@ -366,31 +344,6 @@ def test_a_partition_that_is_lost_is_not_committed(
         assert committed(store) == [5, 2, 5, 5]
 
 
-def test_deleted_records_are_told(store: kstore.LogStore) -> None:
-    with store.cursor("g", ["orders"]) as cursor:
-        store.log("orders", 2).delete_records(3)
-        with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
-            list(cursor)
-        assert "orders-2" in "".join(caught.value.__notes__)
-        cursor.seek("earliest", "orders", 2)
-        assert (2, 3) in places(cursor)
-
-
-def test_async(store: kstore.LogStore) -> None:
-    async def main() -> list[tuple[int, int]]:
-        with store.cursor("g", ["orders"], follow=True, timeout=0.2) as cursor:
-            found = [record async for record in cursor]
-            await cursor.commit_async()
-            asyncio.get_running_loop().call_later(0.05, store.log("orders", 1).append, b"new")
-            async for record in cursor:
-                assert (record.partition, record.value) == (1, b"new")
-                await cursor.commit_async(record)
-            return places(found)
-
-    assert asyncio.run(main()) == ALL
-    assert committed(store) == [5, 6, 5, 5]
-
-
 def test_what_is_refused(store: kstore.LogStore) -> None:
     cursor: Any = store.cursor
     for arguments, error in [
@@ -468,54 +421,6 @@ def test_members_that_are_killed_lose_nothing(store: kstore.LogStore) -> None:
     assert delivered >= wanted
 
 
-def test_descriptors_are_given_back(store: kstore.LogStore) -> None:
-    with store.cursor("g", ["orders"], follow=True, timeout=0) as cursor:
-        list(cursor)
-    before = descriptors()
-    for _ in range(5):
-        with store.cursor("g", ["orders"], follow=True, timeout=0) as cursor:
-            list(cursor)
-            cursor.commit()
-    del cursor
-    until_closed(before)
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in __del__
-@pytest.mark.parametrize("kind", ["line", "check"])
-def test_a_signal_that_raises(store: kstore.LogStore, kind: str) -> None:
-    """Wherever it comes, no partition is kept from others, and no position goes beyond what was given out."""
-    given: set[tuple[int, int]] = set()
-
-    def work() -> None:
-        with store.cursor("g", ["orders"]) as cursor:
-            for record in cursor:
-                given.add((record.partition, record.offset))
-                if record.offset == 2:
-                    cursor.commit(durable=False)
-            cursor.commit()
-
-    def others() -> None:
-        with kstore.LogStore(store.path).cursor("g", ["orders"]) as cursor:
-            assert cursor.partitions == ORDERS
-
-    with Injector(kind) as points:
-        work()
-    assert committed(store) == [5, 5, 5, 5]
-    for nth in some_calls(points.count, max(points.count // 15, 1), kind):
-        for number in range(4):
-            store.log("orders", number).append(b"v")
-        error = contextlib.suppress(KeyboardInterrupt)
-        before = committed(store)
-        with error, Injector(kind, nth, raiser(KeyboardInterrupt)):
-            work()
-        now = committed(store)
-        assert all(new >= old for new, old in zip(now, before, strict=True))
-        assert all((number, offset) in given for number in range(4) for offset in range(5, now[number]))
-        assert in_a_child(others) == 0
-    work()
-    assert committed(store) == [store.log("orders", number).log_end_offset for number in range(4)]
-
-
 def test_seeking_what_it_does_not_read(store: kstore.LogStore) -> None:
     """A topic's name with a typing error must not look like success."""
     with store.cursor("g", ["orders"]) as cursor:
@@ -542,22 +447,6 @@ def test_committing_what_it_does_not_read(store: kstore.LogStore) -> None:
         with pytest.raises(kstore.LogNotFoundError, match="no partition orders-7"):
             cursor.commit(kstore.TopicRecord("orders", 7, record))
         assert committed(store) == [0] * 4
-
-
-def test_a_damaged_file_of_positions_is_named(store: kstore.LogStore, tmp_path: Path) -> None:
-    with store.cursor("g", ["orders"]) as cursor:
-        next(iter(cursor))
-        cursor.commit()
-    path = tmp_path / "data" / "kstore-cursors-g.positions"
-    size = path.stat().st_size
-    path.write_bytes(path.read_bytes() + b"junk" * 40)
-    with pytest.raises(kstore.CorruptRecordError, match=str(path)) as caught:
-        store.cursor("g", ["orders"])
-    assert size <= caught.value.position < path.stat().st_size
-    path.write_bytes(path.read_bytes()[:size])
-    os.truncate(path, size + (1 << 29))
-    with pytest.raises(kstore.CorruptRecordError, match="at most"):
-        store.cursor("g", ["orders"])
 
 
 @pytest.mark.skipif(
@@ -625,21 +514,6 @@ def test_a_durable_commit_of_nothing_new_looks_too(tmp_path: Path, gone: str) ->
         error = kstore.LogNotFoundError if gone == "t-0" else kstore.LogFailedError
         with pytest.raises(error):
             cursor.commit()
-
-
-def test_a_second_thread_is_refused(tmp_path: Path) -> None:
-    """In a cursor, its columns, and a follower. The first one is not disturbed."""
-    with kstore.LogStore(tmp_path, mode="a", background=False) as store:
-        store.create_topic("t", 1)
-        store.extend("t", [b"v"] * 10)
-        with store.cursor("g", ["t"]) as jobs, store.follow(["t"], "earliest", timeout=0) as follower:
-            for source, others in ((jobs, (jobs, jobs.scan(["offset"]))), (follower, (follower,))):
-                first = iter(source)
-                assert next(first).offset == 0
-                for other in others:
-                    with ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError, match="being read"):
-                        pool.submit(lambda other=other: next(iter(other))).result()
-                assert [record.offset for record in first] == list(range(1, 10))
 
 
 def test_topics_are_looked_at_as_they_come(store: kstore.LogStore) -> None:

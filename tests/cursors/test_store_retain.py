@@ -132,14 +132,3 @@ def test_damage_deletes_nothing(tmp_path: Path) -> None:
         store._upkeep.run_due(T + 2 * DAY + 300_000)
         assert "retention of the store" in store.health().background
         assert starts(store) == {key: [0, 0] for key in "abc"}
-
-
-def test_wrong_arguments(tmp_path: Path) -> None:
-    for bad in ("one", 5, [5], ["a/b"]):
-        with pytest.raises((TypeError, ValueError)):
-            LogStore(tmp_path / "none", mode="a", keep_for=bad)  # type: ignore[arg-type]
-        assert not (tmp_path / "none").exists()
-    with make(tmp_path) as store, pytest.raises(TypeError):
-        store.retain(keep_for="one")
-    with pytest.raises(TypeError, match="keep_for is no option for reading"):
-        LogStore(tmp_path, keep_for=["one"])

@@ -1,23 +1,19 @@
 """Following a log that a thread of this process, or another process, writes."""
 
 import asyncio
-import errno
 import functools
 import gc
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import kstore
-from kstore.testing import failing
 from tests.following.appending import OPTIONS, obey, value_of
 from tests.helpers.calls import count_calls
-from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import Program
 from tests.helpers.reader_kinds import KINDS
 from tests.helpers.waiting import descriptors, threads_doing, until_closed, until_waiting
@@ -123,21 +119,6 @@ def test_outside_the_log(both: tuple[kstore.PartitionLog, Tell]) -> None:
         log.follow(0, isolation="nonsense", records=False)
 
 
-def test_records(both: tuple[kstore.PartitionLog, Tell]) -> None:
-    log, tell = both
-    tell("append 30")
-    follower = log.follow(12, timeout=0.3)
-    assert [(r.offset, r.value) for r in follower] == [(n, value_of(n)) for n in range(12, 30)]
-
-
-def test_closing_wakes_the_thread_that_waits(both: tuple[kstore.PartitionLog, Tell]) -> None:
-    log, _ = both
-    follower = log.follow(0, records=False)
-    thread = later(0.1, follower.close)
-    assert list(follower) == []
-    thread.join()
-
-
 def test_the_end_of_the_writer_ends_it(tmp_path: Path) -> None:
     log = kstore.open(tmp_path / "t-0", "a", **OPTIONS)
     follower = log.follow(0, records=False)
@@ -165,13 +146,6 @@ def test_a_leader_epoch_that_begins_before_its_first_record(tmp_path: Path, kind
             log.roll()
             log.append(b"v")
             assert reader.take() == [2]
-
-
-def test_what_was_appended_before_the_writer_was_closed(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        follower = log.follow(0)
-        log.append(b"v")
-    assert [record.value for record in follower] == [b"v"]
 
 
 def test_a_reader_outlives_the_closing_of_its_log(tmp_path: Path) -> None:
@@ -249,34 +223,6 @@ def test_asyncio_cancellation_and_closing(both: tuple[kstore.PartitionLog, Tell]
     assert found == [0, 1]
 
 
-def test_committed_records_only(tmp_path: Path) -> None:
-    now = int(time.time() * 1000)
-    record = now, None, b"transactional", None
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        followers = [
-            log.follow(0, timeout=0.05, isolation="read_committed"),
-            kstore.open(log.path).follow(0, timeout=0.05, isolation="read_committed"),
-        ]
-
-        def expect(*offsets: int) -> None:
-            for follower in followers:
-                assert [r.offset for r in follower] == list(offsets)
-
-        log.append(b"0")
-        expect(0)
-        log.append_batches(transactional(record))
-        log.append(b"2")
-        expect()
-        end_transaction(log, "COMMIT", now)
-        expect(1, 2)
-        log.append_batches(transactional(record, sequence=1))
-        log.append(b"5")
-        end_transaction(log, "ABORT", now)
-        expect(5)
-        log.append(b"7")
-        expect(7)
-
-
 def test_committed_records_without_transactions_need_no_new_view(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,22 +243,6 @@ def test_committed_records_without_transactions_need_no_new_view(
             assert next(follower).offset == offset
         assert len(refreshed) <= 2
         follower.close()
-
-
-def test_without_inotify(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "t-0", "a", **OPTIONS) as writer:
-        obey(writer, "append 3")
-        log = kstore.open(writer.path)
-        with failing(1, errno.EMFILE, this_thread=True):
-            follower = log.follow(0, timeout=5, records=False)
-        for first in (0, 3, 203):
-            thread = later(0.02, lambda: obey(writer, "append 200"))
-            count = 3 if first == 0 else 200
-            assert [next(follower).base_offset for _ in range(count)] == list(range(first, first + count))
-            thread.join()
-        obey(writer, "truncate 100")
-        with pytest.raises(kstore.OffsetOutOfRangeError):
-            take(follower, 1000)
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["inotify", "without"])
@@ -406,23 +336,3 @@ def test_a_follower_that_is_gone_leaves_no_descriptor(tmp_path: Path, end: str) 
         waiting = log.follow(1, timeout=10)
         threading.Timer(0.05, log.append, [b"w"]).start()
         assert next(waiting).value == b"w"
-
-
-@pytest.mark.parametrize("of_writer", [False, True])
-def test_a_second_thread_is_refused(tmp_path: Path, of_writer: bool) -> None:
-    """The first one, which waits, is not disturbed."""
-    path = tmp_path / "t-0"
-    with kstore.open(path, "a") as log:
-        follower = (log if of_writer else kstore.open(path)).follow(0)
-        with ThreadPoolExecutor(1) as pool:
-            thread = pool.submit(threading.get_ident).result()
-            first = pool.submit(next, follower)
-            until_waiting(thread)
-            for ask in (follower.__next__, follower.take):
-                with pytest.raises(RuntimeError, match="being read already"):
-                    ask()
-            log.append(b"v")
-            assert first.result().value == b"v"
-        log.append(b"w")
-        assert next(follower).value == b"w"
-        follower.close()

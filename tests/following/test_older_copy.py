@@ -33,7 +33,7 @@ def values(source: Any) -> Iterator[bytes]:
     return (record.value[:1] for record in source)
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 def test_a_position_beyond_the_end_of_an_older_copy(tmp_path: Path, reader: Callable[[Path], Any]) -> None:
     path, copy = tmp_path / "t-0", tmp_path / "copy"
     fill(path, 50, b"a")
@@ -49,7 +49,7 @@ def test_a_position_beyond_the_end_of_an_older_copy(tmp_path: Path, reader: Call
             assert caught.value.end == 60
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 def test_other_files_of_the_same_records(tmp_path: Path, reader: Callable[[Path], Any]) -> None:
     """They were compacted, erased, truncated behind the reader, or put back from a copy: it goes on."""
     path = tmp_path / "t-0"

@@ -32,6 +32,7 @@ from kstore.testing import failing
 from tests.following.spark_stream import OfStream
 from tests.helpers import reader_kinds
 from tests.helpers.effort import SEED, times
+from tests.helpers.files import flip
 from tests.helpers.reader_kinds import OfCursor, OfFollower, Reader
 
 OF_WRITER: dict[str, Callable[[Any, str], Reader]] = {
@@ -182,17 +183,22 @@ class Positions(RuleBasedStateMachine):
         self.end = first + len(records)
         assert self.log.log_end_offset == self.end
 
-    @rule(how=st.sampled_from(["close", "abandon", "kill", "lose power"]), back=BACK, nth=st.integers(1, 40))
+    @rule(
+        how=st.sampled_from(["close", "abandon", "kill", "lose power", "damage"]),
+        back=BACK,
+        nth=st.integers(1, 40),
+    )
     def end_the_writer(self, how: str, back: int, nth: int = 1) -> None:
-        """Another writer opens the log, in the next epoch if one is given. A power cut ends all readers."""
+        """Another writer opens the log, in the next epoch if one is given. A power cut ends all readers;
+        readers go on beside a recovery that cuts off what follows a damaged byte."""
         how = "close" if self.has_broker else how
         ended = self.end_readers(of_writer=how != "lose power")
         if how == "close":
             self.log.close()
         else:
             self.log.abandon()
-        if how == "lose power":
-            self.lose_power(max(self.end - back, self.durable_end))
+        if how in ("lose power", "damage"):
+            self.lose_power(max(self.end - back, self.durable_end), is_damaged=how == "damage")
         elif how == "kill":
             self.kill_in_truncation(max(self.end - back, 0), nth)
         self.epoch = None if self.epoch is None else self.epoch + 1
@@ -219,13 +225,13 @@ class Positions(RuleBasedStateMachine):
         for slot in slots:
             self.exchange_reader(slot, self.readers[slot].kind)
 
-    def lose_power(self, offset: int) -> None:
-        """What was appended last was not on the disk."""
+    def lose_power(self, offset: int, *, is_damaged: bool) -> None:
+        """What was appended last was not on the disk, or not as it was appended."""
         shown = self.shown()
         last = shown.segments[-1].path
         for batch in shown.from_file_start().batches():
             if batch.base_offset >= offset and batch.file == last:
-                os.truncate(last, batch.position)
+                flip(last, batch.position + 63) if is_damaged else os.truncate(last, batch.position)
                 return
 
     def kill_in_truncation(self, offset: int, nth: int) -> None:

@@ -29,7 +29,6 @@ from kstore.log.files import checkpoints
 from kstore.log.follow import sources
 from kstore.log.follow.partition_watch import PartitionWatch
 from kstore.store.read import topic_reader
-from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import Program
 
 SOON = 0.3  # s without a record, after which a follower of these tests ends
@@ -177,19 +176,6 @@ def test_a_position_that_retention_deletes(tmp_path: Path) -> None:
         assert [r.offset for r in store.follow(["t"], start, timeout=0)] == [3, 4]
         with pytest.raises(OffsetOutOfRangeError):
             taken(store.follow(["t"], {TopicPartition("t", 1): 1}, timeout=0))
-
-
-def test_only_what_is_committed(tmp_path: Path) -> None:
-    with LogStore(tmp_path, mode="a") as store:
-        store.create_topic("t")
-        log = writer(store)
-        for producer_id, kind in ((1, "COMMIT"), (2, "ABORT")):
-            log.append_batches(transactional((5, None, b"%d" % producer_id, None), producer=producer_id))
-            follower = store.follow(["t"], "earliest", timeout=0, isolation="read_committed")
-            before = len(taken(follower))
-            end_transaction(log, kind, 5, producer_id)
-            assert len(taken(follower)) == (1 if kind == "COMMIT" else 0)
-            assert before == (0 if producer_id == 1 else 1)
 
 
 # ---- waiting, closing --------------------------------------------------------------------------------------

@@ -15,8 +15,6 @@ import pytest
 import kstore
 from kstore.log.files.checked_json import encode
 from tests.helpers import reader_kinds
-from tests.helpers.effort import times
-from tests.helpers.injector import Injector, raiser
 from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import run_python
 from tests.helpers.reader_kinds import OfCursor, OfFollower, Reader
@@ -97,50 +95,6 @@ def test_a_truncation_between_two_followers(tmp_path: Path, of_store: bool) -> N
         assert [record.value for record in follow(caught.value.end)] == [b"new"] * 3
     with pytest.raises(ValueError, match=r"\.generation is from -1"):
         follow(saved._replace(generation=-2))
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in __del__
-@pytest.mark.parametrize("kind", ["cursor", "following cursor", "follower", "store follower"])
-def test_a_read_that_is_interrupted(ram: Path, kind: str) -> None:
-    """The next one raises what that one would have raised."""
-    stopped, nth, step = True, 0, max(40 // times(1), 1)
-    while stopped:
-        nth += step
-        path = ram / str(nth) / "t-0"
-        with kstore.open(path, "a") as log:
-            append(log, 10)
-            reader = KINDS[kind](path, "g")
-            assert len(reader.take()) == 10
-            log.truncate_to(4)
-            append(log, 10)
-            raised = contextlib.suppress(KeyboardInterrupt, kstore.OffsetOutOfRangeError)
-            with raised, Injector("check", nth, raiser(KeyboardInterrupt)) as injector:
-                reader.take(1)
-            stopped = injector.done
-            assert cut_at(reader) <= 4
-            reader.close()
-    assert nth > 30
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_recovery_cuts_off(ram: Path, kind: str) -> None:
-    """A damaged byte after an unclean stop: records behind it are removed, others get their offsets."""
-    path = ram / "t-0"
-    log = kstore.open(path, "a")
-    append(log, 10)
-    with KINDS[kind](path, "g") as reader:
-        assert len(reader.take()) == 10
-        position = list(log.batches())[4].position
-        log.abandon()
-        with (path / f"{0:020d}.log").open("r+b") as file:
-            file.seek(position + 63)
-            file.write(b"\xff\xff")
-        with pytest.warns(kstore.DataLossWarning):
-            log = kstore.open(path, "a")
-        with log:
-            assert log.log_end_offset == 4
-            append(log, 20)
-            assert cut_at(reader) == 4
 
 
 @pytest.mark.parametrize(

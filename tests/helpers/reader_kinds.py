@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import kstore
+from tests.helpers import readers
 
 Rows = list[tuple[int, Any]]
 TP = kstore.TopicPartition("t", 0)
@@ -141,15 +142,11 @@ class OfStoreCursor(Reader):
         return (part.batch.rows() for part in self.source.scan(["offset", "value"], batch_rows=3))
 
 
+OF = {"cursor": OfCursor, "store cursor": OfStoreCursor}
 Make = Callable[[Path, str], Reader]
-FOLLOWS: dict[str, Any] = {"follow": True, "timeout": 0}
 CURSORS: dict[str, Make] = {
-    "cursor": lambda path, group: OfCursor(kstore.open(path).cursor(group)),
-    "following cursor": lambda path, group: OfCursor(kstore.open(path).cursor(group, **FOLLOWS)),
-    "store cursor": lambda path, group: OfStoreCursor(kstore.LogStore(path.parent).cursor(group, ["t"])),
-    "following store cursor": lambda path, group: OfStoreCursor(
-        kstore.LogStore(path.parent).cursor(group, ["t"], **FOLLOWS)
-    ),
+    kind: lambda path, group, kind=kind, make=make: OF[kind.removeprefix("following ")](make(path, group))
+    for kind, make in readers.CURSORS.items()
 }
 FOLLOWERS: dict[str, Make] = {
     "follower": lambda path, group: OfFollower(kstore.open(path)),
