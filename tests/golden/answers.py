@@ -1,76 +1,14 @@
 """What kstore says of a log, in the form in which Kafka's answers are kept."""
 
-import base64
 from typing import Any
 
 import kstore
-
-# Of control records, by the number in their key (spec 2.4).
-CONTROL_TYPES = (
-    "ABORT",
-    "COMMIT",
-    "LEADER_CHANGE",
-    "SNAPSHOT_HEADER",
-    "SNAPSHOT_FOOTER",
-    "KRAFT_VERSION",
-    "KRAFT_VOTERS",
-)
-
-
-def text(data: bytes | None) -> str | None:
-    return None if data is None else base64.b64encode(data).decode()
-
-
-def batch_fields(segment: int, batch: kstore.RecordBatch) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "segment": segment,
-        "position": batch.position,
-        "size": batch.size,
-        "base_offset": batch.base_offset,
-        "last_offset": batch.last_offset,
-        "magic": batch.magic,
-        "crc": batch.crc,
-        "codec": batch.codec,
-        "timestamp_type": batch.timestamp_type,
-        "max_timestamp": batch.max_timestamp,
-    }
-    if batch.magic == 2:
-        fields |= {
-            "count": batch.records_count,
-            "pid": batch.producer_id,
-            "epoch": batch.producer_epoch,
-            "base_sequence": batch.base_sequence,
-            "last_sequence": batch.last_sequence,
-            "transactional": batch.is_transactional,
-            "control": batch.is_control,
-            "leader_epoch": batch.leader_epoch,
-            "delete_horizon": batch.delete_horizon_ms,
-        }
-    if not batch.is_valid:
-        fields["valid"] = False
-    return fields
-
-
-def record_fields(batch: kstore.RecordBatch, record: kstore.Record) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "key": text(record.key),
-        "value": text(record.value),
-        "headers": [[name, text(value)] for name, value in record.headers],
-    }
-    if batch.sequence_of(record) >= 0:
-        fields["sequence"] = batch.sequence_of(record)
-    if batch.is_control:
-        kind = int.from_bytes(record.key[2:4], "big")
-        fields["control_type"] = CONTROL_TYPES[kind]
-        if kind in (0, 1) and len(record.value) >= 6:
-            fields["coordinator_epoch"] = int.from_bytes(record.value[2:6], "big", signed=True)
-    return fields
+from kstore.tools.printing import about_batch, encoded, record_fields
 
 
 def all_lines(log: kstore.PartitionLog) -> list[dict[str, Any]]:
-    """One entry a record, or a batch without any, in file order: what records.jsonl holds."""
+    """One entry a record, or a batch without any, in file order: what records.jsonl holds, and what
+    `kstore records --format jsonl --base64 --control` prints."""
     lines = []
     for segment in log.segments:
         at = 0
@@ -79,7 +17,7 @@ def all_lines(log: kstore.PartitionLog) -> list[dict[str, Any]]:
                 batch = segment.batch_at(at)
             except kstore.CorruptRecordError:
                 break
-            fields = batch_fields(segment.base_offset, batch)
+            fields = {"segment": segment.base_offset, **about_batch(batch)}
             try:
                 records = batch.records(verify=False)
             except kstore.KstoreError:
@@ -87,7 +25,7 @@ def all_lines(log: kstore.PartitionLog) -> list[dict[str, Any]]:
             else:
                 if not records:
                     lines.append({"offset": None, "batch": fields})
-                lines += [record_fields(batch, record) | {"batch": fields} for record in records]
+                lines += [record_fields(batch, record, encoded) | {"batch": fields} for record in records]
             at += batch.size
     return lines
 

@@ -311,24 +311,21 @@ def _rows(args: argparse.Namespace, unread: Unread) -> list[Row]:
 
 
 def _row(group: str, tp: TopicPartition, position: OffsetAndMetadata | None, log: PartitionLog | None) -> Row:
-    row: Row = {"group": group, "topic": tp.topic, "partition": tp.partition}
-    end = None if log is None else log.log_end_offset
-    if position is None:
-        return row | {
-            "position": None,
-            "log_end_offset": end,
-            "lag": None if log is None or end is None else end - log.log_start_offset,
-            "leader_epoch": None,
-            "committed": None,
-            "metadata": None,
-        }
-    return row | {
-        "position": position.offset,
+    offset, epoch, metadata, committed = (None,) * 4 if position is None else position
+    end, lag = None, None
+    if log is not None:
+        end = log.log_end_offset
+        lag = end - (log.log_start_offset if offset is None else offset)
+    return {
+        "group": group,
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "position": offset,
         "log_end_offset": end,
-        "lag": None if end is None else end - position.offset,
-        "leader_epoch": position.leader_epoch,
-        "committed": position.timestamp,
-        "metadata": position.metadata,
+        "lag": lag,
+        "leader_epoch": epoch,
+        "committed": committed,
+        "metadata": metadata,
     }
 
 
