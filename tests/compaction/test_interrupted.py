@@ -1,7 +1,6 @@
 """A compaction, an erasure or a split that fails, or whose process dies, at a system call, or while the power
 fails: old segments or new ones, nothing between."""
 
-import errno
 import os
 import shutil
 from functools import partial
@@ -11,9 +10,9 @@ import pytest
 
 import kstore
 from kstore.log.segments import replacement
-from kstore.testing import Recorder, count_calls, failing
+from kstore.testing import Recorder, count_calls
 from tests.compaction import disks
-from tests.compaction.operations import OPERATIONS, Compacting, Operation, left_behind
+from tests.compaction.operations import OPERATIONS, Operation
 from tests.helpers.calls import ends
 from tests.helpers.effort import SEED, times
 from tests.helpers.files import contents
@@ -64,29 +63,6 @@ def test_power_cuts(ram: Path, operation: Operation) -> None:
 
     assert disks.check_each(recorder.trace, ram, check, 12, reopen) > 10
     assert believed > 10 or not list(partition.glob("*.keys"))
-
-
-def test_a_log_goes_on_after_a_full_disk(ram: Path) -> None:
-    operation = Compacting(ram)
-    with kstore.open(operation.copy(ram / "whole"), "a", **operation.options) as log:
-        total = count_calls(log.compact)
-    for nth in sorted({end.nth for end in ends(total, 20, "full")}):
-        partition = operation.copy(ram / "t")
-        with kstore.open(partition, "a", **operation.options) as log:
-            try:
-                with failing(nth, errno.ENOSPC, this_thread=True):
-                    log.compact()
-            except OSError as e:
-                assert e.errno == errno.ENOSPC
-            operation.check(log)
-            try:
-                log.compact()
-                log.append(b"goes on", b"other")
-            except kstore.LogFailedError:
-                pass
-            else:
-                assert not left_behind(partition), (SEED, nth)
-        shutil.rmtree(ram / "t")
 
 
 def test_a_split_while_a_reader_is_at_it(ram: Path) -> None:

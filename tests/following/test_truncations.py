@@ -15,6 +15,7 @@ import pytest
 import kstore
 from kstore.log.files.checked_json import encode
 from tests.helpers import reader_kinds
+from tests.helpers.effort import times
 from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import run_python
 from tests.helpers.reader_kinds import OfCursor, OfFollower, Reader

@@ -358,7 +358,7 @@ def configure(subject: Subject) -> int:
     return subject.handle.config.flush_ms
 
 
-add("make_key_files", keyed, returns_none(calls("make_key_files")))
+add("make_key_files", keyed, returns_none(calls("make_key_files")), retries=True)
 add("make_key_files anew", with_key_files, replace_key_files)
 add("roll", eleven, calls("roll"))
 add("roll, unsynced", unsynced, calls("roll"))
@@ -401,12 +401,13 @@ add("truncate_to, unsynced", unsynced, calls("truncate_to", 4))
 add("truncate_fully_and_start_at", eleven, calls("truncate_fully_and_start_at", 100))
 add("truncate_fully_and_start_at, start given", eleven, calls("truncate_fully_and_start_at", 100, 50))
 add("truncate_fully_and_start_at, lower", with_producers, calls("truncate_fully_and_start_at", 5))
-add("compact", keyed, lambda s: s.handle.compact().records_removed, compacts=True)
-add("compact, beside another", beside(keyed), lambda s: s.handle.compact().records_removed, compacts=True)
+compact = lambda s: s.handle.compact().records_removed
+add("compact", keyed, compact, compacts=True, retries=True)
+add("compact, beside another", beside(keyed), compact, compacts=True, retries=True)
 erase = lambda s: s.handle.erase(keys=[b"1"], reason="asked to").records_erased
-add("erase", keyed, erase, compacts=True)
-add("erase, beside another", beside(keyed), erase, compacts=True)
-add("erase with key files", with_key_files, erase, compacts=True)
+add("erase", keyed, erase, compacts=True, retries=True)
+add("erase, beside another", beside(keyed), erase, compacts=True, retries=True)
+add("erase with key files", with_key_files, erase, compacts=True, retries=True)
 
 # ---- positions of groups -----------------------------------------------------------------------------------
 
