@@ -1,8 +1,7 @@
-"""The writer is killed at system calls of a fixed story, and at random moments of a busy log."""
+"""The writer is killed at random moments of a busy log. tests/interrupts kills at system calls."""
 
 import contextlib
 import os
-import pickle
 import random
 import signal
 import threading
@@ -12,9 +11,7 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore.testing import count_calls, failing
-from tests.crash.story import OPTIONS, Story
-from tests.helpers.effort import SEED, some, times
+from tests.helpers.effort import SEED, times
 
 KILLS_OF_ONE_LOG = 8  # a larger log takes longer to read than its writer to kill
 MOST_APPENDS = 200  # before a kill
@@ -31,59 +28,6 @@ def in_child(work: Callable[[int], None]) -> tuple[int, int]:
         os._exit(0)
     os.close(writing)
     return child, reading
-
-
-# ---- at system calls ---------------------------------------------------------------------------------------
-
-
-def story_until_death(directory: Path, nth: int, how: str) -> Story | None:
-    """What a writer had acknowledged that died at its nth system call; None if it lived."""
-
-    def work(pipe: int) -> None:
-        story = Story(directory)
-        with failing(nth, how=how):
-            for _ in story.steps():
-                log, story.log = story.log, None
-                os.write(pipe, pickle.dumps(story))
-                story.log = log
-
-    child, pipe = in_child(work)
-    story = Story(directory)
-    with os.fdopen(pipe, "rb") as said, contextlib.suppress(EOFError, pickle.UnpicklingError):
-        while True:
-            story = pickle.load(said)
-    status = os.waitpid(child, 0)[1]
-    story.number += 50  # appends that had begun
-    return story if os.WIFSIGNALED(status) else None
-
-
-@pytest.mark.parametrize("how", ["kill", "kill_half"])
-def test_killed_at_calls(ram: Path, how: str, tried: Callable[[int], None]) -> None:
-    total = count_calls(lambda: Story(ram / "whole-0").tell())
-    killed = 0
-    for nth in some(range(1, total), 25, how):
-        directory = ram / f"t{nth}-0"
-        story = story_until_death(directory, nth, how)
-        if story is None:
-            continue  # threads make the number of calls differ a little
-        killed += 1
-        if not list(directory.glob("*.log")):  # killed before there was one
-            assert not story.acked
-            continue
-        story.check(kstore.open(directory))
-        with kstore.open(directory, "a", **OPTIONS) as log:
-            story.check(log)
-            end = log.append(b"00000" + b"." * 40)
-        again = kstore.open(directory)
-        assert again.recovery.clean
-        assert not again.recovery.findings
-        assert again.get(end).offset == end
-        story.check(again)
-    assert killed
-    tried(killed)
-
-
-# ---- at other moments --------------------------------------------------------------------------------------
 
 
 def write_from_threads(pipe: int, directory: Path, durability: str, seed: int) -> None:

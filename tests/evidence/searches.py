@@ -16,7 +16,10 @@ class Search(NamedTuple):
 
 
 SEARCHES = (
-    Search("kill -9", 6, 3, ("tests/crash",), "writers killed, at system calls and at random moments"),
+    Search(
+        "kill -9", 6, 3, ("tests/crash", "tests/interrupts/test_failing_calls.py::test_a_call"),
+        "writers killed at random moments; system calls of public operations that kill, or fail",
+    ),
     Search(
         "crash states", 3, 4, ("tests/crash_states/test_crash_states.py",),
         "states that a disk may hold after a power cut, built from the record of a workload of a log or of a "

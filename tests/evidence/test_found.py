@@ -7,6 +7,7 @@ all.
 
 import contextlib
 import re
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -17,8 +18,7 @@ import pytest
 
 import kstore
 from tests.compaction.test_model import test_rounds as compact_and_compare
-from tests.crash.story import Story
-from tests.crash.test_killed import test_killed_at_calls as kill_at_calls
+from tests.crash.test_killed import test_killed_at_random_moments as kill_at_random_moments
 from tests.crash_states.defects import DEFECTS, STORE_DEFECTS
 from tests.crash_states.test_defects import QUICK, QUICK_STORE
 from tests.evidence.searches import SEARCHES
@@ -48,29 +48,39 @@ def _nothing(*given: object, **options: object) -> None:
 
 
 def test_kills_find_an_append_that_returns_too_early(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its record is written by the next call."""
+    """Its record is written by the next call of another method."""
     append = kstore.LogWriter.append
     held: list[tuple[Any, ...]] = []
+    lock = threading.RLock()
 
     def after_held(call: Callable[..., Any]) -> Callable[..., Any]:
         def run(self: kstore.LogWriter, *given: Any, **options: Any) -> Any:
-            while held:
-                append(self, *held.pop())
-            return call(self, *given, **options)
+            with lock:
+                while held:
+                    append(self, *held.pop(0))
+                return call(self, *given, **options)
 
         return run
 
     def hold(self: kstore.LogWriter, *given: Any) -> int:
-        held.append(given)
-        return self.log_end_offset
+        with lock:
+            held.append(given)
+            return self.log_end_offset + len(held) - 1
 
-    for name in ("extend", "flush", "truncate_to", "close"):
+    for name in ("extend", "roll", "close"):
         call = after_held(getattr(kstore.LogWriter, name))
         monkeypatch.setattr(kstore.LogWriter, name, call, raising=False)
-    monkeypatch.setattr(kstore.LogWriter, "append", after_held(hold), raising=False)
-    Story(ram / "whole-0").tell()  # no process is killed, and nothing is wrong
-    with pytest.raises((AssertionError, kstore.KstoreError)):
-        kill_at_calls(ram, "kill", _nothing)
+    monkeypatch.setattr(kstore.LogWriter, "append", hold, raising=False)
+    with kstore.open(ram / "whole-0", "a") as log:  # no process is killed, and nothing is wrong
+        assert [log.append(value) for value in (b"0", b"1")] == [0, 1]
+    assert [record.value for record in kstore.open(ram / "whole-0")] == [b"0", b"1"]
+
+    def kill() -> None:
+        for number in range(10):
+            kill_at_random_moments(ram, "none", number, _nothing)
+
+    with pytest.raises(AssertionError):
+        kill()
 
 
 # ---- interrupts --------------------------------------------------------------------------------------------
