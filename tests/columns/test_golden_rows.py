@@ -66,6 +66,12 @@ def test_all_rows(log: kstore.PartitionLog) -> None:
             assert scanned(log, isolation=isolation, **options) == right, (isolation, options)
 
 
+def test_from_an_offset_on(log: kstore.PartitionLog) -> None:
+    first, end = log.log_start_offset, log.log_end_offset
+    for start in {first, (first + end) // 2, max(end - 1, first), end}:
+        assert scanned(log, start=start, threads=2) == expected(log, {"start": start})
+
+
 def test_skipping(log: kstore.PartitionLog) -> None:
     records = log.records(on_error="skip")
     right = [(r.offset,) for r in records]

@@ -13,6 +13,7 @@ from kstore.engine.io.faults import calls_made, fail_call, trace_calls
 from kstore.log.cursors import member_lock
 from kstore.log.files import manifest
 from tests.helpers.effort import some
+from tests.helpers.injector import Injector
 from tests.helpers.reading import cursor_at_end, read_to_end
 
 FILE = "kstore-cursors-g.positions"
@@ -96,6 +97,29 @@ def test_no_memory_to_leave_a_batch(tmp_path: Path) -> None:
             assert next(iter(jobs)).offset == 3 * i
             with jobs.batch(2) as records:
                 assert [record.offset for record in records] == [3 * i + 1, 3 * i + 2]
+
+
+def test_an_interrupted_close_is_none(ram: Path) -> None:
+    """is_closed is false as long as the group is locked."""
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    path = filled(ram, 3)
+    nth, stopped, seen = 0, True, set()
+    while stopped:
+        nth += 1
+        jobs = kstore.open(path).cursor("g")
+        with contextlib.suppress(KeyboardInterrupt), Injector("line", nth, stop) as injector:
+            jobs.close()
+        stopped = injector.done
+        seen.add(jobs.is_closed)
+        if jobs.is_closed:
+            kstore.open(path).cursor("g").close()
+        jobs.close()
+        assert jobs.is_closed
+        kstore.open(path).cursor("g").close()
+    assert seen == {False, True}
 
 
 def test_damage_is_an_error(ram: Path) -> None:

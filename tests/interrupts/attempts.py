@@ -109,8 +109,8 @@ def attempt(
         gc.collect()
         try:
             returned = disturb(subject, lambda: operation.act(subject))
-        except (InjectedInterrupt, MemoryError, *Refusal):
-            pass
+        except (InjectedInterrupt, MemoryError, *Refusal) as e:
+            subject.kept.append(e)
         else:
             if not subject.reports_failure():
                 allowed = Between(whole.after, whole.after, not operation.pending, operation.compacts)

@@ -43,6 +43,7 @@ class Subject:
         self.number = 0
         self.extras: Extras = {}
         self.extra_number = 90_000
+        self.kept: list[BaseException] = []  # as a prompt keeps one, whose traceback has what was made so far
         self.checks: list[Callable[[], None]] = []  # of what is held, before it is closed
         self.complaints: list[str] = []  # of what ran within the operation
         self.was_closed = False  # by what ran within the operation
@@ -196,9 +197,10 @@ def go_on(operation: Operation, subject: Any, allowed: Between) -> State:
     if subject.handle is not None:
         allowed = _use(operation, subject, allowed)
         _close(subject)
-    subject.held.clear()
+    _drop_held(subject)
     gc.collect()
     shown = open_again(operation, subject, allowed)
+    subject.kept.clear()
     gc.collect()
     _require_soon(lambda: not _other_threads(), lambda: f"the threads {_other_threads()} go on after close()")
     _require_soon(
@@ -270,6 +272,14 @@ def _close(subject: Any) -> None:
     subject.handle = None
 
 
+def _drop_held(subject: Any) -> None:
+    while subject.held:
+        each = subject.held.pop()
+        if isinstance(each, kstore.Cursor | kstore.Follower):
+            with contextlib.suppress(*Refusal):
+                each.close()
+
+
 def _is_unfinished(directory: Path) -> bool:
     """Whether a truncation or an adoption was not finished, which the next writer does."""
     file = directory / "kstore.json"
@@ -310,6 +320,8 @@ def open_again(operation: Operation, subject: Any, allowed: Between) -> State:
         _require_once(allowed.after, subject.shown())
     for name, log in subject.logs().items():
         require(append_extra(subject, name, log), f"{name} takes no records")
+        for group in ("g", *log.cursors()):
+            log.cursor(group).close()  # it is not locked
         log.flush()
         log.roll()
         append_extra(subject, name, log)

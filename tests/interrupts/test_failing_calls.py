@@ -8,6 +8,7 @@ are opened; at EFFORT=N N calls and moments of N times as many operations.
 import errno
 import pickle
 import shutil
+import time
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -80,6 +81,7 @@ def test_a_power_cut(name: str, tried: Callable[[int], None]) -> None:
 
     def work(directory: Path) -> None:
         subject = operation.ready(directory / "recorded")
+        time.sleep(0.1)  # a Recorder begins when no thread is about to rename a draft
         with Recorder(subject.root) as recorder:
             operation.act(subject)
         options = {key: value for key, value in subject.options.items() if key != "clock"}

@@ -1,11 +1,14 @@
 """log.adopt(): a .log file of another log becomes a segment. It is renamed, and nothing is copied."""
 
+import contextlib
+import errno
 import threading
 from pathlib import Path
 
 import pytest
 
 import kstore
+from kstore.testing import failing
 from tests.helpers.files import flip
 from tests.helpers.waiting import threads_doing
 from tests.unit.logs import filled, offsets
@@ -122,6 +125,33 @@ def test_while_others_append(tmp_path: Path) -> None:
         assert values[span.start : span.stop] == numbered(f"{i}-", 10)
     assert all(values[offset] == b"mine" for offset in appended)
     assert len(values) == 40 + len(appended)
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.EXDEV], ids=errno.errorcode.get)
+def test_a_system_call_fails(ram: Path, error: int) -> None:
+    """The file is as it was; or it is gone, and part of the log once that was opened for writing."""
+    failed = 0
+    for nth in range(1, 60):  # more than it makes
+        path, file = ram / str(nth) / "log", left_by(ram / str(nth) / "other", *numbered("a", 10))
+        before = file.read_bytes()
+        log = kstore.open(path, "a", leader_epoch=3)
+        log.append(b"first")
+        log.flush()
+        try:
+            with failing(nth, error, this_thread=True):
+                log.adopt(file)
+        except OSError:
+            failed += 1
+            if file.exists():
+                with contextlib.suppress(kstore.LogFailedError):
+                    assert log.append(b"second") == 1
+        log.abandon()
+        with kstore.open(path, "a") as log:
+            values = [r.value for r in log if r.value != b"second"]
+            assert not list(path.glob("*.moved"))
+        assert values == [b"first", *([] if file.exists() else numbered("a", 10))]
+        assert not file.exists() or file.read_bytes() == before
+    assert failed > 10
 
 
 @pytest.mark.parametrize("why", ["given to other records since", "has other names"])

@@ -2,6 +2,8 @@
 
 import errno
 import json
+import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,18 @@ def test_configure_is_kept_and_undone_if_it_cannot_be(tmp_path: Path) -> None:
         with pytest.raises(kstore.InvalidConfigError):
             log.configure(retention_ms="x")
         assert kept(path) == {"retention.ms": "7"}
+
+
+def test_a_full_disk_keeps_no_options(tmp_path: Path) -> None:
+    """The log opens all the same: something may have to be deleted there."""
+    warned = 0
+    for nth in range(1, 60):
+        with warnings.catch_warnings(record=True) as caught, failing(nth, errno.ENOSPC):
+            warnings.simplefilter("always")
+            with suppress(OSError), kstore.open(tmp_path / str(nth), "a", retention_ms=5) as log:
+                assert log.config.retention_ms == 5
+        warned += any("not kept for the next opening" in str(each.message) for each in caught)
+    assert warned
 
 
 def test_by_name_and_as_an_object_alike(tmp_path: Path) -> None:
