@@ -326,9 +326,10 @@ cdef class LogEnd:
         exception the caller calls `close` and `unshare`."""
         self.is_closed = False
         self.share(shared, others, is_first=False)
-        with self.held():
-            if self.failure is not None:  # nothing was taken in
-                raise LogFailedError(self.failure)
+        self.acquire()
+        self.release()
+        if self.active is None:  # nothing was taken in
+            raise LogFailedError(self.failure)
 
     @property
     def is_behind(self):

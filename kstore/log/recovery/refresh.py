@@ -99,8 +99,9 @@ def _truncated(loaded: Loaded, truncations: Truncations, path: StrPath, options:
             last.stem, last.base_offset, last.suffixes, last.end_offset, last.origin
         )
         rest.limit_to(last.size if found is None else found.position)
-        if found is not None:  # the first half of a batch is only there when it is encoded again
-            offset = min(offset, found.base_offset)
+        if found is not None and found.base_offset < offset:  # a batch that the writer will encode again
+            rest.limit_to(found.position + found.size)
+            offset = max(offset, rest.read_next_offset())
         offsets, times = last.offset_index.copy(), last.time_index.copy()
         offsets.truncate_to(offset)
         times.truncate_to(offset)
