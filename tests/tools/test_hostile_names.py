@@ -57,6 +57,9 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
     "meta.properties": lambda d: put(d / "meta.properties", f"version={E}\nnode.id={E}\ncluster.id={E}"),
     "name of positions": lambda d: shutil.copy(d / "kstore-cursors-g.positions", d / f"kstore-cursors-{E}.positions"),
     "positions": lambda d: put(d / f"kstore-cursors-{E}.positions", "x" * 100),
+    "state of a share group": lambda d: (
+        (d / "t-0/kstore-shares").mkdir(), put(d / f"t-0/kstore-shares/{E}.state", "x" * 100)
+    ),
     "id of cursors": lambda d: put(d / "t-0/kstore.json", E * 5 + "\n"),
     "truncations": lambda d: put(d / "t-0/kstore.json", json.dumps({"version": E})),
     "directory": lambda d: (d / f"{E}-0").mkdir(),
@@ -77,7 +80,7 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
 }  # fmt: skip
 WORDS: list[list[str]] = [
     ["records", "{p}"], ["stat", "{p}"], ["stat", "{p}", "--json"], ["stat", "{d}", "--verify"], ["topics", "{d}"],
-    ["describe", "{d}", "t"], ["describe", "{p}"], ["cursors", "{d}"], ["cursors", "{p}"], ["top", "{d}", "--count", "1"],
+    ["describe", "{d}", "t"], ["describe", "{p}"], ["cursors", "{d}"], ["cursors", "{p}"], ["shares", "{d}"], ["top", "{d}", "--count", "1"],
     ["recover", "{p}", "--dry-run"], ["sink", "{d}"], ["retain", "{p}", "--dry-run"],
     ["compact", "{p}", "--dry-run"], ["alter", "{d}", "t", "--config", "retention.ms=7"], ["keys", "{p}"],
     ["erase", "{p}", "--key", "q", "--dry-run"], ["truncate", "{p}", "--to", "1", "--dry-run"],
