@@ -66,6 +66,15 @@ def test_read_epochs(foo: Path, text: str | None, entries: tuple[tuple[int, int]
     assert reader.leader_epochs == entries
 
 
+def test_no_epochs_of_records_that_were_deleted(foo: Path) -> None:
+    """As Kafka's truncations leave it: the batches that have an epoch are all below the log start."""
+    with kstore.open(foo, "a", clean=True) as log:
+        log.delete_records(log.log_end_offset)
+        log.truncate_to(log.log_end_offset)
+    log = kstore.open(foo)
+    assert (log.leader_epochs, log.recovery.findings) == ((), [])
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

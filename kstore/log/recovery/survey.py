@@ -329,7 +329,7 @@ def survey(
             continues = bool(truncations_of(path, stamp_of(path)).pending)
             log_starts = f"{directory_of(path)}/{layout.LOG_STARTS}"
     epochs, error = _read_epochs(path)  # after the walks, because a writer may begin an epoch meanwhile
-    if error is None and not epochs:
+    if error is None and not epochs and next_offset > state.log_start_offset:  # else there may be none left
         error = _lost_epochs(path, segments)
     if error is not None:
         epochs = tuple(entry for segment in segments for entry in _epochs_in(segment))
