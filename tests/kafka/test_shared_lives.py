@@ -49,5 +49,7 @@ def test_closed(kafka: Kafka, log_directory: Path) -> None:
 
 def test_killed(kafka: Kafka, log_directory: Path) -> None:
     write(log_directory, dies_at=60)
-    (log_directory / "orders-0" / "kstore-shared").unlink()  # which only kstore removes
+    directory = log_directory / "orders-0"
+    for left in directory / "kstore-shared", *directory.glob("*.tmp"):  # which only kstore removes
+        left.unlink()
     check_recovery(kafka, log_directory, CONFIG)
