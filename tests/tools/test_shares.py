@@ -69,3 +69,22 @@ def test_dump(data: Path) -> None:
     assert states[0] == []
     assert states[1] == [{"firstOffset": 0, "lastOffset": 0, "deliveryState": 1, "deliveryCount": 1}]
     assert states[2] == [{"firstOffset": 0, "lastOffset": 0, "deliveryState": 2, "deliveryCount": 1}]
+
+
+def test_the_lag_counts_no_deleted_records(tmp_path: Path) -> None:
+    """As store.lag and cursor.lag do."""
+    with kstore.LogStore(tmp_path, mode="a") as store:
+        store.create_topic("t")
+        store.extend("t", [b"v"] * 100)
+        cursor = store.log("t").cursor("g")
+        cursor.commit(next(iter(cursor)))
+        with store.share_group("g", ["t"]) as group:
+            group.acknowledge(next(iter(group)))
+        log = store.log("t")
+        assert isinstance(log, kstore.LogWriter)
+        log.delete_records(50)
+        assert (cursor.lag, store.lag("g")) == (50, {("t", 0): 50})
+        cursor.close()
+        for command in ["cursors", "--json"], ["shares", "--json"], ["top", "--json", "--count", "1"]:
+            (line,) = run_command(command[0], tmp_path, *command[1:]).stdout.splitlines()
+            assert json.loads(line)["lag"] == 50, command

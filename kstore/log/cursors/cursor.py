@@ -132,9 +132,11 @@ class Cursor(Closing, Waitable):
 
     @property
     def lag(self) -> int:
-        """The number of offsets from the position to the present end of the log."""
+        """The number of offsets from the position, or the log start if that is above it, to the present end
+        of the log."""
         self._committer.check_open()
-        return max(self._feed.source.view().log_end_offset - self.position, 0)
+        view = self._feed.source.view()
+        return max(view.log_end_offset - max(self.position, view.log_start_offset), 0)
 
     def seek(self, place: str | int | datetime) -> int:
         """Move to another position, forwards or backwards, and return its offset.

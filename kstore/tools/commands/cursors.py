@@ -315,7 +315,7 @@ def _row(group: str, tp: TopicPartition, position: OffsetAndMetadata | None, log
     end, lag = None, None
     if log is not None:
         end = log.log_end_offset
-        lag = end - (log.log_start_offset if offset is None else offset)
+        lag = end - max(offset or 0, log.log_start_offset)
     return {
         "group": group,
         "topic": tp.topic,

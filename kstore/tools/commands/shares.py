@@ -76,7 +76,7 @@ def shares(args: argparse.Namespace) -> int:
 def _in_store(args: argparse.Namespace) -> list[dict[str, Any]]:
     store = LogStore(args.directory)
     found = [
-        _row(group, tp, state, store.log(*tp).log_end_offset)
+        _row(group, tp, state, store.log(*tp))
         for group, states in store.share_groups().items()
         for tp, state in states.items()
         if args.group in (None, group)
@@ -90,7 +90,7 @@ def _in_partition(args: argparse.Namespace) -> list[dict[str, Any]]:
     with kstore.open(args.directory) as log:
         tp = log.topic_partition or TopicPartition(Path(args.directory).name, 0)
         found = [
-            _row(group, tp, state, log.log_end_offset)
+            _row(group, tp, state, log)
             for group, state in log.share_groups().items()
             if args.group in (None, group)
         ]
@@ -99,6 +99,8 @@ def _in_partition(args: argparse.Namespace) -> list[dict[str, Any]]:
     return found
 
 
-def _row(group: str, tp: TopicPartition, state: kstore.ShareGroupState, end: int) -> dict[str, Any]:
-    lag = end - state.end_offset + state.in_flight
+def _row(
+    group: str, tp: TopicPartition, state: kstore.ShareGroupState, log: kstore.PartitionLog
+) -> dict[str, Any]:
+    lag = log.log_end_offset - max(state.end_offset, log.log_start_offset) + state.in_flight
     return {"group": group, **tp._asdict(), **state._asdict(), "lag": lag}

@@ -135,7 +135,7 @@ class _Readings:
         end, elapsed = look.end, look.at - before.at
         home = Home.of(log.path)
         lags = [
-            end - (log.log_start_offset if position is None else position.offset)
+            end - max(0 if position is None else position.offset, log.log_start_offset)
             for theirs in positions.of(home.directory).values()
             if (position := home.position_in(theirs)) is not None
             or any(other.topic == tp.topic for other in theirs)
