@@ -50,9 +50,9 @@ class LogHandler(logging.Handler):
 
     The value of a record is what format() returns, in UTF-8: the message, then the traceback and the stack
     if there are any. The key is the name of the logger, the timestamp that of the logging record. The headers
-    are level, process (its id), thread (its name), source (path:line), and each field of `extra`: a str as
-    it is, another value as JSON. With as_json the value is a JSON object of these fields, `logger` and
-    `message`, and there are no headers.
+    are level, process (its id), thread (its name), source (path:line), and each field of `extra` that has
+    another name: a str as it is, another value as JSON. With as_json the value is a JSON object of these
+    fields, `logger` and `message`, and there are no headers.
 
     path: a log directory, created if it is missing. Several handlers of a process may name the same one, but
     the program itself must not have it open for writing. topic: its name; it has one partition. level: as for
