@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, TextIO
 
 from kstore.errors import escaped, visible
@@ -28,6 +28,19 @@ def say_each(rows: Iterable[Any], text: Callable[[Any], str], *, as_json: bool) 
 
     for row in rows:
         say(json.dumps(row._asdict()) if as_json else text(row))
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Container[int]) -> list[str]:
+    """Rows of a table as lines. Columns whose numbers are in `left` are aligned to the left, others to the
+    right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def note(text: object) -> None:

@@ -27,7 +27,7 @@ from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import require_partition
 from kstore.store.consumer_offsets import TOPIC, give_back, take_over
 from kstore.tools.numbers import moment, offset, time_text, whole
-from kstore.tools.terminal import note, say
+from kstore.tools.terminal import aligned, note, say
 
 _HEADS = {
     "group": "GROUP",
@@ -386,13 +386,7 @@ def _show(args: argparse.Namespace, columns: tuple[str, ...], rows: list[Row]) -
         return
     columns = ("group", "topic", "partition", "position", *columns)
     lines = [[_HEADS[name] for name in columns], *([_cell(name, row) for name in columns] for row in rows)]
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    for line in lines:
-        cells = [
-            cell.rjust(width) if name in _NUMBERS else cell.ljust(width)
-            for name, cell, width in zip(columns, line, widths, strict=True)
-        ]
-        say("  ".join(cells).rstrip())
+    say(*aligned(lines, [at for at, name in enumerate(columns) if name not in _NUMBERS]))
 
 
 def _cell(name: str, row: Row) -> str:

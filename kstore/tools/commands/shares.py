@@ -12,7 +12,7 @@ from kstore.log.cursors.arguments import checked_group
 from kstore.log.files.layout import TopicPartition
 from kstore.log.recovery.presence import require_partition
 from kstore.store import LogStore
-from kstore.tools.terminal import say
+from kstore.tools.terminal import aligned, say
 
 _HEADS = {
     "group": "GROUP",
@@ -65,11 +65,7 @@ def shares(args: argparse.Namespace) -> int:
             say(json.dumps(row))
     elif found:
         lines = [list(_HEADS.values()), *([str(row[name]) for name in _HEADS] for row in found)]
-        widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-        for line in lines:
-            names = [cell.ljust(width) for cell, width in zip(line[:2], widths[:2], strict=True)]
-            numbers = [cell.rjust(width) for cell, width in zip(line[2:], widths[2:], strict=True)]
-            say("  ".join((*names, *numbers)))
+        say(*aligned(lines, (0, 1)))
     return 0
 
 

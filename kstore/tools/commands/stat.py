@@ -31,7 +31,7 @@ from kstore.tools.numbers import counted, time_text
 from kstore.tools.opening import HARMLESS, add_open_arguments, open_partition
 from kstore.tools.progress import Progress
 from kstore.tools.stores import add_also_argument
-from kstore.tools.terminal import note, say
+from kstore.tools.terminal import aligned, note, say
 
 HEADINGS = (
     "base offset",
@@ -46,6 +46,7 @@ HEADINGS = (
     "time index",
     "keys",
 )
+_TEXTS = (5, 6, 7)  # columns that are no numbers
 TAIL = " bytes at the end hold no whole batch"
 FIGURES = (
     "base_offset",
@@ -357,18 +358,6 @@ def open_transactions(log: PartitionLog) -> list[dict[str, int]]:
     return sorted(found, key=itemgetter("first_offset"))
 
 
-def table(rows: list[tuple[str, ...]]) -> str:
-    """Rows as a text table, with numbers aligned to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column in (5, 6, 7) else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
-
-
 def _row(segment: dict[str, Any]) -> tuple[str, ...]:
     if segment["records"] is None:
         size = "?" if segment["bytes"] is None else str(segment["bytes"])
@@ -398,7 +387,7 @@ def partition_text(stat: dict[str, Any]) -> str:
         f"{counted(sum(s['bytes'] or 0 for s in segments), 'byte')}, "
         f"{'closed cleanly' if stat['clean'] else 'not closed cleanly'}"
     )
-    lines = [head, *table([HEADINGS, *map(_row, segments)]).split("\n")]
+    lines = [head, *aligned([HEADINGS, *map(_row, segments)], _TEXTS)]
     unchecked = "" if stat["checksums_checked"] else " (checksums not checked: --verify does that)"
     wrong = f"{_things(stat['wrong'])} wrong" if stat["wrong"] else "nothing looks wrong"
     lines.append(wrong + unchecked + (":" if stat["wrong"] else ""))
