@@ -24,6 +24,7 @@ from kstore.log.cursors.offset_commits import (
     OffsetAndMetadata,
     encode_key,
     encode_value,
+    lag_behind,
 )
 from kstore.log.cursors.offset_committer import lock_for
 from kstore.log.files import layout
@@ -466,8 +467,7 @@ def lag_of(paths: Mapping[TopicPartition, str], group: str) -> dict[TopicPartiti
         except LogNotFoundError:
             continue  # it was deleted meanwhile
         with log:
-            start = committed[tp].offset if tp in committed else log.log_start_offset
-            found[tp] = log.log_end_offset - max(start, log.log_start_offset)
+            found[tp] = lag_behind(log, committed[tp].offset if tp in committed else None)
     return found
 
 

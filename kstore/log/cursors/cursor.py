@@ -20,6 +20,7 @@ from kstore.log.cursors.arguments import (
 )
 from kstore.log.cursors.cursor_batch import BatchSlot, CursorBatch
 from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, ColumnOptions, CursorColumns
+from kstore.log.cursors.offset_commits import lag_behind
 from kstore.log.cursors.offset_committer import OffsetCommitter, commit_all
 from kstore.log.follow.feed import Feed, read_by
 from kstore.log.follow.follower import Follower
@@ -135,8 +136,7 @@ class Cursor(Closing, Waitable):
         """The number of offsets from the position, or the log start if that is above it, to the present end
         of the log."""
         self._committer.check_open()
-        view = self._feed.source.view()
-        return max(view.log_end_offset - max(self.position, view.log_start_offset), 0)
+        return max(lag_behind(self._feed.source.view(), self.position), 0)
 
     def seek(self, place: str | int | datetime) -> int:
         """Move to another position, forwards or backwards, and return its offset.

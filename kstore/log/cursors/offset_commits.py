@@ -12,6 +12,7 @@ from kstore.log.follow.position import Position
 
 if TYPE_CHECKING:
     from kstore.engine.record.batch import Record
+    from kstore.log.view.log_view import LogView
 
 MAX_METADATA_BYTES = 4096  # Kafka's offset.metadata.max.bytes
 _KEY_VERSION = 1
@@ -50,6 +51,12 @@ class Commit(NamedTuple):
         offset, epoch, _, timestamp = self.position
         generation = timestamp * 1_000_000 if self.generation is None else self.generation
         return Position(offset, epoch, generation)
+
+
+def lag_behind(log: LogView, offset: int | None) -> int:
+    """How many offsets lie between a position and the end of a log. None: nothing is committed, so reading
+    begins at the log start. Negative if the position is beyond the end."""
+    return log.log_end_offset - max(offset or 0, log.log_start_offset)
 
 
 def encode_key(group: str, tp: TopicPartition) -> bytes:

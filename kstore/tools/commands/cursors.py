@@ -18,7 +18,7 @@ from kstore.log.cursors.arguments import checked_group, offset_of
 from kstore.log.cursors.expiry import expire
 from kstore.log.cursors.group_file import Entry, groups_in, read_positions
 from kstore.log.cursors.home import Home
-from kstore.log.cursors.offset_commits import Commit, OffsetAndMetadata
+from kstore.log.cursors.offset_commits import Commit, OffsetAndMetadata, lag_behind
 from kstore.log.cursors.offset_committer import OffsetCommitter, commit_all
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
@@ -315,7 +315,7 @@ def _row(group: str, tp: TopicPartition, position: OffsetAndMetadata | None, log
     end, lag = None, None
     if log is not None:
         end = log.log_end_offset
-        lag = end - max(offset or 0, log.log_start_offset)
+        lag = lag_behind(log, offset)
     return {
         "group": group,
         "topic": tp.topic,

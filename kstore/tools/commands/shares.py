@@ -9,6 +9,7 @@ from typing import Any
 import kstore
 from kstore.errors import LogNotFoundError, visible
 from kstore.log.cursors.arguments import checked_group
+from kstore.log.cursors.offset_commits import lag_behind
 from kstore.log.files.layout import TopicPartition
 from kstore.log.recovery.presence import require_partition
 from kstore.store import LogStore
@@ -98,5 +99,5 @@ def _in_partition(args: argparse.Namespace) -> list[dict[str, Any]]:
 def _row(
     group: str, tp: TopicPartition, state: kstore.ShareGroupState, log: kstore.PartitionLog
 ) -> dict[str, Any]:
-    lag = log.log_end_offset - max(state.end_offset, log.log_start_offset) + state.in_flight
+    lag = lag_behind(log, state.end_offset) + state.in_flight
     return {"group": group, **tp._asdict(), **state._asdict(), "lag": lag}

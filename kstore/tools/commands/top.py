@@ -10,6 +10,7 @@ from typing import Any
 
 from kstore.errors import KstoreError, LogNotFoundError, visible
 from kstore.log.cursors.home import Home
+from kstore.log.cursors.offset_commits import lag_behind
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.store import LogStore
@@ -135,7 +136,7 @@ class _Readings:
         end, elapsed = look.end, look.at - before.at
         home = Home.of(log.path)
         lags = [
-            end - max(0 if position is None else position.offset, log.log_start_offset)
+            lag_behind(log, None if position is None else position.offset)
             for theirs in positions.of(home.directory).values()
             if (position := home.position_in(theirs)) is not None
             or any(other.topic == tp.topic for other in theirs)
