@@ -85,6 +85,8 @@ def test_the_lag_counts_no_deleted_records(tmp_path: Path) -> None:
         log.delete_records(50)
         assert (cursor.lag, store.lag("g")) == (50, {("t", 0): 50})
         cursor.close()
+        with store.cursor("g", ["t"]) as members:
+            assert members.lag() == {("t", 0): 50}
         for command in ["cursors", "--json"], ["shares", "--json"], ["top", "--json", "--count", "1"]:
             (line,) = run_command(command[0], tmp_path, *command[1:]).stdout.splitlines()
             assert json.loads(line)["lag"] == 50, command

@@ -26,6 +26,7 @@ from kstore.log.cursors.arguments import (
 from kstore.log.cursors.cursor import begin
 from kstore.log.cursors.cursor_batch import Block, CursorBatch, start_again
 from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, ColumnOptions
+from kstore.log.cursors.offset_commits import lag_behind
 from kstore.log.cursors.offset_committer import OffsetCommitter, commit_all
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
@@ -338,12 +339,12 @@ class StoreCursor(TopicReader):
         return {tp: self._readers[tp].position for tp in self.partitions}
 
     def lag(self) -> dict[TopicPartition, int]:
-        """How many offsets lie between the position and the end of the log, for each partition of this
-        member: {("orders", 0): 17, …}.
+        """How many offsets lie between the position, or the log start if that is above it, and the end of
+        the log, for each partition of this member: {("orders", 0): 17, …}.
         """
         self._check_open()
         return {
-            tp: max(reader.feed.source.view().log_end_offset - reader.position, 0)
+            tp: max(lag_behind(reader.feed.source.view(), reader.position), 0)
             for tp, reader in sorted(self._readers.items())
         }
 
