@@ -354,28 +354,14 @@ cdef class File:
         if status < 0:
             self.raise_errno()
 
-    def sync(self):
-        """Brings the file to the disk: content, length, times. OSError."""
+    def sync(self, *, bint data_only=False):
+        """Brings the file to the disk: content, length and, unless `data_only`, times. OSError, after which it must
+        not be tried again."""
         cdef int status
         with nogil:
-            status = self.sync_all()
+            status = self.datasync() if data_only else self.sync_all()
         if status < 0:
             self.raise_errno()
-
-    def sync_data(self):
-        """Brings content and length to the disk. OSError, after which it must not be tried again."""
-        cdef int status
-        with nogil:
-            status = self.datasync()
-        if status < 0:
-            self.raise_errno()
-
-    def has_name(self):
-        """Whether the file has a name still: it was not deleted, and no other file was renamed over it."""
-        cdef struct_stat st
-        if fstat(self.fd, &st) < 0:
-            self.raise_errno()
-        return st.st_nlink > 0
 
     def send(self, int target, int64_t position, int64_t size):
         """Sends up to `size` bytes from `position` to the descriptor `target` by sendfile: nothing is copied

@@ -27,6 +27,7 @@ from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.cursors.member_lock import byte_of
 from kstore.log.cursors.offset_commits import Commit, decode, encode_key, encode_value
 from kstore.log.files.layout import TopicPartition
+from kstore.log.files.lock import detach
 from kstore.log.files.stored_batches import (
     LEAST,
     MOST_SEQUENCE,
@@ -227,9 +228,9 @@ class GroupFile:
     def forget(self) -> None:
         """Close the file in a forked child, so that a lock of the parent on it ends with the parent."""
         file, self._file = self._file, None
-        if file is not None:  # a thread that fork did not copy may hold another reference
-            with suppress(OSError), open(os.devnull, "rb") as nothing:
-                os.dup2(nothing.fileno(), file.fd, inheritable=False)
+        if file is not None:
+            with suppress(OSError):
+                detach(file)
 
     def read(self) -> dict[TopicPartition, Entry]:
         """The positions of the group. CorruptRecordError, OSError."""

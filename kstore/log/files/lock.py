@@ -336,6 +336,15 @@ def wait_for_byte(fd: int, byte: int) -> None:
     fcntl.fcntl(fd, fcntl.F_OFD_SETLKW, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
 
 
+def detach(file: File) -> None:
+    """In a child of fork: lets the descriptor of a file lead nowhere, so that locks of the parent end with
+    the parent. Threads that the child does not have may refer to the file, so it is replaced, not closed.
+    OSError."""
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    os.dup2(nothing, file.fd, inheritable=False)
+    os.close(nothing)
+
+
 def others_from(fd: int, byte: int) -> bool:
     """Whether another open file has a byte from this one on locked. OSError."""
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 0, 0)

@@ -130,11 +130,8 @@ class SharedSession:
         lock.keep_no_more(self._file.fd, _REWRITING)
 
     def after_fork(self) -> None:
-        """In a child of fork: its descriptor must not keep the locks when the parent has ended. Threads that
-        the child does not have may refer to the file, so it is replaced, not closed."""
-        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        os.dup2(nothing, self._file.fd, inheritable=False)
-        os.close(nothing)
+        """In a child of fork: its descriptor must not keep the locks when the parent has ended."""
+        lock.detach(self._file)
 
 
 def require_local(*places: StrPath, what: str = "shared=True") -> None:

@@ -20,7 +20,7 @@ from kstore.engine.share.state_log import REPLACED, UNCHANGED, FileLock, look_be
 from kstore.errors import LogClosedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.layout import SHARES
-from kstore.log.files.lock import conflict_in, keep_byte, keep_no_more, others_from
+from kstore.log.files.lock import conflict_in, detach, keep_byte, keep_no_more, others_from
 from kstore.log.files.shared_session import require_local
 from kstore.log.files.stored_batches import MOST_SEQUENCE
 from kstore.log.share.state_content import MOST_BYTES, StateContent, encode_keys
@@ -86,7 +86,7 @@ class StateFile:
         while True:
             lock = FileLock(f"{directory}/{name}")
             keep_byte(lock.file.fd, self.worker)
-            if lock.file.has_name():  # else the group was deleted meanwhile
+            if not _is_deleted(lock):  # else the group was forgotten meanwhile
                 return lock
 
     # ---- workers -------------------------------------------------------------------------------------------
@@ -106,9 +106,7 @@ class StateFile:
     def after_fork(self) -> None:
         """In a child of fork: its descriptor must not keep the locks when the parent has ended."""
         self.is_of_parent = True
-        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        os.dup2(nothing, self.lock.file.fd, inheritable=False)
-        os.close(nothing)
+        detach(self.lock.file)
 
     # ---- reading -------------------------------------------------------------------------------------------
 
@@ -130,7 +128,7 @@ class StateFile:
                 self.replace()
 
     def _open(self) -> None:
-        if not self.lock.file.has_name():
+        if _is_deleted(self.lock):
             raise LogNotFoundError(f"{self.path} was deleted: open the group again")
         try:
             file = File(self.path, "r+")
@@ -219,7 +217,7 @@ class StateFile:
                 return
             end = content.end
             try:
-                file.sync_data()
+                file.sync(data_only=True)
             except OSError:
                 self._is_doubtful = True  # a second sync would succeed without these bytes
                 raise
@@ -230,6 +228,11 @@ class StateFile:
         unlink(self.lock.file.path, missing_ok=True)
         unlink(self.path, missing_ok=True)
         sync_directory(os.path.dirname(self.path))
+
+
+def _is_deleted(lock: FileLock) -> bool:
+    """Whether the file of a lock has no name any more."""
+    return os.fstat(lock.file.fd).st_nlink == 0
 
 
 def _forked() -> None:
