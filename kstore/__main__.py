@@ -36,12 +36,12 @@ EXAMPLES = """examples:
   kstore cursors data --group billing --reset-to earliest --dry-run
   kstore shares data
 
-dump, records, follow, find, get, stat, top, topics, describe, cursors and shares write nothing and take no lock.
-The directory may belong to a broker that is running, or that crashed. append, retain, compact, erase, keys,
-recover, truncate, create, alter, delete and keep lock the directory as a broker does, and fail if it is
-still locked after --wait. The options of cursors that change positions write positions only, also beside a
-running writer; --export locks the directory that it writes to. sink changes staged files only with
---recover, --forget or --sweep.
+dump, records, follow, find, get, stat, top, topics, describe, cursors and shares write nothing and take no
+lock. The directory may belong to a broker that is running, or that crashed. append, retain, compact, erase,
+keys, recover, truncate, create, alter, delete and keep lock the directory as a broker does, and fail if it
+is still locked after --wait. The options of cursors that change positions write positions only, and
+--forget of shares deletes states only, also beside a running writer; --export locks the directory that it
+writes to. sink changes staged files only with --recover, --forget or --sweep.
 
 Output to a file or a pipe is UTF-8 in every locale. On a terminal, stat, records, append, get, compact and
 erase show their progress on stderr.

@@ -318,8 +318,8 @@ class TransactionCoordinatorFencedError(KstoreError, ValueError):
 
 
 class InvalidRecordStateError(KstoreError, ValueError):
-    """A record of a share group is not acquired by the worker that acknowledges it: its lock expired and another
-    worker has acquired it, or it was acknowledged before."""
+    """A record of a share group is not acquired by the worker that acknowledges it: its lock expired and
+    another worker has acquired it, or it was acknowledged before."""
 
 
 class LogLockedError(KstoreError, OSError):

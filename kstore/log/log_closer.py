@@ -78,9 +78,8 @@ class LogCloser:
             failure = failed_flush or failure
         lost = ""
         with self._log_end.held(looks=False):
-            if not (
-                self._log_end.is_closed or self._lease.has_left
-            ):  # it has, if it was garbage, and came back
+            # it has left if it was garbage, and came back
+            if not (self._log_end.is_closed or self._lease.has_left):
                 lost = segments.lost_files()
             self._log_end.close()
         maintenance.wait_for_rewriting()

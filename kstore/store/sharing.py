@@ -21,7 +21,8 @@ class Sharing:
 
     Each directory has a number in memory that all processes map. It is odd while its topics are changed, and
     still odd if the process that changes them has died. A process that finds that more changes have ended
-    than before lists the directories again. The next one that locks the topics finishes a change that is left.
+    than before lists the directories again. The next one that locks the topics finishes a change that is
+    left.
     """
 
     def __init__(self, logs: OpenPartitions, upkeep: Upkeep) -> None:

@@ -44,7 +44,8 @@ def checked_partition(name: str, key: object) -> TopicPartition:
     """A key of a mapping of positions, as a TopicPartition. TypeError, ValueError."""
     if not (isinstance(key, tuple) and len(key) == 2):
         raise TypeError(
-            f"{name} has positions or offsets by (topic, partition): {{('orders', 0): 17}}, not by {key!r:.80}"
+            f"{name} has positions or offsets by (topic, partition): {{('orders', 0): 17}}, not by "
+            f"{key!r:.80}"
         )
     topic, partition = key
     if not isinstance(topic, str):

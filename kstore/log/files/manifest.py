@@ -100,8 +100,8 @@ class ManifestFile:
                     self._write(before)  # or the next writer would remove the records that are appended now
             except (OSError, CorruptCheckpointError):
                 raise LogFailedError(
-                    f"{e}; so it is not known whether {self._directory}/{NAME} says that the log is truncated "
-                    f"at offset {offset}. Open the log again when the disk works"
+                    f"{e}; so it is not known whether {self._directory}/{NAME} says that the log is "
+                    f"truncated at offset {offset}. Open the log again when the disk works"
                 ) from e
             raise
 

@@ -51,8 +51,8 @@ def synced_at(batch: RecordBatch) -> int:
 
 
 def sound_batches(data: bytes, at: int) -> list[tuple[int, RecordBatch]]:
-    """All complete, sound batches from a byte on, with their positions. Other bytes are skipped. Bytes that an
-    enemy has made to look like batches are checked up to a bound only."""
+    """All complete, sound batches from a byte on, with their positions. Other bytes are skipped. Bytes that
+    an enemy has made to look like batches are checked up to a bound only."""
     found = []
     left = _MOST_CHECKED
     while left > 0 and (magic := data.find(b"\2", at + MAGIC)) >= 0 and magic - MAGIC <= len(data) - LEAST:

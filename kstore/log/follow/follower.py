@@ -43,7 +43,8 @@ class Follower(Closing, Waitable, Generic[Item]):
     and when it follows a writer of this process that is closed and has been read to its end. If the offset is
     deleted before it gets there, or records before it are truncated, it raises OffsetOutOfRangeError: `first`
     and `end` of the error say up to where the log is what was read, `offset` of the follower where it was.
-    To go on, follow the log from `position` of the error. One thread or task at a time may iterate; any may call `close`.
+    To go on, follow the log from `position` of the error. One thread or task at a time may iterate; any may
+    call `close`.
     """
 
     def __init__(self, feed: Feed, read: Read, timeout: float | None) -> None:

@@ -178,8 +178,8 @@ class Survey(NamedTuple):
     lack a file. next_offset: the offset after the last valid batch, -1 without segments. end: None if the
     last segment was walked. log_starts: the file with the log start offset, if that is beyond the end of the
     log. truncation_continues: whether a pending truncation continues at that offset. epochs: those of the
-    leader-epoch-checkpoint, or of the batches if it is damaged or lost. epochs_error: its damage. packed: the kinds
-    of files whose names are similar to those of segments. drafts: unfinished files that no process is
+    leader-epoch-checkpoint, or of the batches if it is damaged or lost. epochs_error: its damage. packed: the
+    kinds of files whose names are similar to those of segments. drafts: unfinished files that no process is
     writing.
     """
 

@@ -79,7 +79,7 @@ class OnePartition:
         """There is no other."""
 
     def was_there(self, tp: TopicPartition) -> bool:
-        """The group begins where it is told to."""
+        """Whether the partition was there when the group began: always."""
         return True
 
     def gone(self, tp: TopicPartition) -> None:
@@ -438,7 +438,8 @@ class ShareGroup(Closing, Waitable):
     # ---- the end -------------------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """Delete the state of the group in all its partitions, and close it. The next worker begins at `start`.
+        """Delete the state of the group in all its partitions, and close it. The next worker begins at
+        `start`.
 
         CursorLockedError if another worker has the group open; then nothing is deleted. OSError.
         """

@@ -69,8 +69,8 @@ class OtherWriters:
         self._reload_options()
 
     def reload_producers(self, *, anew: bool, have_appended: bool) -> None:
-        """They have changed segments, or their producers have appended; anew: records were perhaps removed from
-        the end. OSError, CorruptRecordError."""
+        """They have changed segments, or their producers have appended; anew: records were perhaps removed
+        from the end. OSError, CorruptRecordError."""
         self._segments.reload_producers(anew=anew, have_appended=have_appended)
 
 

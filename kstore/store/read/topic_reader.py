@@ -361,7 +361,7 @@ class TopicReader(Closing, Waitable):
             elif self._follow and (
                 reader.resumes or (self._watch.source is None and reader.position > before)
             ):
-                self._queue.ask(tp)  # that view is at its end, and nobody reports that there is more by now
+                self._queue.ask(tp)  # that view is at its end, and no report says that there is more by now
         finally:
             reader.feed.stop()
         if reader.position != before:
