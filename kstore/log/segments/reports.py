@@ -16,7 +16,7 @@ from kstore.errors import visible
 from kstore.log.worker import after_job
 
 _INFO, _WARNING = 20, 30  # levels of logging
-_MOST = 1000  # that nobody has passed on yet; older ones are dropped
+_MOST = 1000  # that were not passed on yet; older ones are dropped
 
 
 class Reports:
@@ -31,7 +31,7 @@ class Reports:
         self._kept.append((_INFO, text, values))
 
     def warning(self, text: str, *values: object) -> None:
-        """Keeps a report of what somebody may have to look at."""
+        """Keeps a report of what may need attention."""
         self._kept.append((_WARNING, text, values))
 
     def pass_on(self) -> None:

@@ -120,7 +120,7 @@ def _forked() -> None:
 
 
 def _flush_all() -> None:
-    """At the end of the interpreter: what was gathered is appended, though nobody closed the appender."""
+    """At the end of the interpreter: what was gathered is appended, though the appender was not closed."""
     for appender in list(_appenders):
         with contextlib.suppress(Exception):
             appender.flush()

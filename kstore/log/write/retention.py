@@ -216,7 +216,7 @@ def _by_time(segment: Facts, now_ms: int, config: LogConfig) -> _Verdict:
 
 
 def _in_words(ms: int) -> str:
-    """A long time in days or hours, as nobody reads that many milliseconds."""
+    """A long time in days or hours, which are easier to read than so many milliseconds."""
     if ms < _HOUR_MS:
         return ""
     return f" ({ms / _DAY_MS:.1f} days)" if ms >= _DAY_MS else f" ({ms / _HOUR_MS:.1f} hours)"
