@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
-import os
-import warnings
-import weakref
 
 from kstore.arguments import boolean, elements, integer, warn
 from kstore.errors import (
     KstoreError,
-    LogFailedError,
     LogLockedError,
     LogNotFoundError,
-    visible,
 )
 from kstore.light_typing import TYPE_CHECKING, cast
 from kstore.log.cursors.arguments import checked_groups
@@ -35,6 +29,7 @@ from kstore.store.read.store_scan import StoreScan
 from kstore.store.read.store_share_group import open_share_group, share_groups_here
 from kstore.store.read.table import Table
 from kstore.store.recovery import recover
+from kstore.store.store_closer import StoreCloser
 from kstore.store.topic import checked_name
 from kstore.store.topic_appender import TopicAppender
 from kstore.store.topic_catalog import TopicCatalog
@@ -74,8 +69,6 @@ if TYPE_CHECKING:
         StoreOptions,
         Times,
     )
-
-_stores: weakref.WeakSet[LogStore] = weakref.WeakSet()  # those that write
 
 
 class LogStore:
@@ -118,7 +111,7 @@ class LogStore:
         InvalidConfigError, TypeError, ValueError: an argument is wrong.
     """
 
-    _left = True  # the directories are given up
+    _closer: StoreCloser | None = None
 
     def __init__(
         self,
@@ -132,7 +125,7 @@ class LogStore:
         wait: float = 0,
         **options: Unpack[StoreOptions],
     ) -> None:
-        if not self._left:
+        if not self.is_closed:
             raise RuntimeError(f"the store of {self._named()} is open already: make another LogStore")
         given = checked_arguments(
             dirs,
@@ -168,13 +161,13 @@ class LogStore:
         )
         self._changes = TopicChanges(self._logs, self._upkeep)
         self._appender = TopicAppender(self._logs)
+        self._closer = closer = StoreCloser(self._logs, self._upkeep, self._appender)
         is_untouched = True  # but for what recovery does, if it was not closed cleanly
         try:
             awaited = LogLockedError if given.is_writing else LogNotFoundError
             once_free(lambda: self._catalog.take(given.paths), given.wait, awaited)
-            self._left = False
+            closer.begin()
             if self._catalog.is_writing:
-                _stores.add(self)
                 for loss in [loss for each in self._catalog.directories for loss in each.losses]:
                     warn(loss, DataLossWarning)  # closing writes new checkpoints
                 self._changes.load()
@@ -187,7 +180,7 @@ class LogStore:
         except BaseException:  # the exception keeps this object, whose directories must not stay locked
             if is_untouched:
                 self._catalog.give_back()
-            self._leave(clean=False)
+            closer.leave(clean=False)
             raise
 
     # ---- what there is -------------------------------------------------------------------------------------
@@ -236,7 +229,7 @@ class LogStore:
     def is_closed(self) -> bool:
         """Whether the store was closed. False if close() was interrupted, and has the lock still: call it
         again."""
-        return self._left
+        return self._closer is None or self._closer.has_left
 
     def meta(self) -> dict[str, str]:
         """What meta.properties of the first directory says, as text: cluster.id, node.id, directory.id,
@@ -761,51 +754,13 @@ class LogStore:
         all others are closed, and the next opening recovers the directory. A store that reads
         has nothing to close. If it is interrupted, call it again.
         """
-        if self._left:
-            return
-        with contextlib.suppress(OSError, KstoreError):
-            self._catalog.look()  # logs of topics that another process has deleted are closed
-        self._catalog.changing.refuse_reentrance()
-        for _, log in self._logs.all_open():
-            log.maintenance.refuse_reentrance()
-        self._appender.close()  # now: what it appends may have to wait for a change of topics
-        with self._catalog.changing:
-            if self._left:
-                return
-            self._upkeep.stop()
-            failure = self._logs.close()
-            for tp in self._logs.unclean:
-                if tp in self._catalog.partitions:
-                    self._catalog.partitions[tp].held.failed(tp)
-            self._catalog.remove_due(None)
-            try:
-                self._leave(clean=True)
-            except (OSError, LogFailedError) as e:
-                failure = failure or e
-        # not before: it may wait for a log in which a signal handler interrupted this thread
-        self._upkeep.stop(wait=True)
-        if failure is not None:
-            raise failure
+        if self._closer is not None:
+            self._closer.close()
 
     def abandon(self) -> None:
         """Closes the store without flushing, as if the process had died: the next opening recovers it."""
-        if not self._left:
-            self._leave(clean=False)
-
-    def _leave(self, *, clean: bool) -> None:
-        """Gives the directories up. OSError, LogFailedError: that of the first that could not be marked as
-        clean."""
-        self._upkeep.stop()
-        self._logs.abandon()  # after close() none is open
-        failure: OSError | LogFailedError | None = None
-        for directory in self._catalog.directories:
-            try:
-                directory.leave(clean=clean)
-            except (OSError, LogFailedError) as e:
-                failure = failure or e
-        self._left = True
-        if failure is not None:
-            raise failure
+        if self._closer is not None:
+            self._closer.abandon()
 
     def __enter__(self) -> Self:
         return self
@@ -819,15 +774,8 @@ class LogStore:
             self.abandon()  # where closing was interrupted
 
     def __del__(self) -> None:
-        if self._left or self._logs.is_closed or not self._catalog.is_writing:
-            return
-        warnings.warn(
-            f"the store of {visible(self._named())} was open for writing and never closed: the next opening "
-            "must recover",
-            ResourceWarning,
-            source=self,
-            stacklevel=2,
-        )
+        if self._closer is not None:
+            self._closer.finalize(self)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"an open store cannot be pickled: give the other process its path, {self._named()}")
@@ -842,13 +790,3 @@ class LogStore:
         paths = ", ".join(repr(str(path)) for path in self.paths)
         state = ", closed" if self._catalog.is_writing and self._logs.is_closed else ""
         return f"LogStore({paths}, {len(self)} partitions{state})"
-
-
-def _forked() -> None:
-    """A child of fork must not write: the store is its parent's."""
-    for store in list(_stores):
-        store._logs.is_closed = store._left = True
-    _stores.clear()
-
-
-os.register_at_fork(after_in_child=_forked)
