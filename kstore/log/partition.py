@@ -57,7 +57,8 @@ if TYPE_CHECKING:
     from kstore.log.send.sending import Sent
     from kstore.log.share.dead_letters import DeadLetterLog, check_dead_letter_log
     from kstore.log.share.descriptions import ShareGroupState, share_groups_in
-    from kstore.log.share.share_group import OnePartition, ShareGroup
+    from kstore.log.share.group_partitions import OnePartition
+    from kstore.log.share.share_group import ShareGroup
     from kstore.log.threads.one_thread import Iterated, OneThread
     from kstore.log.view.by_key import checked_key, history_of, last_record
     from kstore.log.view.fetch import Fetch
@@ -86,7 +87,8 @@ else:
             "kstore.log.read.scan": "Wanted checked_columns",
             "kstore.log.share.dead_letters": "check_dead_letter_log",
             "kstore.log.share.descriptions": "share_groups_in",
-            "kstore.log.share.share_group": "OnePartition ShareGroup",
+            "kstore.log.share.group_partitions": "OnePartition",
+            "kstore.log.share.share_group": "ShareGroup",
             "kstore.log.threads.one_thread": "Iterated OneThread",
         },
     )

@@ -8,10 +8,9 @@ import weakref
 from contextlib import ExitStack, suppress
 from functools import partial
 from time import monotonic
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from kstore.arguments import ISOLATION, ON_ERROR, boolean, choice, instance, integer, number
-from kstore.engine.io.synchronization import EventFd, Mutex
 from kstore.errors import (
     CursorLockedError,
     InvalidRecordStateError,
@@ -22,11 +21,11 @@ from kstore.errors import (
 from kstore.light_typing import TYPE_CHECKING, overload
 from kstore.log.cursors.arguments import checked_group, checked_place, checked_timeout
 from kstore.log.files.layout import TopicPartition
-from kstore.log.follow.partition_watch import PartitionWatch
 from kstore.log.follow.readable import wait_readable, wait_readable_async
 from kstore.log.follow.waiting import Waitable
 from kstore.log.read.left_out import LeftOut
 from kstore.log.share.acquired_record import AcknowledgeType, AcquiredRecord
+from kstore.log.share.group_partitions import GroupPartitions
 from kstore.log.share.shared_partition import SharedPartition, ShareOptions
 from kstore.log.threads.async_call import in_thread
 from kstore.log.threads.closing import Closing
@@ -41,50 +40,10 @@ if TYPE_CHECKING:
     from kstore.engine.scan.batch_reader import Skipped
     from kstore.log.follow.sources import Source
     from kstore.log.share.dead_letters import DeadLetterLog
+    from kstore.log.share.group_partitions import Wanted
 
-_UPDATE = 0.4  # s: how often to list the partitions
-_POLL = 0.05  # s: how often to look at all where the system reports no changes
-_SWEEP = 20  # partitions
-_HEAR = 0.001  # s: how often to ask the system for changes while there are records
-
-
-_TAKE = SharedPartition.take
 _Given = TypeVar("_Given", bound="AcquiredRecord | None")
 _groups: weakref.WeakSet[ShareGroup] = weakref.WeakSet()
-
-
-class Wanted(Protocol):
-    """The partitions that a group reads: WantedPartitions of a store, or one."""
-
-    paths: dict[TopicPartition, str]
-
-    def list(self) -> None:
-        """Lists the partitions that there are now. OSError, KstoreError."""
-
-    def was_there(self, tp: TopicPartition) -> bool:
-        """Whether a partition was there when the reader began. All records of others are new."""
-
-    def gone(self, tp: TopicPartition) -> None:
-        """A partition was deleted, and maybe made anew: then all of it is new. OSError, KstoreError."""
-
-
-class OnePartition:
-    """The one partition of a log."""
-
-    def __init__(self, tp: TopicPartition, path: str) -> None:
-        self._is_there = True
-        self.paths = {tp: path}
-
-    def list(self) -> None:
-        """There is no other."""
-
-    def was_there(self, tp: TopicPartition) -> bool:
-        """Whether the partition was there when the group began: always."""
-        return True
-
-    def gone(self, tp: TopicPartition) -> None:
-        """The log was deleted."""
-        raise LogNotFoundError(f"{self.paths[tp]} was deleted, or made anew, since it was opened")
 
 
 class ShareGroup(Closing, Waitable):
@@ -117,10 +76,10 @@ class ShareGroup(Closing, Waitable):
         dead_letter_log_of: Callable[[AcquiredRecord], DeadLetterLog] | None,
     ) -> None:
         self.group = checked_group(group)
-        self._start = checked_place("start", start)
+        start = checked_place("start", start)
         self._follow = boolean("follow", follow)
         self._timeout = checked_timeout(timeout, follow)
-        self._options = ShareOptions(
+        options = ShareOptions(
             group,
             choice("isolation", isolation, ISOLATION),
             choice("on_error", on_error, ON_ERROR),
@@ -130,25 +89,20 @@ class ShareGroup(Closing, Waitable):
             boolean("durable", durable),
             dead_letter_log_of,
         )
-        self._wanted = wanted
-        self._source_of = source_of
-        self._worker = 1 + (int.from_bytes(os.urandom(8), "big") >> 3)
-        self._partitions: dict[TopicPartition, SharedPartition] = {}
-        self._by_topic: list[list[SharedPartition]] = []
-        self._topics = topics
-        self._turn = self._swept = 0
-        self._left_out = LeftOut()
-        self._watch = PartitionWatch()
-        self._event = EventFd()
-        self._guard = Mutex()
-        self._waiting_count = 0
-        self._next_update = self._next_hear = 0.0
+        worker = 1 + (int.from_bytes(os.urandom(8), "big") >> 3)
+        left_out = LeftOut()
+
+        def open_one(tp: TopicPartition, path: str) -> SharedPartition:
+            place = start if wanted.was_there(tp) else "earliest"
+            return SharedPartition(tp, source_of(path), worker, options, place, left_out)
+
+        self._left_out = left_out
+        self._partitions = GroupPartitions(wanted, topics, f"share group {group!r}", open_one)
         self._is_of_parent = False  # this is a child of fork
-        self._closed = False
         _groups.add(self)
         with ExitStack() as undo:
             undo.callback(self.close)  # an exception keeps this object, whose records are for others
-            self._update()
+            self._partitions.update()
             undo.pop_all()
 
     # ---- partitions ----------------------------------------------------------------------------------------
@@ -156,161 +110,50 @@ class ShareGroup(Closing, Waitable):
     @property
     def partitions(self) -> list[TopicPartition]:
         """The partitions that are read now."""
-        return sorted(self._partitions)
+        return sorted(self._partitions.open)
 
     @property
     def skipped(self) -> list[Skipped]:
         """What on_error="skip" has left out so far: of each damage the file, the byte, how many bytes, and
         the error."""
-        for shared in list(self._partitions.values()):
+        for shared in self._partitions:
             self._left_out.note(shared.skipped)
         return self._left_out.listed()
 
-    def _update(self) -> None:
-        """Take the partitions that there are now. OSError, KstoreError."""
-        with self._guard:
-            self._next_update = monotonic() + _UPDATE
-            self._wanted.list()
-            for tp in [tp for tp in self._partitions if tp not in self._wanted.paths]:
-                self._leave(tp)
-            for tp, path in self._wanted.paths.items():
-                if tp not in self._partitions:
-                    with suppress(LogNotFoundError):  # it is being deleted
-                        self._partitions[tp] = self._open(tp, path)
-            self._by_topic = [
-                [shared for tp, shared in self._partitions.items() if tp.topic == topic]
-                for topic in self._topics
-            ]
-            paths = {tp: self._wanted.paths[tp] for tp in self._partitions}
-            with suppress(FileNotFoundError):  # it was deleted: the next update leaves it
-                for tp in self._watch.add(paths):
-                    self._partitions[tp].ask()
-            self._sweep()
-
-    def _open(self, tp: TopicPartition, path: str) -> SharedPartition:
-        start = self._start if self._wanted.was_there(tp) else "earliest"
-        return SharedPartition(tp, self._source_of(path), self._worker, self._options, start, self._left_out)
-
-    def _leave(self, tp: TopicPartition) -> None:
-        self._partitions.pop(tp).close()
-        self._watch.drop()
-
-    def _deleted(self, tp: TopicPartition) -> None:
-        with self._guard:
-            if tp in self._partitions:
-                self._leave(tp)
-                self._next_update = 0
-                self._wanted.gone(tp)
-
-    def _sweep(self) -> None:
-        """Ask some partitions though no change was reported: not all are, such as a new start of a log."""
-        shared = list(self._partitions.values())
-        if shared:
-            self._swept += _SWEEP
-            for at in range(min(_SWEEP, len(shared))):
-                shared[(self._swept + at) % len(shared)].ask()
-
-    def _ask_all(self) -> None:
-        for shared in self._partitions.values():
-            shared.ask()
-
-    def _hear(self) -> None:
-        """Take in what the system reports of changed partitions."""
-        with self._guard:
-            self._next_hear = monotonic() + _HEAR
-            self._event.clear()
-            is_whole = False
-            try:
-                for tp, _ in self._watch.changes():
-                    if tp is None:
-                        self._ask_all()
-                    elif tp in self._partitions:
-                        self._partitions[tp].ask()
-                is_whole = self._watch.source is not None
-            finally:
-                if not is_whole:  # the system reports nothing, or not once more after an interrupt
-                    self._ask_all()
-
     # ---- taking --------------------------------------------------------------------------------------------
-
-    def _first(self, ask: Callable[[SharedPartition], Any]) -> Any:
-        """What the first partition that has a record gives, in the order of the topics; None if none has."""
-        if self._closed:
-            return None
-        now = monotonic()
-        if now >= self._next_update:
-            self._update()
-        if now >= self._next_hear:
-            self._hear()
-        turn = self._turn
-        for shared_ones in self._by_topic:
-            count = len(shared_ones)
-            for at in range(count):
-                shared = shared_ones[(at + turn) % count]
-                if not shared.may_have_record():
-                    continue
-                try:
-                    found = ask(shared)
-                except LogNotFoundError:
-                    self._deleted(shared.tp)
-                    continue
-                except KstoreError as e:
-                    e.add_note(f"in partition {shared.tp}, which share group {self.group!r} reads")
-                    raise
-                if found:
-                    return found
-        return None
-
-    def _take(self) -> AcquiredRecord | None:
-        """Acquire the next record that there is now."""
-        record: AcquiredRecord | None = self._first(_TAKE)
-        if record is None:
-            self._hear()
-            record = self._first(_TAKE)
-            if record is None:
-                return None
-        self._turn += 1
-        if self._waiting_count:
-            self._event.set()  # another thread may have missed what this one has heard
-        return record
-
-    def _pause(self) -> float:
-        """For how many seconds there is nothing to do, if no change is reported."""
-        longest = max(min(self._next_update - monotonic(), _UPDATE if self._watch.source else _POLL), 0.0)
-        return min((shared.pause(longest) for shared in self._partitions.values()), default=longest)
 
     def _await(self, timeout: float | None) -> AcquiredRecord | None:
         """Acquire the next record, and wait for it: None after so many seconds, or if the group is closed."""
         self._check_process()
-        record = self._take()
+        record = self._partitions.take()
         until = math.inf if timeout is None else monotonic() + timeout
-        while record is None and not self._closed and (left := until - monotonic()) > 0:
-            self._waiting_count += 1
+        while record is None and not self._partitions.is_closed and (left := until - monotonic()) > 0:
+            self._partitions.waiting_count += 1
             try:
-                wait_readable(self.signals(), min(left, self._pause()))
+                wait_readable(self.signals(), min(left, self._partitions.pause()))
             finally:
-                self._waiting_count -= 1
-            record = self._take()
+                self._partitions.waiting_count -= 1
+            record = self._partitions.take()
         return record
 
     async def _await_async(self, timeout: float | None) -> AcquiredRecord | None:
         self._check_process()
-        record = self._take()
+        record = self._partitions.take()
         until = math.inf if timeout is None else monotonic() + timeout
-        while record is None and not self._closed and (left := until - monotonic()) > 0:
-            self._waiting_count += 1
+        while record is None and not self._partitions.is_closed and (left := until - monotonic()) > 0:
+            self._partitions.waiting_count += 1
             try:
                 with ExitStack() as copies:  # an event loop waits for a descriptor once
                     sources = [copies.enter_context(_Copy(source)) for source in self.signals() if source]
-                    await wait_readable_async(sources, min(left, self._pause()))
+                    await wait_readable_async(sources, min(left, self._partitions.pause()))
             finally:
-                self._waiting_count -= 1
-            record = self._take()
+                self._partitions.waiting_count -= 1
+            record = self._partitions.take()
         return record
 
     def _records(self) -> Iterator[AcquiredRecord]:
         timeout = self._timeout if self._follow else 0.0
-        while (record := self._take() or self._await(timeout)) is not None:
+        while (record := self._partitions.take() or self._await(timeout)) is not None:
             yield record
 
     async def _records_async(self) -> AsyncGenerator[AcquiredRecord, None]:
@@ -362,17 +205,15 @@ class ShareGroup(Closing, Waitable):
     def looks(self) -> Iterator[float]:
         """Look for a record again and again, for `kstore.wait`."""
         with suppress(KstoreError, OSError):  # iterating raises it
-            while not self._closed:
-                self._hear()
-                if self._first(SharedPartition.has_record):
+            while not self._partitions.is_closed:
+                self._partitions.hear()
+                if self._partitions.first(SharedPartition.has_record):
                     return
-                yield self._pause()
+                yield self._partitions.pause()
 
     def signals(self) -> tuple[Any, ...]:
         """What becomes readable when the next look is worth it, for `kstore.wait`."""
-        if self._closed:
-            self._event.set()
-        return self._event, self._watch.source
+        return self._partitions.signals()
 
     # ---- acknowledging -------------------------------------------------------------------------------------
 
@@ -403,8 +244,7 @@ class ShareGroup(Closing, Waitable):
         """
         delay_ms = integer("delay_ms", delay_ms, 0, 1 << 48)
         self._partition_of(record).release(record, delay_ms)
-        if self._waiting_count:
-            self._event.set()
+        self._partitions.wake()
 
     def renew(self, record: AcquiredRecord) -> None:
         """Extend the lock of a record: it expires record_lock_ms after this call. acknowledge() has the
@@ -421,15 +261,15 @@ class ShareGroup(Closing, Waitable):
     def holds(self, record: AcquiredRecord) -> bool:
         """Whether this group object has delivered a record, and has neither acknowledged nor released it."""
         instance("record", record, AcquiredRecord)
-        shared = self._partitions.get(record[:2])  # type: ignore[call-overload]
+        shared = self._partitions.open.get(record[:2])  # type: ignore[call-overload]
         return shared is not None and shared.has_acquired(record)
 
     def _partition_of(self, record: AcquiredRecord) -> SharedPartition:
         if not isinstance(record, AcquiredRecord):
             instance("record", record, AcquiredRecord)
-        if self._closed:
+        if self._partitions.is_closed:
             self._check_open()
-        shared: SharedPartition | None = self._partitions.get(record[:2])  # type: ignore[call-overload]
+        shared: SharedPartition | None = self._partitions.open.get(record[:2])  # type: ignore[call-overload]
         if shared is None:
             tp = TopicPartition(record.topic, record.partition)
             raise LogNotFoundError(f"share group {self.group!r} reads no partition {tp}: it was deleted")
@@ -444,10 +284,10 @@ class ShareGroup(Closing, Waitable):
         CursorLockedError if another worker has the group open; then nothing is deleted. OSError.
         """
         self._check_open()
-        for tp, shared in self._partitions.items():
+        for shared in self._partitions:
             if shared.is_shared:
-                raise CursorLockedError(f"{tp} of share group {self.group!r}", None)
-        for shared in self._partitions.values():
+                raise CursorLockedError(f"{shared.tp} of share group {self.group!r}", None)
+        for shared in self._partitions:
             shared.forget()
         self.close()
 
@@ -459,29 +299,26 @@ class ShareGroup(Closing, Waitable):
 
     def _check_open(self) -> None:
         self._check_process()
-        if self._closed:
+        if self._partitions.is_closed:
             raise LogClosedError(f"share group {self.group!r} is closed")
 
     @property
     def is_closed(self) -> bool:
         """Whether the group was closed."""
-        return self._closed
+        return self._partitions.is_closed
 
     def close(self) -> None:
         """Leave the group: records that were not acknowledged are delivered to other workers. Iterations end,
         also in threads that wait in them."""
-        self._closed = True
-        self._event.set()
         if not self._is_of_parent:
-            for shared in list(self._partitions.values()):
-                shared.close()
+            self._partitions.close()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a share group cannot be pickled: open one in the other process")
 
     def __repr__(self) -> str:
-        state = ", closed" if self._closed else ""
-        return f"<ShareGroup {self.group!r}: {len(self._partitions)} partitions{state}>"
+        state = ", closed" if self._partitions.is_closed else ""
+        return f"<ShareGroup {self.group!r}: {len(self.partitions)} partitions{state}>"
 
 
 class NextRecord(Generic[_Given]):
@@ -543,7 +380,7 @@ class _Copy:
 def _forked() -> None:
     """In a child of fork the groups are those of its parent."""
     for group in list(_groups):
-        group._is_of_parent = group._closed = True
+        group._is_of_parent = group._partitions.is_closed = True
     _groups.clear()
 
 
