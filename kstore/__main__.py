@@ -77,12 +77,25 @@ COMMANDS = {
     "sink": "print what Spark's writers have under way and in staging, or finish, give up, sweep it",
     "delete": "delete a topic with all its records",
 }
-# A command is a function of this name in a module of kstore.tools.commands, its docstring is the description,
-# and add_NAME_arguments adds its arguments. The module has the command's name, but for these:
-_MODULES = {
-    **dict.fromkeys(("describe", "create", "alter", "delete"), "topics"),
-    **dict.fromkeys(("get", "erase"), "keys"),
+# A command is a function of this name, its docstring is the description, and add_NAME_arguments adds its
+# arguments. These are the modules of each package of kstore.tools.commands, and the commands in them; without
+# a "=", a module has the one command of its name.
+_PACKAGES = {
+    "reading": "dump records follow find",
+    "changing": "append retain compact recover truncate keys=keys,get,erase",
+    "stores": "topics=topics,describe,create,alter,delete cursors shares keep top sink",
+    "checking": "stat",
 }
+
+
+def _module_of(command: str) -> str:
+    """The module with a command."""
+    for package, modules in _PACKAGES.items():
+        for entry in modules.split():
+            module, _, commands = entry.partition("=")
+            if command in (commands or module).split(","):
+                return f"kstore.tools.commands.{package}.{module}"
+    raise LookupError(command)
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -145,7 +158,7 @@ class _Command(_Parser):
         """Imports the command, and adds its description and arguments, once."""
         if self._command is not None:
             name, self._command = self._command, None
-            module = import_module(f"kstore.tools.commands.{_MODULES.get(name, name)}")
+            module = import_module(_module_of(name))
             run = getattr(module, name)
             self.description = run.__doc__
             getattr(module, f"add_{name}_arguments")(self)

@@ -204,7 +204,7 @@ def test_a_long_line_is_refused_while_it_is_read(
         read.append(len(data))
         return data
 
-    monkeypatch.setattr("kstore.tools.commands.append.os.read", counted)
+    monkeypatch.setattr("kstore.tools.commands.changing.append.os.read", counted)
     for form, good, bad in (
         ("lines", "a\nb\n", "x" * (40 << 20)),
         ("jsonl", '{"value": "a"}\n{"value": "b"}\n', '{"value": "' + "x" * (40 << 20)),

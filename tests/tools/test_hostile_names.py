@@ -18,7 +18,7 @@ import pytest
 import kstore
 from kstore.__main__ import COMMANDS
 from kstore.errors import KstoreError, visible
-from kstore.tools.commands import keep
+from kstore.tools.commands.stores import keep
 from tests.helpers.effort import some
 from tests.helpers.reading import cursor_at_end
 from tests.tools.conftest import Feed, Run

@@ -15,7 +15,7 @@ import pytest
 
 import kstore
 from kstore.__main__ import main
-from kstore.tools.commands import top
+from kstore.tools.commands.stores import top
 from tests.tools.conftest import Run, Terminal
 
 Shown = Callable[..., str]

@@ -14,7 +14,7 @@ from kstore.log.cursors.offset_commits import lag_behind
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.store import LogStore
-from kstore.tools.commands.cursors import Positions, Unread
+from kstore.tools.commands.stores.cursors import Positions, Unread
 from kstore.tools.numbers import counted, seconds, time_text, whole
 from kstore.tools.stores import add_store_arguments, open_reader
 from kstore.tools.terminal import Screen, note
