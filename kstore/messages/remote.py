@@ -5,10 +5,10 @@ The output is not JSON but the toString() of Java objects.
 
 from typing import Any, Final
 
-from kstore.tools.decoders.errors import DecodeError, SkippedError, Texts
-from kstore.tools.decoders.schema import Table
-from kstore.tools.decoders.tables import REMOTE
-from kstore.tools.decoders.topics import read_framed
+from kstore.messages.errors import DecodeError, SkippedError, Texts
+from kstore.messages.schema import Table
+from kstore.messages.tables import REMOTE
+from kstore.messages.topics import read_framed
 
 _SEGMENT_STATES: Final = (
     "COPY_SEGMENT_STARTED",

@@ -15,9 +15,9 @@ from types import EllipsisType
 from typing import Final, NamedTuple
 
 from kstore.engine.record.text import java_text
-from kstore.tools.decoders.errors import DecodeError
-from kstore.tools.decoders.json_text import Value
-from kstore.tools.decoders.reader import Reader, int32
+from kstore.messages.errors import DecodeError
+from kstore.messages.json_text import Value
+from kstore.messages.reader import Reader, int32
 
 NEVER: Final = 2**15  # above all versions, which have 16 bits
 _MAX_STRING: Final = 2**15 - 1

@@ -7,11 +7,11 @@ frame before the message: frame version, type and version.
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from kstore.tools.decoders.errors import DecodeError, SkippedError, Texts
-from kstore.tools.decoders.json_text import Value, json_text
-from kstore.tools.decoders.reader import Reader, int16
-from kstore.tools.decoders.schema import Message, Table, Values
-from kstore.tools.decoders.tables import CONTROL, METADATA, OFFSETS, SHARES, TRANSACTIONS
+from kstore.messages.errors import DecodeError, SkippedError, Texts
+from kstore.messages.json_text import Value, json_text
+from kstore.messages.reader import Reader, int16
+from kstore.messages.schema import Message, Table, Values
+from kstore.messages.tables import CONTROL, METADATA, OFFSETS, SHARES, TRANSACTIONS
 
 _Adjust: TypeAlias = Callable[[Message, Values], None]  # changes the shown fields of a value
 _DELETE: Final = "<DELETE>"

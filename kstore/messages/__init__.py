@@ -8,9 +8,9 @@ SkippedError, which has the remark that the tool prints; for one at which the to
 from collections.abc import Callable
 from typing import Final
 
-from kstore.tools.decoders.errors import DecodeError, SkippedError, Texts
-from kstore.tools.decoders.remote import decode_remote
-from kstore.tools.decoders.topics import (
+from kstore.messages.errors import DecodeError, SkippedError, Texts
+from kstore.messages.remote import decode_remote
+from kstore.messages.topics import (
     control_text,
     decode_metadata,
     decode_offsets,

@@ -2,7 +2,7 @@
 
 import struct
 
-from kstore.tools.decoders.errors import DecodeError
+from kstore.messages.errors import DecodeError
 
 _FLOAT64 = struct.Struct(">d")
 

@@ -1,0 +1,1 @@
+"""Checks of every byte of directories, with findings, and repairs."""

@@ -1,0 +1,1 @@
+"""Copies of partitions, topics and stores; adoption by a broker."""

@@ -1,0 +1,1 @@
+"""A page that shows a log, a store or a broker's directory."""

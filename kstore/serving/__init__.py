@@ -1,0 +1,1 @@
+"""A server for Kafka clients: messages, requests, groups, transactions."""

@@ -1,0 +1,1 @@
+"""Commands that describe and check directories."""
