@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # What errors call two options: as Python does, and as Kafka does.
 MAX_MESSAGE_BYTES_NAME = "max_message_bytes (max.message.bytes in Kafka)"
-SEGMENT_BYTES_NAME = "segment_bytes (segment.bytes in Kafka)"
+SEGMENT_BYTES_NAME = "segment_bytes (segment.bytes in Kafka), or internal_segment_bytes if that is set"
 MAX32 = 2**31 - 1
 MAX64 = 2**63 - 1
 MAX_OFFSET = MAX64

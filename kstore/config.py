@@ -99,12 +99,12 @@ class LogConfig:
         1 << 30,
         "log.segment.bytes",
         text="Size of a segment's .log file at which a new segment begins. Kafka's minimum is 1 MiB; for "
-        "tests see internal_segment_bytes.",
+        "smaller segments set internal_segment_bytes instead.",
     )
     internal_segment_bytes: int | None = _key(
         int32(),
         None,
-        text="If set, replaces segment_bytes. It has no minimum, for tests.",
+        text="If set, replaces segment_bytes. It has no minimum: Kafka uses it in tests.",
     )
     segment_ms: int = _key(
         int64(1),
@@ -634,7 +634,8 @@ def _accept(key: _Key | _Synonym, name: str, value: object, *, text: bool = Fals
         if isinstance(value, str) and value == "none" and "uncompressed" in key.kind.allowed:
             hint = "; none is called uncompressed here"
         elif key is _KEYS["segment_bytes"]:
-            hint = "; for tests, internal_segment_bytes may be smaller"
+            other = "internal.segment.bytes" if "." in name else "internal_segment_bytes"
+            hint = f". Set {other} instead for smaller segments"
         raise InvalidConfigError(
             f"{name} is {value!r}, allowed is {key.kind.allowed}{hint}", name=name, value=value
         ) from None

@@ -226,7 +226,7 @@ def test_compaction_lags() -> None:
 
 def test_small_segments(tmp_path: Path) -> None:
     """Kafka allows none; the error names what tests take, which stands above segment.bytes, 0 too."""
-    with pytest.raises(InvalidConfigError, match="for tests, internal_segment_bytes may be smaller"):
+    with pytest.raises(InvalidConfigError, match="Set internal_segment_bytes instead"):
         LogConfig(segment_bytes=20_000)
     assert LogConfig().effective_segment_bytes == 1 << 30
     assert LogConfig(segment_bytes=1 << 20).effective_segment_bytes == 1 << 20
