@@ -683,7 +683,7 @@ class PartitionLog(LogView):
         CorruptRecordError if their files are damaged. OSError.
         """
         self._now()
-        return share_groups_in(self.path, self._named())
+        return share_groups_in(self, self.path, self._named())
 
     def _named(self) -> TopicPartition:
         """The topic and partition of the log, also if its directory has no such name."""

@@ -41,7 +41,7 @@ def test_a_signal_that_raises(ram: Path, kind: str, error: type[BaseException]) 
                 other.acknowledge(job)
                 assert job.offset not in done
     assert first not in done
-    assert kstore.open(path).share_groups()["g"] == (4000, 4000, 0, 0)
+    assert kstore.open(path).share_groups()["g"] == (4000, 4000, 0, 0, 0)
 
 
 def _work(group: kstore.ShareGroup, done: set[int] | None = None) -> set[int]:

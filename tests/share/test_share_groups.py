@@ -85,8 +85,8 @@ def test_each_record_once(path: Path) -> None:
         with log.share_group("other") as group:
             assert offsets(group) == list(range(11))
         assert log.share_groups() == {
-            "g": kstore.ShareGroupState(11, 11, 0, 0),
-            "other": kstore.ShareGroupState(11, 11, 0, 0),
+            "g": kstore.ShareGroupState(11, 11, 0, 0, 0),
+            "other": kstore.ShareGroupState(11, 11, 0, 0, 0),
         }
 
 
@@ -95,9 +95,9 @@ def test_two_workers_share(path: Path) -> None:
     with group_of(path) as one, group_of(path) as two:
         slow = next(iter(one))
         assert offsets(two) == list(range(1, 10))
-        assert state_of(path) == (0, 10, 1, 0)
+        assert state_of(path) == (0, 10, 1, 0, 1)
         one.acknowledge(slow)
-    assert state_of(path) == (10, 10, 0, 0)
+    assert state_of(path) == (10, 10, 0, 0, 0)
 
 
 def test_release_and_reject(path: Path) -> None:
@@ -294,6 +294,8 @@ def test_closed_worker(path: Path) -> None:
     """What it has is for others at once, and counts as delivered."""
     with group_of(path) as group:
         jobs = taken(group, 2)
+        assert state_of(path) == (0, 2, 2, 0, 10)
+    assert state_of(path) == (0, 2, 0, 2, 10)
     with pytest.raises(kstore.LogClosedError):
         group.acknowledge(jobs[0])
     with pytest.raises(kstore.LogClosedError):
@@ -335,6 +337,7 @@ def test_stopped_worker(path: Path) -> None:
     with worker(path, record_lock_ms=400) as other:
         assert other.tell("take") == "0 1"
         os.kill(other.pid, signal.SIGSTOP)
+        assert state_of(path) == (0, 1, 1, 0, 10)
         with group_of(path, follow=True) as group:
             assert next(iter(group)).offset == 1
             assert [job.offset for job in taken(group, 9)] == [*range(2, 10), 0]
@@ -439,7 +442,7 @@ def test_deleted_records(tmp_path: Path) -> None:
             log.delete_records(15)
             assert next(iter(group)).offset == 15
             group.acknowledge(held[0])
-            assert state_of(path) == (15, 16, 1, 0)
+            assert state_of(path) == (15, 16, 1, 0, 5)
 
 
 def test_compacted_records(tmp_path: Path) -> None:
@@ -536,7 +539,7 @@ def test_state_is_bounded(path: Path) -> None:
                 sizes.add(state.stat().st_size)
         assert max(sizes) <= 300_000
         one.acknowledge(slow)
-    assert state_of(path) == (3010, 3010, 0, 0)
+    assert state_of(path) == (3010, 3010, 0, 0, 0)
 
 
 def test_forget(path: Path) -> None:

@@ -65,7 +65,7 @@ def check(path: Path, done: set[int], unsure: int = 1) -> None:
     assert not done & set(offsets)
     assert 50 - len(done) - unsure <= len(offsets) <= 50 - len(done)
     assert all(count <= 3 for _, count in left)
-    assert kstore.open(path).share_groups()["g"] == (50, 50, 0, 0)
+    assert kstore.open(path).share_groups()["g"] == (50, 50, 0, 0, 0)
 
 
 @pytest.mark.parametrize("durable", [False, True])

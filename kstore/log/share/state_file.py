@@ -43,6 +43,11 @@ def path_of(partition: str, group: str) -> str:
     return f"{partition}/{SHARES}/{group}{_STATE}"
 
 
+def lock_path_of(partition: str, group: str) -> str:
+    """The path of the file that the workers of a group lock in a partition."""
+    return f"{partition}/{SHARES}/{group}{_LOCK}"
+
+
 def groups_in(partition: str) -> list[str]:
     """The share groups that have a state in a partition. OSError."""
     try:
@@ -62,6 +67,7 @@ class StateFile:
         self, partition: str, group: str, tp: TopicPartition, topic_id: bytes, worker: int, *, durable: bool
     ) -> None:
         self.path = path_of(partition, group)
+        self._lock_path = lock_path_of(partition, group)
         self.worker = worker
         self.is_new = False
         self._partition = partition
@@ -78,13 +84,13 @@ class StateFile:
         _files.add(self)
 
     def _locked_file(self) -> FileLock:
-        directory, name = os.path.split(self.path[: -len(_STATE)] + _LOCK)
+        directory = os.path.dirname(self.path)
         if not os.path.isdir(self._partition):
             raise LogNotFoundError(f"{self._partition} was deleted")
         make_directory(directory)
         require_local(directory, what="a share group")
         while True:
-            lock = FileLock(f"{directory}/{name}")
+            lock = FileLock(self._lock_path)
             keep_byte(lock.file.fd, self.worker)
             if not _is_deleted(lock):  # else the group was forgotten meanwhile
                 return lock

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from kstore.arguments import instance
-from kstore.errors import LogClosedError
+from kstore.errors import LogClosedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.layout import TopicPartition
-from kstore.log.partition import source_at
+from kstore.log.partition import PartitionLog, source_at
 from kstore.log.share.descriptions import share_groups_in
 from kstore.log.share.share_group import ShareGroup
+from kstore.log.share.state_file import groups_in
 from kstore.store.read.topic_reader import checked_topics
 from kstore.store.read.wanted_partitions import WantedPartitions
 
@@ -65,6 +68,9 @@ def share_groups_here(
     """What share groups have done in these partitions. CorruptRecordError, OSError."""
     found: dict[str, dict[TopicPartition, ShareGroupState]] = {}
     for tp, path in sorted(paths.items()):
-        for group, state in share_groups_in(path, tp).items():
-            found.setdefault(group, {})[tp] = state
+        if not groups_in(path):
+            continue
+        with suppress(LogNotFoundError), PartitionLog(path) as log:  # it was deleted meanwhile
+            for group, state in share_groups_in(log, path, tp).items():
+                found.setdefault(group, {})[tp] = state
     return found

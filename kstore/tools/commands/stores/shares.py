@@ -9,7 +9,6 @@ from typing import Any
 import kstore
 from kstore.errors import LogNotFoundError, visible
 from kstore.log.cursors.arguments import checked_group
-from kstore.log.cursors.offset_commits import lag_behind
 from kstore.log.files.layout import TopicPartition
 from kstore.log.recovery.presence import require_partition
 from kstore.store import LogStore
@@ -47,7 +46,7 @@ def shares(args: argparse.Namespace) -> int:
     """Print what share groups have done: a line for each group and partition, with the offset of the first
     record that is not done, that of the first one that was not delivered, and how many records between the
     two are acquired by a worker, or available because they are to be delivered again. LAG counts the records
-    that are not done. With --forget the lines are those of the states that are deleted."""
+    that are not done, also those that were never delivered. With --forget the lines are those of the states that are deleted."""
     if args.group is not None:
         checked_group(args.group)
     if args.forget and args.group is None:
@@ -73,7 +72,7 @@ def shares(args: argparse.Namespace) -> int:
 def _in_store(args: argparse.Namespace) -> list[dict[str, Any]]:
     store = LogStore(args.directory)
     found = [
-        _row(group, tp, state, store.log(*tp))
+        {"group": group, **tp._asdict(), **state._asdict()}
         for group, states in store.share_groups().items()
         for tp, state in states.items()
         if args.group in (None, group)
@@ -87,17 +86,10 @@ def _in_partition(args: argparse.Namespace) -> list[dict[str, Any]]:
     with kstore.open(args.directory) as log:
         tp = log.topic_partition or TopicPartition(Path(args.directory).name, 0)
         found = [
-            _row(group, tp, state, log)
+            {"group": group, **tp._asdict(), **state._asdict()}
             for group, state in log.share_groups().items()
             if args.group in (None, group)
         ]
         if args.forget and found:
             log.share_group(args.group).forget()
     return found
-
-
-def _row(
-    group: str, tp: TopicPartition, state: kstore.ShareGroupState, log: kstore.PartitionLog
-) -> dict[str, Any]:
-    lag = lag_behind(log, state.end_offset) + state.in_flight
-    return {"group": group, **tp._asdict(), **state._asdict(), "lag": lag}
