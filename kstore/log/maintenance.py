@@ -13,18 +13,17 @@ from kstore.log.later import later
 from kstore.log.worker import CLEANING, Job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from functools import partial
 
     from kstore.log.compact.compactor import compact
     from kstore.log.compact.erasure import Match, erase
     from kstore.log.compact.key_files import make_missing
     from kstore.log.compact.report import Compaction, Erasure
-    from kstore.log.cursors.offset_commits import Commit
     from kstore.log.read.progress import ProgressCallback
     from kstore.log.segments.segment_set import SegmentSet
     from kstore.log.write.given_retention import retention_of, unsaid_retention
-    from kstore.log.write.retention import Decision, decide_for
+    from kstore.log.write.retention import Decision, Need, decide_for
 else:
     later(
         globals(),
@@ -50,14 +49,13 @@ class Maintenance:
         self.rewriter = SegmentRewriter(segments)
         self.key_files = KeyFiles(self.rewriter, in_background=makes_key_files)
 
-    def retain(self, commits: Mapping[str, Commit | None], *, dry_run: bool = False) -> list[Decision]:
-        """Deletes old segments, given what groups of cursors have committed, also after a power cut.
-        InvalidConfigError, OSError."""
+    def retain(self, needs: Mapping[str, Sequence[Need]], *, dry_run: bool = False) -> list[Decision]:
+        """Deletes old segments, given what groups need, also after a power cut. InvalidConfigError, OSError."""
         log = self._segments
         with log.log_end.held():
             log.check_place()
             now_ms = log.clock_ms()
-            decisions = decide_for(log.snapshot(), retention_of(log.config), now_ms, commits)
+            decisions = decide_for(log.snapshot(), retention_of(log.config), now_ms, needs)
             refusal = unsaid_retention(log.directory, log.config, decisions)
             if not dry_run:
                 gone = sum(d.delete and (refusal is None or d.rule == "start_offset") for d in decisions)

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from kstore.log.segments.truncation import complete_truncation, start_at, truncate_to
     from kstore.log.view.log_view import LogView
     from kstore.log.write.appender import Appender
+    from kstore.log.write.needs import needs_of
     from kstore.log.write.opening import KeptConfig, OwnWork
     from kstore.log.write.retention import Decision
     from kstore.typed import BytesLike, Cells, ConfigOptions, HeaderLists, Headers, Times, WriterOptions
@@ -92,6 +93,7 @@ else:
             "kstore.log.recovery.last_batch": "last_epoch",
             "kstore.log.recovery.report": "Recovery",
             "kstore.log.write.appender": "Appender",
+            "kstore.log.write.needs": "needs_of",
             "kstore.log.write.retention": "Decision",
             "kstore.typed": "BytesLike Cells ConfigOptions HeaderLists Headers Times WriterOptions",
         },
@@ -472,10 +474,10 @@ class LogWriter(RecordAppender, PartitionLog):
         """Deletes old segments, as retention_bytes, retention_ms and the log start offset say.
 
         Returns a Decision with its reason for every segment, oldest first. dry_run=True decides, and deletes
-        nothing; what the deletion would refuse, it refuses too. keep_for: groups of cursors. No segment is
-        deleted that holds a record which one of them has not committed; if a group has committed nothing,
-        nothing is deleted. Files are renamed to .deleted, and removed by a later retain() or by close() when
-        file_delete_delay_ms is over.
+        nothing; what the deletion would refuse, it refuses too. keep_for: groups of cursors and share
+        groups. No segment is deleted that holds a record which one of them has not committed, or not
+        acknowledged. If a group has read nothing yet, nothing is deleted. Files are renamed to .deleted, and
+        removed by a later retain() or by close() when file_delete_delay_ms is over.
 
         If nobody has said retention_ms, at this opening or, where the log keeps its configuration, at one
         before, segments that only Kafka's default of 7 days would delete are kept, and InvalidConfigError
@@ -488,8 +490,11 @@ class LogWriter(RecordAppender, PartitionLog):
         """
         boolean("dry_run", dry_run)
         groups = checked_groups("keep_for", keep_for)
-        commits = {group: Home.of(self.path).durable_commit(group) for group in groups}
-        return self.maintenance.retain(commits, dry_run=dry_run)
+        needs = {
+            group: needs_of(self.path, self._named(), group, Home.of(self.path).durable_commit(group))
+            for group in groups
+        }
+        return self.maintenance.retain(needs, dry_run=dry_run)
 
     # ---- finding by key ------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from kstore.store.topic import checked_name
 from kstore.store.topic_appender import TopicAppender
 from kstore.store.topic_catalog import TopicCatalog
 from kstore.store.topic_changes import TopicChanges
-from kstore.store.upkeep.maintenance_tasks import commits_of
+from kstore.store.upkeep.maintenance_tasks import needs_of_groups
 from kstore.store.upkeep.upkeep import Upkeep
 from kstore.typed import Column
 
@@ -90,10 +90,10 @@ class LogStore:
     which topics they have created or changed. After a fork a child opens the store itself. The file system
     must be a local one. Default: False. background: whether old segments are deleted,
     compacted topics compacted, .keys files made if key_files says so, and so on, in the background: True or
-    False. Default: True. keep_for: groups of cursors for which nothing is deleted that they have not
-    committed yet, in the background neither; see `retain`. Default: none. idle_roll_ms: how often the
-    background looks for segments without appends that are old enough to end, and ends them, in ms. Default:
-    never, as in Kafka. max_open_partitions: how many logs stay open, an int. Default: an eighth of the
+    False. Default: True. keep_for: groups of cursors and share groups, whose records the background does not
+    delete before they are done; see `retain`. Default: none. idle_roll_ms: how often the background looks for
+    segments without appends that are old enough to end, and ends them, in ms. Default: never, as in Kafka.
+    max_open_partitions: how many logs stay open, an int. Default: an eighth of the
     descriptors that the process may have, but at least 8. Any number of partitions can be used: others are
     opened when they are needed.
 
@@ -657,9 +657,10 @@ class LogStore:
         """Deletes old segments of all partitions, as LogWriter.retain does, and removes the directories of
         deleted topics whose time has come. Returns the decisions by partition.
 
-        keep_for: groups of cursors, beside those that the store was opened with. No segment is deleted that
-        holds a record which one of them has not committed. Of a topic of which a group has committed some
-        partitions, the others are kept whole; if it has committed nothing at all, nothing is deleted.
+        keep_for: groups of cursors and share groups, beside those that the store was opened with. No segment
+        is deleted that holds a record which one of them has not committed, or not acknowledged. If a group has
+        done so in some partitions of a topic, the others are kept whole; if it has done so in none at all,
+        nothing is deleted.
 
         A partition that fails is skipped, and `health` reports it. So is one without retention_ms, of its
         topic or of the store, if Kafka's default of 7 days would delete some of its records; and one that is
@@ -668,14 +669,14 @@ class LogStore:
         boolean("dry_run", dry_run)
         groups = [*self._keep_for, *checked_groups("keep_for", keep_for)]
         self._check_writing()
-        commits = commits_of(self._catalog, groups)
+        needs = needs_of_groups(self._catalog, groups)
         decisions = {}
         for tp in self.partitions:
             if tp.topic == layout.CLUSTER_METADATA:
                 continue
             topic = self._catalog.topics.get(tp.topic)
             try:
-                decisions[tp] = self._logs.get(tp).maintenance.retain(commits(tp), dry_run=dry_run)
+                decisions[tp] = self._logs.get(tp).maintenance.retain(needs(tp), dry_run=dry_run)
             except (OSError, KstoreError) as e:
                 if topic is not None and not self._catalog.was_deleted(topic):
                     self._logs.failed(tp, e)

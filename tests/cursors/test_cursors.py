@@ -274,7 +274,7 @@ def test_retention_keeps_what_a_group_needs(path: Path) -> None:
             assert not any(d.delete for d in log.retain(keep_for=["never"]))
             decisions = log.retain(keep_for=["g"])
             assert [d.delete for d in decisions] == [True, False, False]
-            assert decisions[1].reason == "group 'g' of cursors is at offset 4"
+            assert decisions[1].reason == "group 'g' is at offset 4"
             assert log.log_start_offset == 3
             jobs.seek(4)
             assert offsets(jobs) == [4, 5, 6, 7, 8, 9]

@@ -58,6 +58,30 @@ def test_what_groups_have_not_committed_stays(tmp_path: Path) -> None:
         assert starts(store) == {key: [10, 10] for key in "abc"}
 
 
+@pytest.mark.parametrize("of", ["a log", "a store"])
+def test_what_a_share_group_has_not_acknowledged_stays(tmp_path: Path, of: str) -> None:
+    """Also a record that was delivered, and those behind a truncation."""
+    with make(tmp_path) as store:
+        log = store.log("a")
+        assert isinstance(log, LogWriter)
+
+        def start() -> int:
+            log.retain(keep_for=["workers"]) if of == "a log" else store.retain(keep_for=["workers"])
+            return log.log_start_offset
+
+        assert start() == 0
+        with log.share_group("workers") as group:
+            jobs = list(group)
+            for job in (*jobs[:3], *jobs[5:]):
+                group.acknowledge(job)
+            assert start() == 3
+            group.acknowledge(jobs[3])
+            group.acknowledge(jobs[4])
+            log.truncate_to(6)
+            log.append(b"w" * 20, timestamp=T)
+        assert start() == 6
+
+
 def test_in_the_background(tmp_path: Path) -> None:
     with make(tmp_path) as store:
         commit(tmp_path, "one", ["a"], 4)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kstore.config import LogConfig
     from kstore.engine.segment.segment import Segment
-    from kstore.log.cursors.offset_commits import Commit
+    from kstore.log.follow.position import Position
     from kstore.log.recovery.loader import Loaded
 
 
@@ -48,6 +48,14 @@ class Decision(NamedTuple):
     delete: bool
     rule: Literal["start_offset", "size", "time"] | None
     reason: str
+
+
+class Need(NamedTuple):
+    """What a group needs of a log: the records from `offset` on, and what it has to read again after a
+    truncation behind `position`."""
+
+    offset: int
+    position: Position
 
 
 class _FactsOf:
@@ -139,12 +147,11 @@ def decide_for(
     log: Loaded,
     config: LogConfig,
     now_ms: int,
-    commits: Mapping[str, Commit | None] = MappingProxyType({}),
+    needs: Mapping[str, Sequence[Need]] = MappingProxyType({}),
 ) -> list[Decision]:
     """The decisions for all segments of a log. It has no replicas, so the high watermark is its end. OSError.
 
-    `commits` are those of groups of cursors. A group needs what it has not committed, and what it has to read
-    again after a truncation; one without a commit needs all records.
+    `needs` are those of groups. One of which nothing is known needs all records.
     """
     facts = facts_of(log.segments, log.log_end_offset)
     decisions = decide(
@@ -155,24 +162,23 @@ def decide_for(
         high_watermark=log.log_end_offset,
         now_ms=now_ms,
     )
-    if not commits:
+    if not needs:
         return decisions
-    kept_for = {group: _needed_from(log, commit) for group, commit in commits.items()}
+    kept_for = {
+        group: min((_needed_from(log, need) for need in found), default=0) for group, found in needs.items()
+    }
     group = min(kept_for, key=lambda name: kept_for[name])
-    reason = f"group {group!r} of cursors is at offset {kept_for[group]}"
+    reason = f"group {group!r} is at offset {kept_for[group]}"
     return [
         Decision(d.base_offset, False, None, reason) if d.delete and f.next_offset > kept_for[group] else d
         for d, f in zip(decisions, facts, strict=True)
     ]
 
 
-def _needed_from(log: Loaded, commit: Commit | None) -> int:
+def _needed_from(log: Loaded, need: Need) -> int:
     """The first offset that a group may still read."""
-    if commit is None:
-        return 0
-    position = commit.reading_position()
-    diverged = diverged_at(log, position, "read_committed")
-    return position.offset if diverged < 0 else diverged
+    diverged = diverged_at(log, need.position, "read_committed")
+    return need.offset if diverged < 0 else min(need.offset, diverged)
 
 
 class _Verdict(NamedTuple):

@@ -18,6 +18,7 @@ from kstore.log.cursors.group_file import groups_in, read_durable_positions
 from kstore.log.cursors.home import Home
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
+from kstore.log.write.needs import needs_of
 from kstore.store.upkeep.cleaning import CLOSED
 from kstore.store.upkeep.partition_files import bases_of, files_of
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from kstore.config import LogConfig
     from kstore.log.cursors.offset_commits import Commit
+    from kstore.log.write.retention import Need
     from kstore.log.writer import LogWriter
     from kstore.store.open_partitions import OpenPartitions
     from kstore.store.topic_catalog import TopicCatalog
@@ -64,10 +66,10 @@ class MaintenanceTasks:
     def retain(self, logs: OpenPartitions, now: int) -> None:
         """Deletes old segments, as LogStore.retain does."""
         with self._failures.noted("retention"):
-            commits = commits_of(logs.catalog, self._keep_for)
+            needs = needs_of_groups(logs.catalog, self._keep_for)
 
             def retain(log: LogWriter, tp: TopicPartition) -> None:
-                log.maintenance.retain(commits(tp))
+                log.maintenance.retain(needs(tp))
 
             self._visit("retention", logs, now, _retention_due, retain)
 
@@ -166,30 +168,35 @@ class MaintenanceTasks:
                             self._failures.reports.info(text, group, tp)
 
 
-def commits_of(
+def needs_of_groups(
     catalog: TopicCatalog, groups: Sequence[str]
-) -> Callable[[TopicPartition], dict[str, Commit | None]]:
-    """What groups of cursors have committed for a partition, also after a power cut. A group that has
-    committed only for other topics is left out. Each file is read once. OSError, CorruptRecordError."""
-    committed: dict[str, dict[TopicPartition, Commit]] = {}
+) -> Callable[[TopicPartition], dict[str, list[Need]]]:
+    """What groups need of a partition, also after a power cut. A group that reads only other topics is left
+    out. Each file is read once. OSError, CorruptRecordError."""
+    needs: dict[str, dict[TopicPartition, list[Need]]] = {}
     for group in groups:
-        found = committed[group] = {}
+        commits: dict[TopicPartition, Commit] = {}
         for directory in catalog.live():
             entries = read_durable_positions(os.path.realpath(directory.path), group)
             for tp in entries:
                 if catalog.partitions.get(tp) is directory:
                     commit = Home.of(str(directory.path_of(tp))).commit_in(entries)
                     if commit is not None:
-                        found[tp] = commit
+                        commits[tp] = commit
+        all_of_group = (
+            (tp, needs_of(str(directory.path_of(tp)), tp, group, commits.get(tp)))
+            for tp, directory in catalog.partitions.items()
+        )
+        needs[group] = {tp: found for tp, found in all_of_group if found}
 
-    def commits(tp: TopicPartition) -> dict[str, Commit | None]:
+    def needs_in(tp: TopicPartition) -> dict[str, list[Need]]:
         return {
-            group: found.get(tp)
-            for group, found in committed.items()
+            group: found.get(tp, [])
+            for group, found in needs.items()
             if not found or any(tp.topic == other.topic for other in found)
         }
 
-    return commits
+    return needs_in
 
 
 def _has_retention(catalog: TopicCatalog, topic: str) -> bool:
