@@ -1,6 +1,10 @@
-"""Errors for records that cannot be decoded."""
+"""Errors for messages that cannot be decoded or encoded."""
 
 Texts = tuple[str | None, str | None]  # after " key: " and after " payload: "; None: not printed
+
+
+class EncodeError(ValueError):
+    """A value that its field cannot have."""
 
 
 class DecodeError(ValueError):

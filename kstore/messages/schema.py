@@ -1,4 +1,4 @@
-"""Kafka's generated messages: tables of fields, their decoding and their output.
+"""Kafka's generated messages: tables of fields, their decoding, encoding and output.
 
 A message is encoded as its fields, in the order of the table. From its first flexible version on, lengths are
 unsigned varints (the length plus one, 0 for null), and tagged fields follow at the end as number, size and
@@ -15,12 +15,14 @@ from types import EllipsisType
 from typing import Final, NamedTuple
 
 from kstore.engine.record.text import java_text
-from kstore.messages.errors import DecodeError
+from kstore.messages.errors import DecodeError, EncodeError
 from kstore.messages.json_text import Value
 from kstore.messages.reader import Reader, int32
+from kstore.messages.writer import Writer
 
 NEVER: Final = 2**15  # above all versions, which have 16 bits
 _MAX_STRING: Final = 2**15 - 1
+_UUID: Final = re.compile(r"[\w-]{21}[AQgw]", re.ASCII)
 _UNKNOWN_TAGS: Final = ""  # no field has this name
 
 Values = dict[str, Value]
@@ -42,6 +44,10 @@ class Kind(ABC):
         """Read a value; `name` is for errors. DecodeError."""
 
     @abstractmethod
+    def write(self, target: Writer, form: Form, name: str, nullable: bool, value: Value) -> None:
+        """Write a value; `name` is for errors. EncodeError."""
+
+    @abstractmethod
     def default(self) -> Value:
         """The value of an absent field."""
 
@@ -55,21 +61,47 @@ class Fixed(Kind):
     """A value of a fixed size: a number, a boolean, a UUID."""
 
     read_one: Callable[[Reader], Value]
+    write_one: Callable[[Writer, str, Value], None]
     zero: Value
 
     def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
         return self.read_one(source)
+
+    def write(self, target: Writer, form: Form, name: str, nullable: bool, value: Value) -> None:
+        self.write_one(target, name, value)
 
     def default(self) -> Value:
         return self.zero
 
 
 def _integer(size: int, *, signed: bool = True) -> Fixed:
-    return Fixed(lambda source: source.number(size, signed), 0)
+    return Fixed(
+        lambda source: source.number(size, signed),
+        lambda target, name, value: target.number(value, size, signed, name),
+        0,
+    )
 
 
 def _uuid(source: Reader) -> Value:
     return base64.urlsafe_b64encode(source.uuid()).decode().rstrip("=")
+
+
+def _write_uuid(target: Writer, name: str, value: Value) -> None:
+    if not isinstance(value, str) or not _UUID.fullmatch(value):
+        raise EncodeError(f"field {name} is not a UUID in URL-safe base64: {value!r}")
+    target.raw(base64.urlsafe_b64decode(value + "=="))
+
+
+def _write_bool(target: Writer, name: str, value: Value) -> None:
+    if not isinstance(value, bool):
+        raise EncodeError(f"field {name} is not a bool: {value!r}")
+    target.number(int(value), 1, True, name)
+
+
+def _write_float64(target: Writer, name: str, value: Value) -> None:
+    if not isinstance(value, float):
+        raise EncodeError(f"field {name} is not a float: {value!r}")
+    target.float64(value)
 
 
 def _length(source: Reader, form: Form, size: int, name: str, nullable: bool) -> int | None:
@@ -79,6 +111,16 @@ def _length(source: Reader, form: Form, size: int, name: str, nullable: bool) ->
     if nullable:
         return None
     raise DecodeError(f"non-nullable field {name} was serialized as null")
+
+
+def _write_length(target: Writer, form: Form, size: int, name: str, nullable: bool, length: int) -> None:
+    """Write a length, -1 for null."""
+    if length < 0 and not nullable:
+        raise EncodeError(f"field {name} may not be null")
+    if form.flexible:
+        target.varint(length + 1)
+    else:
+        target.number(length, size, True, name)
 
 
 class String(Kind):
@@ -92,6 +134,15 @@ class String(Kind):
             raise DecodeError(f"string field {name} had invalid length {length}")
         return java_text(source.array(length))
 
+    def write(self, target: Writer, form: Form, name: str, nullable: bool, value: Value) -> None:
+        if value is not None and not isinstance(value, str):
+            raise EncodeError(f"field {name} is not a str: {value!r}")
+        data = b"" if value is None else value.encode()
+        if len(data) > _MAX_STRING:
+            raise EncodeError(f"field {name} has {len(data)} bytes, more than {_MAX_STRING}")
+        _write_length(target, form, 2, name, nullable, -1 if value is None else len(data))
+        target.raw(data)
+
     def default(self) -> Value:
         return ""
 
@@ -102,6 +153,12 @@ class Bytes(Kind):
     def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
         length = _length(source, form, 4, name, nullable)
         return None if length is None else source.array(length)
+
+    def write(self, target: Writer, form: Form, name: str, nullable: bool, value: Value) -> None:
+        if value is not None and not isinstance(value, bytes):
+            raise EncodeError(f"field {name} is not bytes: {value!r}")
+        _write_length(target, form, 4, name, nullable, -1 if value is None else len(value))
+        target.raw(value or b"")
 
     def default(self) -> Value:
         return b""
@@ -124,6 +181,14 @@ class Array(Kind):
             )
         name += " element"
         return [self.element.read(source, form, name, False) for _ in range(count)]
+
+    def write(self, target: Writer, form: Form, name: str, nullable: bool, value: Value) -> None:
+        if value is not None and not isinstance(value, list):
+            raise EncodeError(f"field {name} is not a list: {value!r}")
+        _write_length(target, form, 4, name, nullable, -1 if value is None else len(value))
+        name += " element"
+        for one in value or ():
+            self.element.write(target, form, name, False, one)
 
     def default(self) -> Value:
         return []
@@ -162,12 +227,23 @@ class Field:
             nullable = False
         return self.kind.read(source, form, self.name, nullable)
 
+    def write(self, target: Writer, form: Form, value: Value) -> None:
+        """Write the value. EncodeError."""
+        nullable = self.nullable
+        if nullable and self.tag is not None and isinstance(self.kind, Struct):
+            target.varint(int(value is not None))
+            if value is None:
+                return
+            nullable = False
+        self.kind.write(target, form, self.name, nullable, value)
+
 
 class Struct(Kind):
     """A sequence of fields, which can be the kind of a field."""
 
     def __init__(self, *fields: Field) -> None:
         self.fields: Final = fields
+        self._names = {field.name for field in fields}
         self._plain = [field for field in fields if field.tag is None]
         self._tagged = {field.tag: field for field in fields if field.tag is not None}
 
@@ -187,6 +263,42 @@ class Struct(Kind):
         if form.flexible:
             self._read_tagged(source, form, values)
         return values
+
+    def write(self, target: Writer, form: Form, name: str, nullable: bool, value: Value) -> None:
+        if value is None and nullable:
+            target.number(-1, 1, True, name)
+            return
+        if not isinstance(value, dict):
+            raise EncodeError(f"field {name} is not a dict: {value!r}")
+        if nullable:
+            target.number(1, 1, True, name)
+        self.write_fields(target, form, name, value)
+
+    def write_fields(self, target: Writer, form: Form, name: str, values: Values) -> None:
+        """Write the values of all fields of the version. Absent ones have their defaults. EncodeError."""
+        unknown = values.keys() - self._names
+        if unknown:
+            raise EncodeError(f"{name} has no field {min(unknown)!r}")
+        for field in self._plain:
+            if field.since <= form.version <= field.until:
+                value = values[field.name] if field.name in values else field.absent()
+                field.write(target, form, value)
+        if form.flexible:
+            self._write_tagged(target, form, values)
+
+    def _write_tagged(self, target: Writer, form: Form, values: Values) -> None:
+        found: list[tuple[int, bytes]] = []
+        for tag, field in self._tagged.items():
+            value = values.get(field.name, field.absent())
+            if field.since <= form.version <= field.until and value != field.absent():
+                content = Writer()
+                field.write(content, form, value)
+                found.append((tag, content.getvalue()))
+        target.varint(len(found))
+        for tag, data in sorted(found):
+            target.varint(tag)
+            target.varint(len(data))
+            target.raw(data)
 
     def _read_tagged(self, source: Reader, form: Form, values: Values) -> None:
         for _ in range(source.varint()):  # each takes two bytes, which bounds the loop
@@ -228,27 +340,37 @@ class Message(Struct):
         super().__init__(*fields)
         self.name: Final = name
         self.highest: Final = highest
-        self._flexible = flexible
+        self.flexible: Final = flexible
 
     def read_version(self, source: Reader, version: int) -> Values:
         """Read all values. As in Kafka, a version above the highest is read as the highest. DecodeError."""
         version = max(version, 0)
-        return self.read_fields(source, Form(version, version >= self._flexible, self.highest))
+        return self.read_fields(source, Form(version, version >= self.flexible, self.highest))
+
+    def write_version(self, values: Values, version: int) -> bytes:
+        """Encode the values for a version. A field that is absent has its default, and one that the version
+        lacks is left out. EncodeError if the message has no such version, a field has no such value, or no
+        field has such a name."""
+        if not 0 <= version <= self.highest:
+            raise EncodeError(f"{self.name} has no version {version}, the highest is {self.highest}")
+        target = Writer()
+        self.write_fields(target, Form(version, version >= self.flexible, self.highest), self.name, values)
+        return target.getvalue()
 
     def shown_version(self, values: Values, version: int) -> Values:
         """The values in JSON for a version."""
         return self.shown_fields(values, max(version, 0))
 
 
-_KINDS: Final[dict[str, Kind]] = {
+KINDS: Final[dict[str, Kind]] = {
     "int8": _integer(1),
     "int16": _integer(2),
     "uint16": _integer(2, signed=False),
     "int32": _integer(4),
     "int64": _integer(8),
-    "float64": Fixed(Reader.float64, 0.0),
-    "bool": Fixed(lambda source: source.number(1) != 0, False),
-    "uuid": Fixed(_uuid, "A" * 22),  # URL-safe base64 without padding
+    "float64": Fixed(Reader.float64, _write_float64, 0.0),
+    "bool": Fixed(lambda source: source.number(1) != 0, _write_bool, False),
+    "uuid": Fixed(_uuid, _write_uuid, "A" * 22),  # URL-safe base64 without padding
     "string": String(),
     "bytes": Bytes(),
 }
@@ -282,7 +404,7 @@ class Table:
     def _field(self, text: str) -> Field:
         found = _FIELD.fullmatch(text.strip())
         assert found is not None, text
-        kind: Kind = _KINDS.get(found["kind"]) or self.messages[found["kind"]]
+        kind: Kind = KINDS.get(found["kind"]) or self.messages[found["kind"]]
         default = found["default"]
         return Field(
             found["name"],
