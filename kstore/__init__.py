@@ -24,6 +24,8 @@ from kstore._version import __version__
 # kstore` takes no time; __init__.pyi says it to type checkers and editors, and stubtest compares the
 # two.
 _SOURCES = {
+    "kstore.checking.check": "check",
+    "kstore.checking.finding": "Finding Report",
     "kstore.config": "LogConfig",
     "kstore.engine.append.record_accumulator": "Ticket",
     "kstore.engine.append.record_appender": "Appended",

@@ -1,4 +1,7 @@
 from kstore._version import __version__ as __version__
+from kstore.checking.check import check as check
+from kstore.checking.finding import Finding as Finding
+from kstore.checking.finding import Report as Report
 from kstore.config import LogConfig as LogConfig
 from kstore.descriptors import OpenFiles as OpenFiles
 from kstore.descriptors import limit_open_files as limit_open_files
@@ -119,6 +122,7 @@ __all__ = [
     "Decision",
     "ErasedSegment",
     "Erasure",
+    "Finding",
     "Follower",
     "Histogram",
     "InvalidConfigError",
@@ -153,6 +157,7 @@ __all__ = [
     "RecordBatch",
     "RecordTooLargeError",
     "ReentrantCallError",
+    "Report",
     "Residency",
     "Segment",
     "Sent",
@@ -177,6 +182,7 @@ __all__ = [
     "UnexpectedAppendOffsetError",
     "UnsupportedCodecError",
     "__version__",
+    "check",
     "encode_batch",
     "get_include",
     "limit_open_files",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from kstore.log.recovery.repairs import Repairs
-    from kstore.log.recovery.steps import Code, Finding, Step
+    from kstore.log.recovery.steps import Code, OpeningFinding, Step
 else:
     later(globals(), {"kstore.log.recovery.steps": "Code"})
 
@@ -96,7 +96,7 @@ class Recovery(NamedTuple):
         return [f"{step.file}: {step.text(done=True)}" for step in steps if step.code in codes()]
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[OpeningFinding]:
         """Everything that differs from the state after a clean shutdown; damage first, its consequences
         after."""
         steps = [step for step in (*self.steps, *self.gaps.steps) if step.code.kind]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Code(Enum):
-    """The code of a step: the `kind` of its Finding, and the text. {be} is "would be" or "was", {were} its
+    """The code of a step: the `kind` of its OpeningFinding, and the text. {be} is "would be" or "was", {were} its
     form for bytes."""
 
     REMOVAL_UNDER_WAY = "leftover", "{be} deleted: its removal was under way"
@@ -135,8 +135,8 @@ class Code(Enum):
         self.text = text
 
 
-class Finding(NamedTuple):
-    """A difference from the state after a clean shutdown.
+class OpeningFinding(NamedTuple):
+    """What an opening found: a difference from the state after a clean shutdown.
 
     `kind` is a stable word: "torn_tail", "corrupt_batch", "beyond" (bytes or segments behind the end that
     recovery would remove), "leftover" (a .deleted, .cleaned or .swap file), "preallocated" (zeros behind the
@@ -219,7 +219,7 @@ class Step(NamedTuple):
             end=end,
         )
 
-    def finding(self, *, done: bool) -> Finding:
-        """This step as a Finding."""
+    def finding(self, *, done: bool) -> OpeningFinding:
+        """This step as an OpeningFinding."""
         code = self.code.name.lower()
-        return Finding(self.code.kind, self.file, self.position, self.size, self.text(done=done), code)
+        return OpeningFinding(self.code.kind, self.file, self.position, self.size, self.text(done=done), code)

@@ -1,0 +1,142 @@
+"""The table of codes: the severity, the meaning, the remedy, and whether Kafka's start fails.
+
+docs/checking.md has this table; tests/checking compares the two. A finding of an opening has the code of its
+step in kstore/log/recovery/steps.py.
+"""
+
+from __future__ import annotations
+
+from kstore.checking.finding import Finding
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+REPAIR = "kstore repair"
+
+
+class Code(NamedTuple):
+    """A row of the table. `remedy` may be empty, if there is nothing to do."""
+
+    severity: str
+    meaning: str
+    remedy: str = ""
+    stops_kafka: bool = False
+
+
+_CUT = f"{REPAIR} ends the log there and keeps the rest in a .cut file; copy the partition first"
+_INDEX = f"{REPAIR} makes the indexes from the log"
+_REMOVE = "remove the file if it is not needed"
+_RENAME = "rename or move the file"
+
+CODES: Mapping[str, Code] = {
+    # batches and records
+    "corrupt_batch": Code("damaged", "a checksum, a field or an offset of a batch is wrong", _CUT),
+    "torn_tail": Code("damaged", "the file ends inside a batch", _CUT),
+    "offsets_fall": Code("damaged", "the offsets do not rise from batch to batch", _CUT),
+    "unreadable_records": Code(
+        "damaged", "the checksum of a batch is right, and its records are damaged", _CUT
+    ),
+    "late_record": Code(
+        "damaged",
+        "a record is later than the largest timestamp in the header of its batch: lookups by time miss it",
+        "copy the records to a new log",
+    ),
+    "epoch_falls": Code("suspicious", "a batch has a lower leader epoch than an earlier one"),
+    "unreadable_file": Code(
+        "damaged", "a file or a directory cannot be read", "correct its permissions, or the disk", True
+    ),
+    # indexes
+    "index_damaged": Code("damaged", "an index is damaged, or does not fit the log", _INDEX),
+    "time_index_short": Code(
+        "damaged", "the time index lacks the latest timestamp: lookups by time miss it", _INDEX
+    ),
+    "no_offset_index": Code("suspicious", "a segment has no offset index", _INDEX),
+    "no_time_index": Code("suspicious", "a segment has no time index", _INDEX),
+    "broken_transaction_index": Code("damaged", "the transaction index is damaged", _INDEX),
+    "transactions_behind_end": Code(
+        "suspicious", "the transaction index names transactions behind the end", _INDEX
+    ),
+    "index_without_log": Code("suspicious", "an index has no log: the .log may be lost", _REMOVE),
+    # offsets
+    "offsets_missing": Code("lost", "offsets are in no segment: a file is missing or was cut off"),
+    "file_shortened": Code("lost", "an index names offsets that the log does not have"),
+    "segment_empty": Code("suspicious", "a segment is empty, and offsets are missing behind it"),
+    "offsets_remote": Code("note", "offsets are in the remote storage of a tiered topic"),
+    "segments_overlap": Code("damaged", "two segments have the same offsets: copies were mixed", _CUT),
+    "offsets_far_apart": Code(
+        "suspicious", "offsets are too far apart for one segment", f"{REPAIR} splits it"
+    ),
+    "bytes_before_next_segment": Code("damaged", "bytes at the end of a segment hold no whole batch", _CUT),
+    "flushed_is_lost": Code("lost", "records that were flushed are gone"),
+    "ends_early": Code("lost", "the log ends before the offset at which it was closed"),
+    "ends_late": Code("suspicious", "the log ends behind the offset at which it was closed"),
+    "wrong_name": Code(
+        "damaged", "the offsets of the batches are below the one in the name of the file", _RENAME
+    ),
+    "tail_left": Code("damaged", "bytes follow the last whole batch", _CUT),
+    "file_tail": Code("damaged", "bytes follow the last sound batch of the file"),
+    "spare_room": Code("note", "zeros follow the last batch, as preallocation leaves them"),
+    "behind_damage": Code("lost", "a segment behind damage, which an opening for writing removes", _CUT),
+    "below_log_start": Code(
+        "suspicious", "a segment is below the log start offset", f"{REPAIR} sets it aside"
+    ),
+    "truncation_left": Code("note", "a truncation was begun", f"{REPAIR} completes it"),
+    # interrupted work and other files
+    "removal_under_way": Code("note", "the file waits for its removal"),
+    "compaction_unfinished": Code("note", "a compaction was interrupted", f"{REPAIR} removes its files"),
+    "compaction_replaces": Code("note", "a compaction replaces the file"),
+    "damaged_replaces": Code("damaged", "the file that a compaction puts in its place is damaged", _CUT),
+    "compaction_all_but_finished": Code(
+        "note", "a compaction was interrupted at its end", f"{REPAIR} completes it"
+    ),
+    "file_unfinished": Code("note", "a file was not finished when the process died", _REMOVE),
+    "no_name_of_a_swap": Code("suspicious", "not the name of a file that a compaction leaves", _RENAME),
+    "no_name_of_a_segment": Code("damaged", "a .log file whose name is not an offset", _RENAME, True),
+    "other_name_of_a_segment": Code(
+        "suspicious", "a .log file whose name has not 20 digits is not read", _RENAME
+    ),
+    "not_read": Code("suspicious", "a file that may be a segment in another form is not read"),
+    "directory_empty": Code("suspicious", "the directory is empty: records were lost, or none were written"),
+    "cut_off": Code("lost", "a recovery has moved bytes into this file", "kstore records reads it"),
+    # checkpoints
+    "checkpoint_damaged": Code("damaged", "a checkpoint is damaged"),
+    "log_start_unknown": Code("damaged", "the log start offset is unknown: deleted records may be readable"),
+    "log_start_beyond_end": Code("damaged", "the log start offset is beyond the end of the log"),
+    "manifest_damaged": Code("damaged", "kstore.json is damaged"),
+    "epochs_damaged": Code(
+        "damaged", "the leader-epoch-checkpoint is damaged or lost", f"{REPAIR} makes it again"
+    ),
+    "snapshot_damaged": Code("damaged", "a snapshot of producers is damaged", f"{REPAIR} makes it again"),
+    "producers_forgotten": Code(
+        "damaged", "no snapshot of producers is sound: a retry may be appended again"
+    ),
+    "checkpoint_kept": Code("suspicious", "a copy of a checkpoint that was damaged", _REMOVE),
+    "topic_id_damaged": Code("damaged", "partition.metadata is damaged", "", True),
+    "positions_damaged": Code("damaged", "the positions of a group of cursors are damaged"),
+}
+
+
+def found(
+    code: str,
+    file: str,
+    meaning: str = "",
+    *,
+    position: int = -1,
+    offsets: tuple[int, int] | None = None,
+    severity: str = "",
+    remedy: str = "",
+    stops_kafka: bool | None = None,
+) -> Finding:
+    """A finding, with what the table says unless it is given."""
+    row = CODES[code]
+    return Finding(
+        code,
+        severity or row.severity,
+        file,
+        position,
+        offsets,
+        meaning or row.meaning,
+        remedy or row.remedy,
+        row.stops_kafka if stops_kafka is None else stops_kafka,
+    )

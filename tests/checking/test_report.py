@@ -1,0 +1,47 @@
+"""What kstore.check returns."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import kstore
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "orders-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"v" * 100] * 100, batch_bytes=1000)
+    return path
+
+
+def test_a_whole_partition(log: Path) -> None:
+    report = kstore.check(log)
+    assert (report.findings, report.worst, report.is_whole, report.problems()) == ((), "", True, [])
+    assert (report.path, report.partitions, report.files) == (str(log), 1, 1)
+    assert report.bytes == (log / f"{0:020}.log").stat().st_size
+    assert str(report).startswith(f"{log}: whole")
+
+
+def test_a_damaged_batch(log: Path) -> None:
+    file = log / f"{0:020}.log"
+    data = bytearray(file.read_bytes())
+    data[500] ^= 1
+    file.write_bytes(data)
+    report = kstore.check(log)
+    assert not report.is_whole
+    (finding,) = report.problems()
+    assert (finding.code, finding.severity, finding.file) == ("corrupt_batch", report.worst, str(file))
+    assert (finding.position, finding.stops_kafka) == (0, False)
+    assert json.loads(json.dumps(report.as_dict()))["findings"][0]["code"] == "corrupt_batch"
+    summary, line = str(report).splitlines()
+    assert "1 damaged" in summary
+    assert str(file) in line
+    with pytest.raises(ValueError, match="severity"):
+        report.problems("bad")
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(kstore.LogNotFoundError):
+        kstore.check(tmp_path / "orders-0")
