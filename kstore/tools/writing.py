@@ -1,14 +1,16 @@
 """Opening a partition for subcommands that write, with their common options."""
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import kstore
 from kstore import opening
+from kstore.broker.cluster_metadata import NO_METADATA, ClusterMetadata, find_cluster_metadata
+from kstore.broker.topic_options import TopicOptions, directories_of_broker, topic_options
 from kstore.config import LogConfig
-from kstore.errors import InvalidConfigError, KstoreError
+from kstore.errors import CorruptFileError, InvalidConfigError, KstoreError
 from kstore.log.files import layout
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of, kept_options
@@ -18,6 +20,7 @@ from kstore.log.recovery.presence import doubt_about, not_found, require_partiti
 from kstore.log.recovery.report import Recovery
 from kstore.log.write.opening import KeptConfig
 from kstore.log.writer import LogWriter
+from kstore.properties import read_properties
 from kstore.tools.numbers import seconds
 from kstore.tools.terminal import note
 
@@ -80,22 +83,44 @@ def add_wait_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def config_of(args: argparse.Namespace) -> LogConfig:
-    """The saved configuration of the log with the changes of these options. InvalidConfigError.
+    """The configuration of the log, as it is saved beside it by kstore or by a broker, with the changes of
+    these options. InvalidConfigError.
 
     A broker's file also sets the retention if it does not mention it: to the default."""
-    topic = kept_options(Path(args.directory)).options | settings_of(args.config)
+    changes = settings_of(args.config)
+    properties = read_properties(args.server_properties) if args.server_properties else {}
+    known = options_in(args.directory, properties)
     if not args.server_properties:
-        return LogConfig.from_topic(topic)
-    config = brokers_config(args.server_properties, topic)
+        return known.config(changes)
+    config = brokers_config(
+        args.server_properties, known.options | changes, properties | known.broker_options
+    )
     return config.replace(retention_ms=config.retention_ms)
 
 
-def brokers_config(file: str, topic: dict[str, str]) -> LogConfig:
+def options_in(path: str, properties: Mapping[str, str] | None = None) -> TopicOptions:
+    """The saved options of a log. OSError, CorruptCheckpointError."""
+    return topic_options(path, metadata_in(directories_of_broker(path, properties or {})))
+
+
+def metadata_in(directories: Iterable[str]) -> ClusterMetadata | None:
+    """The metadata of a broker in log directories. If it cannot be read, a note on stderr reports it."""
+    try:
+        return find_cluster_metadata(directories)
+    except (CorruptFileError, OSError) as e:
+        note(f"the topics' options are not known, because the broker's metadata cannot be read: {e}")
+        return NO_METADATA
+
+
+def brokers_config(
+    file: str, topic: dict[str, str], properties: Mapping[str, str] | None = None
+) -> LogConfig:
     """The configuration of a broker's file and a topic's options. InvalidConfigError for the options,
-    KstoreError for a value in the file, which the user did not type. OSError."""
+    KstoreError for a value in the file, which the user did not type. OSError. properties: its content, if it
+    was read before."""
     LogConfig.from_topic(topic)
     try:
-        return LogConfig.from_server_properties(file, topic)
+        return LogConfig.from_server_properties(file if properties is None else properties, topic)
     except InvalidConfigError as e:
         raise KstoreError(f"{file}: {e}") from None
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import kstore
+from kstore.broker.cluster_metadata import ClusterMetadata
+from kstore.broker.topic_options import topic_options
 from kstore.errors import LogNotFoundError
 from kstore.kinds import as_text
 from kstore.log.files.log_dir_state import kept_options
@@ -25,7 +27,7 @@ from kstore.tools.stores import (
     partition_count,
 )
 from kstore.tools.terminal import say
-from kstore.tools.writing import add_config_argument
+from kstore.tools.writing import add_config_argument, metadata_in, options_in
 
 
 def add_topics_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,9 +39,10 @@ def add_topics_arguments(parser: argparse.ArgumentParser) -> None:
 def topics(args: argparse.Namespace) -> int:
     """List the topics of a log directory."""
     store = open_reader(args)
+    metadata = metadata_in([args.directory, *args.also])
     for name in store.topics if args.topic is None else [args.topic]:
         found = store.describe(name)
-        config = _config_of(found)
+        config = _config_of(found, metadata)
         if args.json:
             say(json.dumps({"topic": name, "partitions": list(found.partitions), "config": config}))
         else:
@@ -48,9 +51,12 @@ def topics(args: argparse.Namespace) -> int:
     return 0
 
 
-def _config_of(topic: TopicDescription) -> dict[str, str]:
+def _config_of(topic: TopicDescription, metadata: ClusterMetadata | None) -> dict[str, str]:
     """A topic's own configuration, in Kafka's notation."""
-    return {name.replace("_", "."): as_text(value) for name, value in topic.options.items()}
+    own = {name.replace("_", "."): as_text(value) for name, value in topic.options.items()}
+    if metadata is None or not topic.partitions:
+        return own
+    return topic_options(next(iter(topic.partitions.values())), metadata).options | own
 
 
 def add_describe_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,13 +72,14 @@ def describe(args: argparse.Namespace) -> int:
         if args.also:
             raise ValueError("--also is for a topic: give the log directory, and TOPIC")
         with _opened(args.directory) as log:
-            kept = kept_options(Path(args.directory))
-            name, config, partitions = str(log.path), kept.options, [_facts_of(log)]
-            facts = {"config": config, "of_store": kept.of_store, **partitions[0]}
+            known = options_in(args.directory)
+            name, config, partitions = str(log.path), known.options, [_facts_of(log)]
+            facts = {"config": config, "of_store": known.source == "store", **partitions[0]}
     else:
         store = open_reader(args)
         found = store.describe(args.topic)
-        name, config, partitions = found.name, _config_of(found), []
+        metadata = metadata_in([args.directory, *args.also])
+        name, config, partitions = found.name, _config_of(found, metadata), []
         for number in found.partitions:
             with store.open(args.topic, number) as log:
                 partitions.append({"partition": number, **_facts_of(log)})

@@ -1,0 +1,1 @@
+"""What a broker's log directory says about its topics and transactions."""
