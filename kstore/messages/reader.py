@@ -50,15 +50,24 @@ class Reader:
         """The 16 bytes of a UUID."""
         return self._take(16)
 
+    def view(self, size: int) -> memoryview:
+        """The next `size` bytes, a length from the message, without a copy."""
+        self._check(size)
+        self._at += size
+        return memoryview(self._data)[self._at - size : self._at]
+
     def array(self, size: int) -> bytes:
         """Read `size` bytes, a length from the message."""
+        self._check(size)
+        return self._take(size)
+
+    def _check(self, size: int) -> None:
         if size < 0:
             raise DecodeError(f"negative size {size}", reason=str(size))
         if size > self.remaining:
             raise DecodeError(
                 f"Error reading byte array of {size} byte(s): only {self.remaining} byte(s) available"
             )
-        return self._take(size)
 
     def varint(self) -> int:
         """An unsigned varint of up to five bytes, which Java keeps in a signed int."""

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kstore.engine.record.text import java_text
 from kstore.messages.errors import DecodeError, EncodeError
@@ -164,6 +164,28 @@ class Bytes(Kind):
         return b""
 
 
+class Records(Kind):
+    """A length and batches of records: read as a memoryview of the message, written from any buffer, or from an
+    object with a `size` whose bytes follow there (Writer.attach)."""
+
+    def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Any:
+        length = _length(source, form, 4, name, nullable)
+        return None if length is None else source.view(length)
+
+    def write(self, target: Writer, form: Form, name: str, nullable: bool, value: Any) -> None:
+        if value is None or isinstance(value, bytes | bytearray | memoryview):
+            _write_length(target, form, 4, name, nullable, -1 if value is None else len(value))
+            target.raw(value or b"")
+        elif isinstance(size := getattr(value, "size", None), int):
+            _write_length(target, form, 4, name, nullable, size)
+            target.attach(value)
+        else:
+            raise EncodeError(f"field {name} is neither bytes nor has it a size: {value!r}")
+
+    def default(self) -> Value:
+        return b""
+
+
 @dataclass(frozen=True, slots=True)
 class Array(Kind):
     """A number of values, and the values."""
@@ -202,8 +224,8 @@ class Array(Kind):
 class Field:
     """A field of a table, with the versions that have it.
 
-    `default` is set if it differs from that of the kind and matters: for a tagged field, or one that some
-    versions lack.
+    `nullable_since` is the first version in which it may be null. `default` is set if it differs from that of
+    the kind and matters: for a tagged field, or one that some versions lack.
     """
 
     name: str
@@ -211,16 +233,20 @@ class Field:
     since: int = 0
     until: int = NEVER
     tag: int | None = None
-    nullable: bool = False
+    nullable_since: int | None = None
     default: int | EllipsisType | None = ...
 
     def absent(self) -> Value:
         """The value of the field if it is absent."""
         return self.kind.default() if isinstance(self.default, EllipsisType) else self.default
 
+    def nullable_in(self, version: int) -> bool:
+        """Whether the field may be null in a version."""
+        return self.nullable_since is not None and version >= self.nullable_since
+
     def read(self, source: Reader, form: Form) -> Value:
         """Read the value. DecodeError."""
-        nullable = self.nullable
+        nullable = self.nullable_in(form.version)
         if nullable and self.tag is not None and isinstance(self.kind, Struct):
             if source.varint() <= 0:  # a varint for null; without a tag it is a byte
                 return None
@@ -229,7 +255,7 @@ class Field:
 
     def write(self, target: Writer, form: Form, value: Value) -> None:
         """Write the value. EncodeError."""
-        nullable = self.nullable
+        nullable = self.nullable_in(form.version)
         if nullable and self.tag is not None and isinstance(self.kind, Struct):
             target.varint(int(value is not None))
             if value is None:
@@ -351,11 +377,15 @@ class Message(Struct):
         """Encode the values for a version. A field that is absent has its default, and one that the version
         lacks is left out. EncodeError if the message has no such version, a field has no such value, or no
         field has such a name."""
+        target = Writer()
+        self.write_to(target, values, version)
+        return target.getvalue()
+
+    def write_to(self, target: Writer, values: Values, version: int) -> None:
+        """Encode the values for a version behind what the target has. EncodeError, as `write_version`."""
         if not 0 <= version <= self.highest:
             raise EncodeError(f"{self.name} has no version {version}, the highest is {self.highest}")
-        target = Writer()
         self.write_fields(target, Form(version, version >= self.flexible, self.highest), self.name, values)
-        return target.getvalue()
 
     def shown_version(self, values: Values, version: int) -> Values:
         """The values in JSON for a version."""
@@ -373,14 +403,16 @@ KINDS: Final[dict[str, Kind]] = {
     "uuid": Fixed(_uuid, _write_uuid, "A" * 22),  # URL-safe base64 without padding
     "string": String(),
     "bytes": Bytes(),
+    "records": Records(),
 }
+_DEFAULTS: Final = {"null": None, "true": True}
 _HEAD: Final = re.compile(
     r"(?:(?P<type>\d+) )?(?:(?P<key>\w+) -> )?(?P<name>\w+)(?: to (?P<highest>\d+))?"
     r"(?: flexible (?P<flexible>\d+)\+| (?P<rigid>rigid))?:"
 )
 _FIELD: Final = re.compile(
-    r"(?P<name>\w+) (?P<array>\[)?(?P<kind>\w+)\]?(?P<nullable>\?)?(?: tag (?P<tag>\d+))?"
-    r"(?: (?P<since>\d+)(?:\+|-(?P<until>\d+)))?(?: = (?P<default>null|-?\d+))?"
+    r"(?P<name>\w+) (?P<array>\[)?(?P<kind>\w+)\]?(?P<nullable>\?(?:(?P<nullable_since>\d+)\+)?)?"
+    r"(?: tag (?P<tag>\d+))?(?: (?P<since>\d+)(?:\+|-(?P<until>\d+)))?(?: = (?P<default>null|true|-?\d+))?"
 )
 
 
@@ -412,6 +444,6 @@ class Table:
             since=int(found["since"] or 0),
             until=int(found["until"] or NEVER),
             tag=None if found["tag"] is None else int(found["tag"]),
-            nullable=found["nullable"] is not None,
-            default=... if default is None else None if default == "null" else int(default),
+            nullable_since=int(found["nullable_since"] or 0) if found["nullable"] else None,
+            default=... if default is None else _DEFAULTS[default] if default in _DEFAULTS else int(default),
         )

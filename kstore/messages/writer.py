@@ -1,23 +1,44 @@
 """Writing numbers and bytes of a message."""
 
 import struct
+from typing import Protocol
 
 from kstore.messages.errors import EncodeError
 
 _FLOAT64 = struct.Struct(">d")
 
 
-class Writer:
-    """The bytes of one message, as far as they are written."""
+class Attachment(Protocol):
+    """`size` bytes that somebody else sends."""
 
-    __slots__ = ("_parts",)
+    @property
+    def size(self) -> int:
+        """The number of bytes."""
+
+
+class Writer:
+    """The bytes of one message, as far as they are written, with attachments between them."""
+
+    __slots__ = ("_done", "_parts")
 
     def __init__(self) -> None:
         self._parts = bytearray()
+        self._done: list[bytearray | Attachment] = []
 
     def getvalue(self) -> bytes:
-        """The bytes written so far."""
+        """The bytes written so far. EncodeError if there are attachments."""
+        if self._done:
+            raise EncodeError("the message has attachments, which are no bytes of it")
         return bytes(self._parts)
+
+    def pieces(self) -> list[bytearray | Attachment]:
+        """Bytes and attachments in their order."""
+        return [*self._done, self._parts]
+
+    def attach(self, what: Attachment) -> None:
+        """Let bytes follow that somebody else sends."""
+        self._done += self._parts, what
+        self._parts = bytearray()
 
     def number(self, value: object, size: int, signed: bool, name: str) -> None:
         """Write a big-endian integer of `size` bytes. EncodeError."""

@@ -1,0 +1,1 @@
+"""Kafka's protocol as data: the requests that are served, and their answers."""

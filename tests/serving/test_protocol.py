@@ -1,0 +1,78 @@
+"""Every message of every version that is offered is the same for kio, in both directions."""
+
+import io
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.serial import entity_writer
+
+from kstore.messages.errors import DecodeError
+from kstore.messages.reader import Reader
+from kstore.messages.schema import Message
+from kstore.serving.protocol.apis import APIS, read_header, read_request, write_response
+from tests.helpers.effort import times
+from tests.messages.values import values_of
+from tests.serving.kio_messages import ERROR_CODES, entity, in_order, plain, read, write
+
+_MILLISECONDS = st.integers(0, 2**31 - 1)
+SPECIAL = {  # what kio has other types for
+    "rrorCode": st.sampled_from(ERROR_CODES),
+    "Ms": _MILLISECONDS,
+    "imestamp": _MILLISECONDS,
+}
+MESSAGES = [
+    pytest.param(message, version, id=f"{message.name}-{version}")
+    for api in APIS.values()
+    for message in (api.request, api.response)
+    for version in range(api.lowest, api.highest + 1)
+]
+
+
+@pytest.mark.parametrize(("message", "version"), MESSAGES)
+def test_messages(message: Message, version: int) -> None:
+    kind = entity(message.name, version)
+
+    @settings(max_examples=times(3), deadline=None)
+    @given(values_of(message, version, SPECIAL))
+    def check(values: dict[str, object]) -> None:
+        data = message.write_version(values, version)
+        theirs = read(kind, data)
+        assert plain(theirs) == in_order(message, values, version)
+        assert write(theirs) == data
+        source = Reader(data)
+        assert message.read_version(source, version) == values
+        assert source.remaining == 0
+
+    check()
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_headers(api: object) -> None:
+    """The headers have the versions that Kafka uses for each version of an API."""
+    for version in range(api.lowest, api.highest + 1):
+        kind = entity(api.request.name, version)
+        header = kind.__header_schema__
+        made = header(request_api_key=api.key, request_api_version=version, correlation_id=7, client_id="me")
+        target = io.BytesIO()
+        entity_writer(header)(target, made)
+        target.write(api.request.write_version({}, version))
+        source = Reader(target.getvalue())
+        assert read_header(source) == (api.key, version, 7, "me")
+        assert read_request(api, version, source) == api.request.default()
+        (answer,) = write_response(api, version, 7, {})
+        response_header = entity(api.response.name, version).__header_schema__
+        target = io.BytesIO()
+        entity_writer(response_header)(target, response_header(correlation_id=7))
+        assert bytes(answer) == target.getvalue() + api.response.write_version({}, version)
+
+
+def test_wrong_requests() -> None:
+    metadata = APIS[3]
+    with pytest.raises(DecodeError, match="2 byte"):
+        read_request(metadata, 1, Reader(struct.pack(">ih", 0, 0)))
+    with pytest.raises(DecodeError, match="non-nullable field key"):
+        read_request(APIS[10], 0, Reader(struct.pack(">h", -1)))
+    with pytest.raises(DecodeError, match="not UTF-8"):
+        read_header(Reader(struct.pack(">hhih", 3, 1, 7, 1) + b"\xff"))
