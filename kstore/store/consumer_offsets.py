@@ -189,7 +189,7 @@ def _replay(log: PartitionLog, found: _Committed) -> None:
     for batch in log.batches():
         if batch.is_control:
             ended = pending.pop(batch.producer_id, ())
-            take(ended if _commits(batch) else ())
+            take(ended if commits(batch) else ())
         elif batch.is_transactional:
             pending.setdefault(batch.producer_id, []).extend(batch.records())
         else:
@@ -201,8 +201,8 @@ def _replay(log: PartitionLog, found: _Committed) -> None:
             found.positions.setdefault(group, {})[tp] = position
 
 
-def _commits(batch: RecordBatch) -> bool:
-    """Whether it ends a transaction so that it counts."""
+def commits(batch: RecordBatch) -> bool:
+    """Whether a control batch commits a transaction."""
     return any(control_type(record.key) == 1 for record in batch.records())
 
 
