@@ -7,6 +7,7 @@ step in kstore/log/recovery/steps.py.
 from __future__ import annotations
 
 from kstore.checking.finding import Finding
+from kstore.errors import CorruptFileError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -42,12 +43,20 @@ CODES: Mapping[str, Code] = {
         "a record is later than the largest timestamp in the header of its batch: lookups by time miss it",
         "copy the records to a new log",
     ),
+    "early_records": Code(
+        "suspicious", "the largest timestamp in the header of a batch is later than all its records"
+    ),
+    "offset_gap": Code("suspicious", "offsets are missing within a segment"),
+    "bad_marker": Code("damaged", "a transaction marker is too short", "", True),
+    "not_a_log": Code("damaged", "a .log file has another format, or only zeros"),
     "epoch_falls": Code("suspicious", "a batch has a lower leader epoch than an earlier one"),
     "unreadable_file": Code(
         "damaged", "a file or a directory cannot be read", "correct its permissions, or the disk", True
     ),
     # indexes
     "index_damaged": Code("damaged", "an index is damaged, or does not fit the log", _INDEX),
+    "index_differs": Code("damaged", "an entry of an index does not fit the log", _INDEX),
+    "transaction_index_differs": Code("damaged", "a transaction index does not fit the log", _INDEX),
     "time_index_short": Code(
         "damaged", "the time index lacks the latest timestamp: lookups by time miss it", _INDEX
     ),
@@ -108,6 +117,12 @@ CODES: Mapping[str, Code] = {
         "damaged", "the leader-epoch-checkpoint is damaged or lost", f"{REPAIR} makes it again"
     ),
     "snapshot_damaged": Code("damaged", "a snapshot of producers is damaged", f"{REPAIR} makes it again"),
+    "snapshot_differs": Code(
+        "suspicious", "a snapshot of producers does not fit the log", f"{REPAIR} makes it again"
+    ),
+    "epochs_differ": Code(
+        "suspicious", "the leader-epoch-checkpoint does not fit the log", f"{REPAIR} makes it again"
+    ),
     "producers_forgotten": Code(
         "damaged", "no snapshot of producers is sound: a retry may be appended again"
     ),
@@ -115,6 +130,15 @@ CODES: Mapping[str, Code] = {
     "topic_id_damaged": Code("damaged", "partition.metadata is damaged", "", True),
     "positions_damaged": Code("damaged", "the positions of a group of cursors are damaged"),
 }
+
+
+def why(error: Exception) -> str:
+    """The text of an error without the file and the byte."""
+    if not isinstance(error, CorruptFileError):
+        return str(error)
+    if error.expected is None and error.found is None:
+        return error.reason
+    return f"{error.reason}: expected {error.expected}, found {error.found}"
 
 
 def found(

@@ -1,86 +1,198 @@
-"""The check of one partition."""
+"""The check of one partition: what is read, and the judgements about it."""
 
 from __future__ import annotations
 
 import os
 
-from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64, MAX_DECOMPRESSED_BYTES
-from kstore.checking.codes import found
-from kstore.engine.scan.batch_reader import BatchReader
-from kstore.errors import CorruptFileError, KstoreError
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
+from kstore.checking import segments
+from kstore.checking.codes import found, why
+from kstore.checking.producers import OpenTransaction, check_producers
+from kstore.errors import CorruptFileError, KstoreError, LogChangedError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
+from kstore.log.files.lock import holder_in, is_loaded
+from kstore.log.files.log_dir_state import (
+    directory_of,
+    is_kept_checkpoint,
+    kept_checkpoints,
+    located,
+    read_state,
+)
+from kstore.log.recovery.file_kind import kind_of
+from kstore.log.recovery.gaps import is_compacted
 from kstore.log.recovery.loader import load
-from kstore.log.recovery.presence import require_partition
 from kstore.log.recovery.single_file import load_file
+from kstore.log.recovery.steps import Code
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from kstore.checking.finding import Finding
+    from kstore.checking.segment_facts import SegmentFacts
     from kstore.engine.segment.segment import Segment
+    from kstore.log.recovery.loader import Loaded
     from kstore.log.recovery.steps import Step
+
+_MOST_TRIES = 3  # of loading a log that another process changes meanwhile
+# what the reading of every byte finds, and more exactly
+_FOUND_BY_READING = (Code.TAIL_LEFT, Code.BYTES_BEFORE_NEXT_SEGMENT, Code.SNAPSHOT_DAMAGED)
 
 
 class Checked(NamedTuple):
-    """The findings of a partition, and how many files and bytes of .log files were read."""
+    """What the check of a partition found.
 
+    `start`, `end`: the bounds of the log; None if it could not be loaded. `open_transactions`: those without an
+    end.
+    """
+
+    path: str
     findings: list[Finding]
-    files: int
+    segments: int
     bytes: int
+    start: int | None = None
+    end: int | None = None
+    open_transactions: tuple[OpenTransaction, ...] = ()
+    is_live: bool = False
 
 
-def check_partition(path: str) -> Checked:
-    """Check a partition or a single file. LogNotFoundError."""
-    if os.path.isfile(path):
-        loaded = load_file(path, INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES)
-    else:
-        require_partition(path)
+class PartitionCheck:
+    """The check of a partition or of a single .log file: it is loaded, then each of `segments` is read by the
+    caller, then `finish` judges."""
+
+    def __init__(self, path: str) -> None:
+        """Load it. An error becomes a finding."""
+        self.path = path
+        self.is_file = os.path.isfile(path)
+        self.findings: list[Finding] = []
+        self._loaded: Loaded | None = None
+        self.is_live = False
+        self._is_clean = True
+        self._recovery_point = 0
         try:
-            loaded = load(path)
+            self._load()
         except (CorruptFileError, OSError) as e:
-            return Checked([_unreadable(path, e)], 0, 0)
-    steps = [step for step in (*loaded.recovery.steps, *loaded.recovery.gaps.steps) if step.code.kind]
-    findings = [_of_step(step) for step in steps]
-    size = 0
-    for segment in loaded.segments:
+            self.findings.append(unreadable(path, e))
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """The segments to read."""
+        return () if self._loaded is None else self._loaded.segments
+
+    def _load(self) -> None:
+        path = self.path
+        around = directory_of(os.path.dirname(path) if self.is_file else path)
+        self.is_live = is_loaded(located(path)) or holder_in(around) is not None
+        if self.is_file:
+            self._loaded = load_file(path, INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES)
+            return
+        state = read_state(path)
+        self._is_clean, self._recovery_point = state.clean, state.recovery_point
+        tries = 1
+        while True:
+            try:
+                # As after a clean stop, nothing is read twice: the check reads all. Beside a writer the view
+                # ends where that has arrived.
+                self._loaded = load(path) if self.is_live else load(path, clean=True)
+                return
+            except LogChangedError:
+                if tries == _MOST_TRIES:
+                    raise
+                tries += 1
+
+    def finish(self, read: Sequence[SegmentFacts | Exception]) -> Checked:
+        """Judge what was read of the segments, in order."""
+        loaded = self._loaded
+        if loaded is None:
+            return Checked(self.path, self.findings, 0, 0)
+        facts = [each for each in read if not isinstance(each, Exception)]
+        failed = [each for each in read if isinstance(each, Exception)]
+        self.findings += [unreadable(self.path, each) for each in failed]
+        self.findings += self._of_steps(loaded)
+        compacted = not self.is_file and is_compacted(self.path)
+        state = segments.State(
+            self._is_clean,
+            self.is_live,
+            compacted or segments.look_compacted(facts),
+            compacted,
+            self._recovery_point,
+            loaded.log_start_offset,
+        )
+        for each in facts:
+            self.findings += segments.damage_in(each, state)
+            self.findings += segments.lies_in(each, state)
+            if not self.is_file:
+                self.findings += segments.index_faults(each, state, each.segment is loaded.segments[-1])
+        open_transactions: list[OpenTransaction] = []
+        if not self.is_file:
+            is_complete = not failed and segments.are_complete(facts)
+            found_, open_transactions = check_producers(
+                self.path,
+                facts,
+                state,
+                is_complete=is_complete,
+                end_offset=loaded.log_end_offset,
+            )
+            self.findings += found_
+            epochs = f"{self.path}/{layout.LEADER_EPOCHS}"
+            if not any(f.code == "epochs_damaged" for f in self.findings):
+                start = loaded.log_start_offset
+                self.findings += segments.epochs_of(facts, loaded.leader_epochs.entries, epochs, start)
+            self.findings += _of_files(self.path)
+        size = sum(each.size for each in facts)
+        return Checked(
+            self.path,
+            self.findings,
+            len(facts),
+            size,
+            loaded.log_start_offset,
+            loaded.log_end_offset,
+            tuple(open_transactions),
+            self.is_live,
+        )
+
+    def _of_steps(self, loaded: Loaded) -> Iterator[Finding]:
+        """The findings of the opening, except those that reading finds."""
         try:
-            findings += _check_segment(segment)
-            size += segment.size
+            gaps = loaded.recovery.gaps.steps
         except (KstoreError, OSError) as e:
-            findings.append(_unreadable(segment.path, e))
-    return Checked(findings, len(loaded.segments), size)
+            yield unreadable(self.path, e)
+            gaps = ()
+        for step in (*loaded.recovery.steps, *gaps):
+            if not step.code.kind or step.code in _FOUND_BY_READING:
+                continue
+            if self.is_live and step.code in (Code.TORN_TAIL, Code.CORRUPT_BATCH, Code.SPARE_ROOM):
+                continue  # what a process is writing
+            if step.code is Code.ENDS_LATE and not self._is_clean:
+                continue  # records were appended behind the recovery point
+            if step.code is Code.ENDS_EARLY and not self._is_clean:
+                step = step._replace(code=Code.FLUSHED_IS_LOST)
+            yield _of_step(step)
 
 
 def _of_step(step: Step) -> Finding:
     first, end = step.offsets
     offsets = (first, end - 1) if 0 <= first < end else None
-    text = step.text(done=False)
+    text = step.text(done=False).replace(f"{step.file}: ", "")
     return found(step.code.name.lower(), step.file, text, position=step.position, offsets=offsets)
 
 
-def _unreadable(path: str, error: Exception) -> Finding:
+def unreadable(path: str, error: Exception) -> Finding:
+    """The finding for a file that cannot be read."""
     if isinstance(error, CorruptFileError):
-        code = "unreadable_file" if not error.file.endswith(".log") else "corrupt_batch"
-        return found(code, error.file or path, error.reason, position=error.position, stops_kafka=False)
-    return found("unreadable_file", path, str(error))
+        file = error.file or path
+        text = why(error)
+        code = "corrupt_batch" if file.endswith(".log") else "unreadable_file"
+        if kind := kind_of(file) if os.path.isfile(file) and file.endswith(".log") else "":
+            code, text = "not_a_log", f"the file is {kind}"
+        return found(code, file, text, position=error.position, stops_kafka=False)
+    return found("unreadable_file", getattr(error, "filename", None) or path, str(error))
 
 
-def _check_segment(segment: Segment) -> list[Finding]:
-    """The findings about the batches of a segment, and about its indexes."""
-    findings = [
-        found("index_damaged", note.file, str(note), position=note.position) for note in segment.notes
-    ]
-    batches = BatchReader((segment,), 0, MAX64, first_position=0, on_error="skip")
-    for batch in batches:
-        try:
-            latest = max((record.timestamp for record in batch.records(verify=False)), default=-1)
-        except KstoreError as e:
-            findings.append(found("unreadable_records", segment.path, str(e), position=batch.position))
-            continue
-        if latest > batch.max_timestamp:
-            findings.append(found("late_record", segment.path, position=batch.position))
-    for skipped in batches.skipped:
-        text = str(skipped.error).removeprefix(f"{segment.path}: ")
-        findings.append(found("corrupt_batch", skipped.file, text, position=skipped.position))
-    if not layout.is_partition_name(os.path.basename(segment.directory)):
-        return findings
-    return findings
+def _of_files(path: str) -> Iterator[Finding]:
+    """The findings about other files in a partition directory."""
+    for name in sorted(os.listdir(path)):
+        if name.endswith(layout.CUT) and not is_kept_checkpoint(name):
+            yield found("cut_off", f"{path}/{name}")
+    for file in kept_checkpoints(path):
+        yield found("checkpoint_kept", file)

@@ -1,0 +1,177 @@
+"""What is wrong with segments, by their facts. Nothing is read or written here."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from kstore.arguments import MAX64
+from kstore.checking.codes import found, why
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kstore.checking.finding import Finding
+    from kstore.checking.segment_facts import Place, SegmentFacts
+    from kstore.engine.scan.batch_reader import Skipped
+
+_UNREPORTED = -(2**62)  # below any timestamp: the column of batches without records
+
+
+class State(NamedTuple):
+    """The state of a partition, as far as the judgements depend on it.
+
+    is_clean: it was closed cleanly. is_live: a process is writing it. is_compacted: its batches look
+    compacted, or it is known to be (is_known_compacted). recovery_point: where the next opening begins to check batches.
+    """
+
+    is_clean: bool
+    is_live: bool
+    is_compacted: bool
+    is_known_compacted: bool
+    recovery_point: int
+    log_start_offset: int
+
+    def is_rebuilt(self, facts: SegmentFacts) -> bool:
+        """Whether the next opening for writing makes the indexes of a segment from the log."""
+        return not self.is_clean and not self.is_live and facts.next_offset > self.recovery_point
+
+
+def look_compacted(facts: Sequence[SegmentFacts]) -> bool:
+    """Whether records are missing as a compaction takes them out: in more than one place, or within batches."""
+    gaps = sum(each.gap_count for each in facts)
+    return gaps > 1 or any(each.has_horizon or each.inner_count for each in facts)
+
+
+def are_complete(facts: Sequence[SegmentFacts]) -> bool:
+    """Whether every offset from the first to the last is in a sound batch."""
+    return not any(
+        each.gap_count or each.inner_count or each.skipped or each.errors for each in facts
+    ) and all(before.next_offset == after.segment.base_offset for before, after in pairwise(facts))
+
+
+def damage_in(facts: SegmentFacts, state: State) -> Iterator[Finding]:
+    """The findings about the bytes of a segment."""
+    path = facts.segment.path
+    is_recovered = state.is_rebuilt(facts)
+    skipped = facts.skipped
+    if facts.is_zeros_behind and not state.is_clean:
+        last = skipped[-1]
+        skipped = skipped[:-1]
+        yield found(
+            "spare_room", path, f"{last.size} bytes of zeros follow the last batch", position=last.position
+        )
+    for each in skipped:
+        yield _of_skipped(each, is_recovered)
+    tail = facts.size - facts.end_position
+    is_last = facts.segment.end_offset == MAX64
+    if tail > 0 and not (is_last and state.is_live):
+        text = f"{tail} bytes at the end hold no whole batch"
+        offset = (facts.next_offset, facts.next_offset)
+        severity = "damaged"
+        if is_last and not state.is_clean:
+            severity = "suspicious"
+            text += ": a process died while it wrote, and an opening for writing cuts them off"
+        code = "torn_tail"
+        yield found(code, path, text, position=facts.end_position, offsets=offset, severity=severity)
+    for position, error in facts.errors.items():
+        yield found("unreadable_records", path, why(error), position=position)
+
+
+def _of_skipped(skipped: Skipped, is_recovered: bool) -> Finding:
+    error, path = skipped.error, skipped.file
+    text = why(error)
+    if skipped.size:
+        text += f"; {skipped.size} bytes are unreadable"
+    if is_recovered:
+        text += ". An opening for writing, or a broker, ends the log here and removes what follows"
+    offset = getattr(error, "offset", -1)
+    return found(
+        "corrupt_batch",
+        path,
+        text,
+        position=skipped.position,
+        offsets=(offset, offset) if offset >= 0 else None,
+    )
+
+
+def lies_in(facts: SegmentFacts, state: State) -> Iterator[Finding]:
+    """The findings about headers that contradict the records, and about missing offsets in the segment."""
+    path = facts.segment.path
+
+    def at(code: str, place: Place, text: str, severity: str = "") -> Finding:
+        offsets = place.first, place.last
+        return found(code, path, text, position=place.position, offsets=offsets, severity=severity)
+
+    for place in facts.late:
+        yield at(
+            "late_record",
+            place,
+            f"a record has the timestamp {place.found}; the largest one in the header is {place.expected}, so "
+            "lookups by time miss it",
+        )
+    for place in facts.early:
+        if place.found > _UNREPORTED:
+            text = f"the largest timestamp in the header is {place.expected}; that of its records is {place.found}"
+            yield at("early_records", place, text)
+    if facts.next_offset <= state.log_start_offset:
+        return
+    if not state.is_compacted:
+        for place in facts.gaps:
+            if place.expected != place.found:
+                text = (
+                    f"offsets are missing where leader epoch {place.found} begins: a broker that truncates "
+                    "inside a batch removes the whole batch"
+                )
+                yield at("offset_gap", place, text, "note")
+            else:
+                text = "offsets are missing between two batches, and the log does not look compacted"
+                yield at("offset_gap", place, text)
+    elif facts.gap_count + facts.inner_count and not state.is_known_compacted:
+        text = (
+            f"{facts.gap_count} times offsets are missing between batches, {facts.inner_count} times within, as "
+            "compaction leaves them; nothing in the directory says that the topic is compacted"
+        )
+        yield found("offset_gap", path, text, severity="note")
+
+
+def index_faults(facts: SegmentFacts, state: State, newest: bool) -> Iterator[Finding]:
+    """The findings about the indexes of a segment. newest: it is the last one."""
+    segment = facts.segment
+    if newest and state.is_live:
+        return  # the writer is changing them
+    is_rebuilt = state.is_rebuilt(facts)
+    if newest and is_rebuilt:
+        return  # it was not closed, and the next opening makes the indexes from the log
+    severity = "note" if is_rebuilt else ""
+    hint = ". The next opening makes it from the log" if is_rebuilt else ""
+    for note in segment.notes:
+        yield found("index_damaged", note.file, why(note) + hint, position=note.position, severity=severity)
+    for kind, position, text in facts.index_faults:
+        path = segment.path_of(kind)
+        yield found("index_differs", path, text + hint, position=position, severity=severity)
+    if segment.notes or facts.skipped or not facts.batches or is_rebuilt:
+        return
+    known = segment.max_timestamp_so_far.timestamp
+    if known < facts.max_timestamp:
+        text = f"it ends at {known}, the log at {facts.max_timestamp}: lookups by time miss records"
+        yield found("time_index_short", segment.path_of(".timeindex"), text)
+
+
+def epochs_of(
+    facts: Sequence[SegmentFacts], checkpoint: Sequence[tuple[int, int]], file: str, start: int
+) -> Iterator[Finding]:
+    """The findings about leader epochs: they rise, and the checkpoint has them."""
+    latest = -1
+    for each in facts:
+        for epoch, offset, position in each.epochs:
+            path = each.segment.path
+            if epoch < latest:
+                text = f"the leader epoch falls from {latest} to {epoch}: one of them was changed on the disk"
+                yield found("epoch_falls", path, text, position=position, offsets=(offset, offset))
+            elif checkpoint and offset >= start:
+                known = [number for number, begins in checkpoint if begins <= offset]
+                if not known or known[-1] != epoch:
+                    text = f"it says that offset {offset} has epoch {known[-1] if known else 'none'}; it has {epoch}"
+                    yield found("epochs_differ", file, text, offsets=(offset, offset))
+            latest = max(latest, epoch)

@@ -1,0 +1,13 @@
+from typing import Any, final
+
+from numpy.typing import NDArray
+
+from kstore.engine.scan.batch_reader import Reader
+
+@final
+class BatchChecker(Reader):
+    @property
+    def errors(self) -> dict[int, Exception]: ...
+    @property
+    def end_position(self) -> int: ...
+    def __next__(self) -> NDArray[Any]: ...
