@@ -34,14 +34,7 @@ def with_duckdb(log: kstore.PartitionLog, since: int) -> list[tuple[bytes | None
 
 
 def with_pandas(log: kstore.PartitionLog, since: int) -> list[tuple[bytes | None, int, int]]:
-    import pandas as pd
-    import pyarrow
-
-    scan = log.scan(["key", "value"], since=since)
-    if hasattr(pd.DataFrame, "from_arrow"):  # pandas 3
-        frame = pd.DataFrame.from_arrow(scan)
-    else:
-        frame = pyarrow.table(scan).to_pandas()
+    frame = log.scan(["key", "value"], since=since).to_pandas()
     sizes = frame["value"].map(len, na_action="ignore")
     found = sizes.groupby(frame["key"], dropna=False).agg(["size", "sum"])
     return [

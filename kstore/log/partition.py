@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kstore.log.producers.transactions import Transactions
     from kstore.log.read.page_cache import Residency
     from kstore.log.read.progress import ProgressCallback, check_progress
-    from kstore.log.read.scan import Header, Scan, Wanted, checked_columns
+    from kstore.log.read.scan import Header, Scan, Wanted, checked_columns, checked_text
     from kstore.log.read.slice import Slice
     from kstore.log.read.span import Span
     from kstore.log.recovery.loader import Loaded
@@ -84,7 +84,7 @@ else:
             "kstore.log.view.fetch": "Fetch",
             "kstore.log.view.run": "reader_of scan_of",
             "kstore.log.read.progress": "check_progress",
-            "kstore.log.read.scan": "Wanted checked_columns",
+            "kstore.log.read.scan": "Wanted checked_columns checked_text",
             "kstore.log.share.dead_letters": "check_dead_letter_log",
             "kstore.log.share.descriptions": "share_groups_in",
             "kstore.log.share.group_partitions": "OnePartition",
@@ -391,12 +391,14 @@ class PartitionLog(LogView):
         views: bool = False,
         in_order: bool = False,
         on_error: _OnError = "raise",
+        timestamps: Literal["ms", "datetime"] = "ms",
+        text: Iterable[Literal["key", "value"]] = (),
     ) -> Scan:
         """The records with start <= offset < stop and since <= timestamp < until, as columns.
 
         Transaction markers are left out. The range of offsets is cut to what the log holds, as in `records`.
-        Returns a Scan: an iterable of ColumnBatch objects and an Arrow stream, so pyarrow.table(log.scan()),
-        Polars, DuckDB and pandas take it; none of them is needed to iterate it.
+        Returns a Scan: an iterable of ColumnBatch objects and an Arrow stream, with to_arrow(), to_pandas()
+        and to_polars(). None of these libraries is needed to iterate it.
 
         columns: names, in order. Default: offset, timestamp, timestamp_type, key, value, headers. Of the
         record's batch there are base_offset, last_offset, base_timestamp, max_timestamp, producer_id,
@@ -412,7 +414,9 @@ class PartitionLog(LogView):
         from batch to batch. The scan then ends at the first batch that begins at `until` or later. Without it
         every batch is looked at, since a later one may hold an earlier record. on_error: "skip" goes on at
         the next undamaged batch, and lists what was left out in the scan's `.skipped`. By default damage
-        raises CorruptRecordError.
+        raises CorruptRecordError. timestamps: "datetime" makes the column timestamp an Arrow timestamp[ms,
+        UTC]; by default it is an int64. text: columns, of key and value, to read as UTF-8 text. A key or
+        value that is not UTF-8 raises ValueError with the record's offset.
 
         Batches whose header says that all records are before `since` are passed by without decoding them.
         """
@@ -434,6 +438,8 @@ class PartitionLog(LogView):
             header,
             boolean("in_order", in_order),
             on_error,
+            checked_text(text),
+            choice("timestamps", timestamps, ("ms", "datetime")) == "datetime",
         )
         return scan_of(self, wanted, start, stop, isolation, threads)
 

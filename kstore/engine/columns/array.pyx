@@ -26,7 +26,7 @@ from kstore.engine.io.buffer_pool cimport Buffer, ks_ensure, ks_vector
 from kstore.libraries import library
 
 
-cdef dict DTYPES = {b"l": "i8", b"i": "i4", b"I": "u4", b"s": "i2", b"c": "i1"}
+cdef dict DTYPES = {b"l": "i8", b"tsm:UTC": "i8", b"i": "i4", b"I": "u4", b"s": "i2", b"c": "i1"}
 cdef list VIEW_FIELDS = [("size", "i4"), ("start", "V4"), ("buffer", "i4"), ("offset", "i4")]
 
 
@@ -101,7 +101,7 @@ cdef class ArrayData:
     def views(self):
         """With views=True: (size, first four bytes, buffer, offset in it) a row; the buffers are
         `buffers[2:-1]`."""
-        if self.field.format != b"vz":
+        if self.field.format not in (b"vz", b"vu"):
             raise TypeError(f"{self.name} is no column of views")
         return self.array(1, VIEW_FIELDS, self.length)
 
@@ -128,7 +128,7 @@ cdef class ArrayData:
             ends = self.offsets.tolist()
             inner = self.children[0].to_list()
             rows = [tuple(inner[a:b]) for a, b in zip(ends, ends[1:])]
-        elif self.field.format == b"vz":
+        elif self.field.format in (b"vz", b"vu"):
             raw = bytes(self.buffers[1])
             parts = [memoryview(buffer) for buffer in self.buffers[2:-1]]
             rows = [
@@ -139,8 +139,8 @@ cdef class ArrayData:
             ends = self.offsets.tolist()
             data = bytes(self.buffers[2])
             rows = [data[a:b] for a, b in zip(ends, ends[1:])]
-            if self.field.format == b"u":
-                rows = [row.decode() for row in rows]
+        if self.field.format in (b"u", b"vu"):
+            rows = [row.decode() for row in rows]
         if valid is not None:
             rows = [row if there else None for row, there in zip(rows, valid.tolist())]
         return rows

@@ -117,6 +117,8 @@ cdef class ColumnBuilder:
     cdef int64_t rows_hint     # that the last batch had
     cdef bint begun
     cdef bint views
+    cdef bint key_is_text
+    cdef bint value_is_text
     cdef bint with_offset
     cdef bint with_timestamp
     cdef bint with_headers
@@ -142,6 +144,7 @@ cdef class ColumnBuilder:
     cdef int make_room(self, int64_t more) noexcept nogil
     cdef int put_headers(self, const ks_record *r) noexcept nogil
     cdef int put_fields(self, int64_t more, const ks_batch *b, int64_t position, int kind) noexcept nogil
+    cdef str wrong_text(self)
     cdef ColumnBatch take(self)
     cdef ArrayData finish_fixed(self, Field field, ks_vector *v)
     cdef ArrayData finish_headers(self, Field field)

@@ -15,6 +15,8 @@ class ColumnBuilder:
         batch_rows: int,
         batch_bytes: int,
         views: bool,
+        text: tuple[str, ...] = (),
+        datetimes: bool = False,
     ) -> ColumnBuilder: ...
     @property
     def count(self) -> int: ...

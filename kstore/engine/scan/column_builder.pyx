@@ -12,9 +12,9 @@ see.
 from collections.abc import Mapping
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from cython cimport boundscheck, final, no_gc
-from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kstore.engine.columns.array cimport ColumnBatch, Field, ArrayData
@@ -65,11 +65,11 @@ cdef enum:
 COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", *list(FIELDS)[1:])
 
 
-cdef Field field_of(str name, bint views):
+cdef Field field_of(str name, bint views, bint is_text, bint datetimes):
     cdef Field header
-    cdef bytes cells = b"vz" if views else b"z"
+    cdef bytes cells = (b"v" if views else b"") + (b"u" if is_text else b"z")
     if name == "offset" or name == "timestamp":
-        return Field.of(name, b"l", False, (), None)
+        return Field.of(name, b"tsm:UTC" if datetimes and name == "timestamp" else b"l", False, (), None)
     if name == "key" or name == "value":
         return Field.of(name, cells, True, (), None)
     if name == "headers":
@@ -81,6 +81,17 @@ cdef Field field_of(str name, bint views):
     return header_field(name)
 
 
+cdef inline const uint8_t *behind_ascii(const uint8_t *p, const uint8_t *end) noexcept nogil:
+    """The first byte that is not ASCII, or up to seven bytes before it."""
+    cdef uint64_t word
+    while end - p >= 8:
+        memcpy(&word, p, 8)
+        if word & 0x8080808080808080u:
+            break
+        p += 8
+    return p
+
+
 cdef bint is_text(const uint8_t *p, int64_t size) noexcept nogil:
     """Whether bytes are UTF-8 as Unicode has it: no surrogates, nothing longer than need be."""
     cdef const uint8_t *end = p + size
@@ -88,7 +99,7 @@ cdef bint is_text(const uint8_t *p, int64_t size) noexcept nogil:
     cdef int more
     while p < end:
         if p[0] < 0x80:
-            p += 1
+            p = behind_ascii(p + 1, end)
             continue
         if p[0] < 0xC2 or p[0] > 0xF4:
             return False
@@ -162,6 +173,31 @@ cdef inline int put_view(
     ks_put_view(c.cells.data + c.count * KS_VIEW, data, size, end, block, index)
     c.count += 1
     return 0
+
+
+cdef int64_t first_not_text(const ks_bytes *c, const uint8_t **blocks) noexcept nogil:
+    """The first row whose cell is not UTF-8, or -1. `blocks` are those that views point into."""
+    cdef const uint8_t *cell
+    cdef const int32_t *ends = <const int32_t *>c.cells.data
+    cdef const int32_t *view
+    cdef int64_t row
+    if not c.viewed and behind_ascii(c.data.data, c.data.data + c.data.size) + 8 > c.data.data + c.data.size:
+        row = c.data.size & ~7
+        while row < c.data.size and c.data.data[row] < 0x80:
+            row += 1
+        if row == c.data.size:
+            return -1
+    for row in range(c.count):
+        if c.viewed:
+            view = <const int32_t *>(c.cells.data + KS_VIEW * row)
+            cell = <const uint8_t *>(view + 1)
+            if view[0] > KS_VIEW_INLINE:
+                cell = (c.data.data if view[2] == 0 else blocks[view[2] - 1]) + view[3]
+            if not is_text(cell, view[0]):
+                return row
+        elif not is_text(c.data.data + ends[row], ends[row + 1] - ends[row]):
+            return row
+    return -1
 
 
 cdef void free_bytes(ks_bytes *c) noexcept:
@@ -326,14 +362,17 @@ cdef class ColumnBuilder:
     """Columns under construction, for one thread at a time. A batch has at most `batch_rows` rows and, but
     for one record that has more by itself, about `batch_bytes` bytes of keys, values and headers."""
 
-    def __cinit__(self, tuple columns not None, int64_t batch_rows, int64_t batch_bytes, bint views):
+    def __cinit__(
+        self, tuple columns not None, int64_t batch_rows, int64_t batch_bytes, bint views, tuple text=(),
+        bint datetimes=False,
+    ):
         fields = []
         if batch_rows < 1:
             raise ValueError(f"batch_rows {batch_rows} is not positive")
         if len(set(columns)) != len(columns):
             raise ValueError(f"a column is named twice: {', '.join(columns)}")
         for name in columns:
-            fields.append(field_of(name, views))
+            fields.append(field_of(name, views, name in text, datetimes))
             if name in FIELDS:
                 self.field_ids[self.field_count] = FIELDS[name]
                 self.field_count += 1
@@ -342,7 +381,9 @@ cdef class ColumnBuilder:
         self.most_rows = min(batch_rows, <int64_t>1 << 30)
         self.most_bytes = min(batch_bytes, <int64_t>1 << 30)
         self.views = views
-        self.with_offset = "offset" in columns
+        self.key_is_text = "key" in columns and "key" in text
+        self.value_is_text = "value" in columns and "value" in text
+        self.with_offset = "offset" in columns or self.key_is_text or self.value_is_text  # an error names it
         self.with_timestamp = "timestamp" in columns
         self.with_headers = self.header_name.wanted = self.header_value.wanted = "headers" in columns
         self.key.wanted = "key" in columns
@@ -592,6 +633,33 @@ cdef class ColumnBuilder:
 
     # ---- out ----
 
+    cdef str wrong_text(self):
+        """What is wrong with the first row whose text is not UTF-8; None if all are."""
+        cdef Buffer block
+        cdef const uint8_t **blocks
+        cdef int64_t row = -1
+        cdef str name
+        if not (self.key_is_text or self.value_is_text):
+            return None
+        blocks = <const uint8_t **>PyMem_RawMalloc((self.block_count + 1) * sizeof(uint8_t *))
+        if blocks is NULL:
+            raise MemoryError()
+        for n, block in enumerate(self.blocks):
+            blocks[<Py_ssize_t>n] = block.data
+        name = "key"
+        with nogil:
+            if self.key_is_text:
+                row = first_not_text(&self.key, blocks)
+        if row < 0 and self.value_is_text:
+            name = "value"
+            with nogil:
+                row = first_not_text(&self.value, blocks)
+        PyMem_RawFree(blocks)
+        if row < 0:
+            return None
+        offset = (<const int64_t *>self.offsets.data)[row]
+        return f"the {name} of the record at offset {offset} is not UTF-8: to read bytes, leave {name} out of text"
+
     cdef ColumnBatch take(self):
         """The rows so far; none are there afterwards."""
         cdef Field field
@@ -636,9 +704,9 @@ cdef class ColumnBuilder:
             c.validity.size = size
             validity = Buffer.of(&c.validity, self.pool)
         c.hint = c.data.size
-        c.cells.size = KS_VIEW * c.count if field.format == b"vz" else 4 * c.count + 4
+        c.cells.size = KS_VIEW * c.count if c.viewed else 4 * c.count + 4
         buffers = (validity, Buffer.of(&c.cells, self.pool), Buffer.of(&c.data, self.pool))
-        if field.format == b"vz":
+        if c.viewed:
             buffers += tuple(self.blocks)
             memset(&sizes, 0, sizeof(sizes))
             if ks_ensure(&sizes, 8 * (len(buffers) - 2)) < 0:

@@ -116,7 +116,11 @@ cdef class ColumnScanner(Reader):
                 self.work()
             if self.rows.count:
                 self.lent_index = 0
-                return self.rows.take()
+                wrong = self.rows.wrong_text()
+                if wrong is None:
+                    return self.rows.take()
+                self.failure = ValueError(f"{self.segments[0].directory}: {wrong}")
+                self.finished = True
         finally:
             self.busy = False
             self.tell_traffic()

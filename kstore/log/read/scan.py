@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kstore.arguments import elements
-from kstore.engine.columns.array import schema_capsule, stream_capsule
 from kstore.engine.scan.column_builder import ColumnBuilder, Predicate
 from kstore.engine.scan.column_scanner import ColumnScanner
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.log.read.arrow_stream import ArrowStream
 from kstore.log.read.parallel_scan import ParallelScan
 from kstore.log.read.scan_splits import ScanSplit, divide
 from kstore.log.threads.one_thread import Iterated, OneThread
@@ -16,7 +16,7 @@ from kstore.log.threads.one_thread import Iterated, OneThread
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kstore.engine.columns.array import ColumnBatch, Field
+    from kstore.engine.columns.array import ColumnBatch
     from kstore.engine.io.file import Traffic
     from kstore.engine.scan.batch_reader import Skipped
     from kstore.engine.segment.segment import Segment
@@ -39,13 +39,15 @@ class Wanted(NamedTuple):
     header: Header | None = None
     in_order: bool = False
     on_error: str = "raise"
+    text: tuple[str, ...] = ()
+    datetimes: bool = False
 
 
-class Scan:
+class Scan(ArrowStream):
     """Records as Arrow columns: an iterable of ColumnBatch objects, and an Arrow stream. log.scan() makes
     one.
 
-    pyarrow.table(scan), Polars, DuckDB and pandas take it. Each iteration or export reads the log again, as
+    pyarrow.table(scan), Polars and DuckDB take it. Each iteration or export reads the log again, as
     it was when the scan was made. `skipped` lists what the last iteration left out because of
     on_error="skip".
     """
@@ -81,7 +83,7 @@ class Scan:
 
     def _rows(self) -> ColumnBuilder:
         w = self._wanted
-        return ColumnBuilder(w.columns, w.batch_rows, w.batch_bytes, w.views)
+        return ColumnBuilder(w.columns, w.batch_rows, w.batch_bytes, w.views, w.text, w.datetimes)
 
     def _begin(self, split: ScanSplit, after: int) -> ColumnScanner:
         """A scanner of a split; `after` is the last offset before it, or -1."""
@@ -106,11 +108,6 @@ class Scan:
     def columns(self) -> tuple[str, ...]:
         """The names of the columns, in order."""
         return self._wanted.columns
-
-    @property
-    def schema(self) -> Field:
-        """The type of the batches, as an Arrow struct."""
-        return self._schema
 
     def __iter__(self) -> Iterator[ColumnBatch]:
         # markers change what later batches mean, and damage moves the place to go on from: one thread for
@@ -147,15 +144,6 @@ class Scan:
         at = max(at, 0)
         return sum(segment.size for segment in self._segments[:at]) + position
 
-    # ---- Arrow ---------------------------------------------------------------------------------------------
-
-    def __arrow_c_schema__(self) -> object:
-        return schema_capsule(self._schema)
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """A capsule with a stream of the batches. `requested_schema` is not looked at, as Arrow permits."""
-        return stream_capsule(self._schema, iter(self))
-
     def __repr__(self) -> str:
         directory = self._segments[0].directory if self._segments else "an empty log"
         offsets = f"offsets {self._start} to {self._stop} (exclusive)"
@@ -173,3 +161,12 @@ def checked_columns(columns: Iterable[str] | None) -> tuple[str, ...]:
         if not isinstance(name, str):
             raise TypeError(f"columns must be a list of names, not of {name!r}")
     return tuple(map(str, names))  # of NumPy's, too
+
+
+def checked_text(columns: Iterable[str]) -> tuple[str, ...]:
+    """The columns to read as text: key, value or both."""
+    names = elements("text must be a list of key and value", columns)
+    for name in names:
+        if name not in ("key", "value"):
+            raise ValueError(f"text is a list of key and value, not of {name!r}")
+    return names

@@ -3,26 +3,27 @@ column."""
 
 from __future__ import annotations
 
-from kstore.engine.columns.array import ConstantColumn, schema_capsule, stream_capsule
+from kstore.engine.columns.array import ConstantColumn
 from kstore.light_typing import TYPE_CHECKING
+from kstore.log.read.arrow_stream import ArrowStream
 from kstore.log.read.scan import COLUMNS, checked_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import NoReturn
 
-    from kstore.engine.columns.array import ColumnBatch, Field
+    from kstore.engine.columns.array import ColumnBatch
     from kstore.engine.scan.batch_reader import Skipped
     from kstore.log.read.scan import Scan
 
 PARTITION = "partition"
 
 
-class StoreScan:
+class StoreScan(ArrowStream):
     """Records of a topic as Arrow columns: an iterable of ColumnBatch objects, and an Arrow stream.
     store.scan() makes one.
 
-    pyarrow.table(scan), Polars, DuckDB and pandas take it. Partition follows upon partition; within one,
+    pyarrow.table(scan), Polars and DuckDB take it. Partition follows upon partition; within one,
     records are in order of their offsets. Each iteration or export opens the logs again, one after the other,
     and shows each as it is then. `skipped` lists what the last iteration left out because of on_error="skip".
     """
@@ -56,11 +57,6 @@ class StoreScan:
         return self._names
 
     @property
-    def schema(self) -> Field:
-        """The type of the batches, as an Arrow struct."""
-        return self._schema
-
-    @property
     def skipped(self) -> list[Skipped]:
         """What the last iteration with on_error="skip" has left out, of the partitions that it is through
         with."""
@@ -73,13 +69,6 @@ class StoreScan:
             for batch in scan:
                 yield batch if self._column is None else self._column.put(batch, number)
             skipped += scan.skipped
-
-    def __arrow_c_schema__(self) -> object:
-        return schema_capsule(self._schema)
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """A capsule with a stream of the batches. `requested_schema` is not looked at, as Arrow permits."""
-        return stream_capsule(self._schema, iter(self))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a scan of a store cannot be pickled: give the other process the path of the store")
