@@ -203,6 +203,7 @@ def go_on(operation: Operation, subject: Any, allowed: Between) -> State:
     subject.kept.clear()
     gc.collect()
     _require_soon(lambda: not _other_threads(), lambda: f"the threads {_other_threads()} go on after close()")
+    gc.collect()  # what the threads have left
     _require_soon(
         lambda: count_descriptors() <= subject.descriptors,
         lambda: f"{count_descriptors() - subject.descriptors} descriptors are left open",

@@ -62,14 +62,13 @@ def run(directory: Path, jobs: int, kills: int, *, durable: bool) -> dict[str, i
                 living.discard(child)
         if not living and killed >= kills:
             break
-    # what the last ones have left
-    _wait_for(started(lambda: _work(directory, name + 1, durable=durable)))
+    status = signal.SIGKILL.value
+    while status == signal.SIGKILL:  # of what the last ones have left, also of deliveries of the poison
+        name += 1
+        status = os.waitpid(started(lambda name=name: _work(directory, name, durable=durable)), 0)[1]
+    assert status == 0
     deaths = killed + 5  # and the poison
     return _judge(directory, jobs, deaths)
-
-
-def _wait_for(child: int) -> None:
-    assert os.waitpid(child, 0)[1] == 0
 
 
 def _judge(directory: Path, jobs: int, deaths: int) -> dict[str, int]:
