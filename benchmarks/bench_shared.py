@@ -56,17 +56,21 @@ Work = Callable[[Path], AbstractContextManager[Callable[[], None]]]
 
 
 class Workers:
-    """Processes that wait for the start of a turn, and tell its end."""
+    """Processes that have opened the log or the database, wait for the start of a turn, and tell its end."""
 
     def __init__(self, count: int, work: Work, path: Path) -> None:
+        with work(path):  # makes the log or the database: sqlite3 fails if several processes do it at once
+            pass
         context = multiprocessing.get_context("fork")
-        self._start, self._end = context.Barrier(count + 1), context.Barrier(count + 1)
+        self._ready, self._start, self._end = (context.Barrier(count + 1) for _ in range(3))
         self._processes = [context.Process(target=self._run, args=(work, path)) for _ in range(count)]
         for process in self._processes:
             process.start()
+        self._ready.wait()  # starting and opening are not counted, as for one process
 
     def _run(self, work: Work, path: Path) -> None:
         with work(path) as run:
+            self._ready.wait()
             self._start.wait()
             run()
             self._end.wait()
