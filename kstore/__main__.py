@@ -15,6 +15,7 @@ from kstore.tools.terminal import Screen, note
 
 EXAMPLES = """examples:
   kstore stat data/orders-0                                  segments, spans of time, what looks wrong
+  kstore check data                                          is it whole, and would a broker start on it
   kstore records data/orders-0 --since 2026-11-20 --format jsonl
   kstore find data/orders-0 --timestamp 1711530458631
   kstore get data/users-0 --key ann
@@ -36,14 +37,14 @@ EXAMPLES = """examples:
   kstore cursors data --group billing --reset-to earliest --dry-run
   kstore shares data
 
-dump, records, follow, find, get, stat, top, topics, describe, cursors and shares write nothing and take no
+dump, records, follow, find, get, stat, check, top, topics, describe, cursors and shares write nothing and take no
 lock. The directory may belong to a broker that is running, or that crashed. append, retain, compact, erase,
 keys, recover, truncate, create, alter, delete and keep lock the directory as a broker does, and fail if it
 is still locked after --wait. The options of cursors that change positions write positions only, and
 --forget of shares deletes states only, also beside a running writer; --export locks the directory that it
 writes to. sink changes staged files only with --recover, --forget or --sweep.
 
-Output to a file or a pipe is UTF-8 in every locale. On a terminal, stat, records, append, get, compact and
+Output to a file or a pipe is UTF-8 in every locale. On a terminal, stat, check, records, append, get, compact and
 erase show their progress on stderr.
 
 Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted (0 for top and keep, which run
@@ -59,6 +60,7 @@ COMMANDS = {
     "find": "find a record by offset or by time",
     "get": "print the last record of a key, or all of them",
     "stat": "describe a partition or a log directory, and what is wrong with it",
+    "check": "check every byte of partitions and log directories, and print what is wrong",
     "append": "append lines or JSON Lines from standard input",
     "retain": "delete old segments by size and age, or print which would go",
     "compact": "keep the last record of each key only, or print which records would go",
@@ -84,7 +86,7 @@ _PACKAGES = {
     "reading": "dump records follow find",
     "changing": "append retain compact recover truncate keys=keys,get,erase",
     "stores": "topics=topics,describe,create,alter,delete cursors shares keep top sink",
-    "checking": "stat",
+    "checking": "stat check",
 }
 
 

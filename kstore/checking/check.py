@@ -7,15 +7,18 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
+from kstore.checking import directory as directories
 from kstore.checking.finding import Report, worst_first
 from kstore.checking.partition import PartitionCheck
+from kstore.checking.readers import positions_beyond, transactions_known, transactions_open
 from kstore.checking.segment_facts import read_segment
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
+from kstore.log.files.log_dir_state import name_of
 from kstore.log.recovery.presence import require_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
 
     from kstore.checking.partition import Checked
@@ -26,23 +29,44 @@ if TYPE_CHECKING:
 _MOST_WAITING = 256  # partitions that are loaded and not judged yet
 
 
-def check(path: StrPath) -> Report:
-    """Check a partition, or a single .log file, and return the findings as a Report.
+def check(path: StrPath, *others: StrPath) -> Report:
+    """Check a partition, a single .log file, or the log directories of a store or a broker, and return the
+    findings as a Report.
 
-    Every byte of the .log files is read. Nothing is written or locked, and a process may be writing the log:
-    what it appends meanwhile is not checked. What cannot be read is a finding.
+    path, others: partitions, files, or log directories. Log directories are taken for those of one store.
 
-    LogNotFoundError if nothing is there.
+    Every byte of the .log files is read, by as many threads as there are processors. Nothing is written or
+    locked, and processes may be writing the logs: what they append meanwhile is not checked. What cannot be
+    read is a finding.
+
+    LogNotFoundError if nothing is there, or a path is neither a partition nor a log directory.
     """
+    return check_paths([str(path), *map(str, others)])
+
+
+def check_paths(
+    paths: list[str],
+    *,
+    read: Callable[[Segment], SegmentFacts] = read_segment,
+    listed: Callable[[list[str]], object] = lambda _: None,
+) -> Report:
+    """Check paths. read: reads a segment, in any thread. listed: called with the paths of all partitions."""
     begun = time.monotonic()
-    name = str(path)
-    if not os.path.lexists(name):
-        raise LogNotFoundError(f"nothing is at {name}")
-    require_partition(name)
-    done = list(check_partitions([name]))
+    wanted, around = _wanted(paths)
+    listed([path for path, _ in wanted])
+    done = list(_checked(wanted, read))
     findings = [finding for each in done for finding in each.findings]
+    findings += directories.check_names(around)
+    for each in around:
+        findings += directories.check_files(each)
+    if around:
+        findings += directories.check_table([each.path for each in around])
+    by_name = {name_of(each.path): each for each in done if os.path.isdir(each.path)}
+    findings += positions_beyond(by_name, [each.path for each in around])
+    if any(each.open_transactions for each in done):
+        findings += transactions_open(done, transactions_known([each.path for each in done]))
     return Report(
-        name,
+        paths[0],
         worst_first(findings),
         len(done),
         sum(each.segments for each in done),
@@ -51,7 +75,30 @@ def check(path: StrPath) -> Report:
     )
 
 
-def check_partitions(paths: Iterable[str], threads: int = 0) -> Iterator[Checked]:
+def _wanted(paths: list[str]) -> tuple[list[tuple[str, bool]], list[directories.LogDirectoryNames]]:
+    """The partitions to check, each with whether it is in a log directory that is checked, and these
+    directories. LogNotFoundError."""
+    wanted: list[tuple[str, bool]] = []
+    around = []
+    for path in paths:
+        if not os.path.lexists(path):
+            raise LogNotFoundError(f"nothing is at {path}")
+        if directories.is_partition(path):
+            wanted.append((path, False))
+            continue
+        names = directories.read_names(path)
+        if not (names.partitions or names.set_aside or names.links or names.is_a_brokers):
+            require_partition(path)  # raises, with what the directory has
+            raise LogNotFoundError(f"{path} is neither a partition nor a log directory that holds any")
+        around.append(names)
+        wanted += [(os.path.join(path, str(tp)), True) for tp in names.partitions]
+        wanted += [(os.path.join(path, name), True) for name in names.set_aside]
+    return wanted, around
+
+
+def _checked(
+    wanted: Iterable[tuple[str, bool]], read: Callable[[Segment], SegmentFacts]
+) -> Iterator[Checked]:
     """Check partitions, in order. Their segments are read by several threads."""
     waiting: deque[tuple[PartitionCheck, list[Future[SegmentFacts | Exception]]]] = deque()
 
@@ -59,21 +106,20 @@ def check_partitions(paths: Iterable[str], threads: int = 0) -> Iterator[Checked
         partition, reads = waiting.popleft()
         return partition.finish([each.result() for each in reads])
 
-    pool = ThreadPoolExecutor(threads or os.cpu_count() or 1, "kstore-check")
+    def guarded(segment: Segment) -> SegmentFacts | Exception:
+        try:
+            return read(segment)
+        except (KstoreError, OSError) as e:
+            return e.with_traceback(None)
+
+    pool = ThreadPoolExecutor(os.cpu_count() or 1, "kstore-check")
     try:
-        for path in paths:
-            partition = PartitionCheck(path)
-            waiting.append((partition, [pool.submit(_read, segment) for segment in partition.segments]))
+        for path, of_directory in wanted:
+            partition = PartitionCheck(path, of_directory=of_directory)
+            waiting.append((partition, [pool.submit(guarded, segment) for segment in partition.segments]))
             if len(waiting) > _MOST_WAITING:
                 yield first()
         while waiting:
             yield first()
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _read(segment: Segment) -> SegmentFacts | Exception:
-    try:
-        return read_segment(segment)
-    except (KstoreError, OSError) as e:
-        return e.with_traceback(None)

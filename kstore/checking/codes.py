@@ -48,6 +48,7 @@ CODES: Mapping[str, Code] = {
     ),
     "offset_gap": Code("suspicious", "offsets are missing within a segment"),
     "bad_marker": Code("damaged", "a transaction marker is too short", "", True),
+    "too_large": Code("damaged", "a .log file is larger than 2 GiB", "copy its records to a new log", True),
     "not_a_log": Code("damaged", "a .log file has another format, or only zeros"),
     "epoch_falls": Code("suspicious", "a batch has a lower leader epoch than an earlier one"),
     "unreadable_file": Code(
@@ -105,6 +106,7 @@ CODES: Mapping[str, Code] = {
     "other_name_of_a_segment": Code(
         "suspicious", "a .log file whose name has not 20 digits is not read", _RENAME
     ),
+    "other_file": Code("note", "a file that is not part of a partition"),
     "not_read": Code("suspicious", "a file that may be a segment in another form is not read"),
     "directory_empty": Code("suspicious", "the directory is empty: records were lost, or none were written"),
     "cut_off": Code("lost", "a recovery has moved bytes into this file", "kstore records reads it"),
@@ -128,6 +130,45 @@ CODES: Mapping[str, Code] = {
     ),
     "checkpoint_kept": Code("suspicious", "a copy of a checkpoint that was damaged", _REMOVE),
     "topic_id_damaged": Code("damaged", "partition.metadata is damaged", "", True),
+    # log directories
+    "partition_missing": Code("lost", "a partition of a known topic is in none of the log directories"),
+    "dangling_link": Code("lost", "a link with the name of a partition leads to nowhere"),
+    "duplicate_partition": Code(
+        "damaged", "a partition is in two log directories", "move one of them away", True
+    ),
+    "foreign_directory": Code(
+        "note", "a directory whose name is not that of a partition", "move it out of the log directory", True
+    ),
+    "deleted_partition": Code("note", "a partition that waits for its deletion"),
+    "future_partition": Code("note", "a partition that a broker was moving here from another log directory"),
+    "stray_partition": Code(
+        "suspicious", "a partition that a broker has set aside, because the cluster has it elsewhere"
+    ),
+    "meta_properties_damaged": Code(
+        "damaged", "meta.properties is damaged", "kafka-storage.sh makes it again", True
+    ),
+    "change_unfinished": Code(
+        "note", "a change of topics is not finished", "the next opening of the store completes it"
+    ),
+    "disk_full": Code(
+        "suspicious", "the file system is full", "free space before a broker or a store starts"
+    ),
+    "foreign_owner": Code(
+        "suspicious",
+        "files belong to another user than the directory",
+        "chown them to the user of the broker",
+    ),
+    # readers and transactions
+    "hanging_transaction": Code(
+        "suspicious",
+        "a transaction is open for longer than its timeout; readers of committed records wait for it",
+        "kstore transactions --abort ends it",
+    ),
+    "position_beyond_end": Code(
+        "suspicious",
+        "the position of a group is beyond the end of the partition: the log is older, or was cut",
+        "kstore cursors --reset-to moves it",
+    ),
     "positions_damaged": Code("damaged", "the positions of a group of cursors are damaged"),
 }
 

@@ -7,6 +7,7 @@ import os
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.checking import segments
 from kstore.checking.codes import found, why
+from kstore.checking.directory import check_partition_files
 from kstore.checking.producers import OpenTransaction, check_producers
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 _MOST_TRIES = 3  # of loading a log that another process changes meanwhile
 # what the reading of every byte finds, and more exactly
+_OWN_SUFFIXES = ("", ".deleted", ".cleaned", ".swap", ".moved", ".tmp")  # behind .log, .index and so on
 _FOUND_BY_READING = (Code.TAIL_LEFT, Code.BYTES_BEFORE_NEXT_SEGMENT, Code.SNAPSHOT_DAMAGED)
 
 
@@ -60,9 +62,10 @@ class PartitionCheck:
     """The check of a partition or of a single .log file: it is loaded, then each of `segments` is read by the
     caller, then `finish` judges."""
 
-    def __init__(self, path: str) -> None:
-        """Load it. An error becomes a finding."""
+    def __init__(self, path: str, *, of_directory: bool = False) -> None:
+        """Load it. An error becomes a finding. of_directory: the files around it are checked, too."""
         self.path = path
+        self._of_directory = of_directory
         self.is_file = os.path.isfile(path)
         self.findings: list[Finding] = []
         self._loaded: Loaded | None = None
@@ -167,6 +170,8 @@ class PartitionCheck:
                 continue  # records were appended behind the recovery point
             if step.code is Code.ENDS_EARLY and not self._is_clean:
                 step = step._replace(code=Code.FLUSHED_IS_LOST)
+            if self._of_directory and step.code in (Code.CHECKPOINT_DAMAGED, Code.LOG_START_UNKNOWN):
+                continue  # one finding for all partitions
             yield _of_step(step)
 
 
@@ -192,7 +197,14 @@ def unreadable(path: str, error: Exception) -> Finding:
 def _of_files(path: str) -> Iterator[Finding]:
     """The findings about other files in a partition directory."""
     for name in sorted(os.listdir(path)):
-        if name.endswith(layout.CUT) and not is_kept_checkpoint(name):
-            yield found("cut_off", f"{path}/{name}")
+        file = f"{path}/{name}"
+        if name.endswith(layout.CUT):
+            if not is_kept_checkpoint(name):
+                yield found("cut_off", file)
+        elif (parsed := layout.parse_file(name)) is not None and parsed.extra not in _OWN_SUFFIXES:
+            kind = kind_of(file)
+            text = f"not read: the file is {kind}" if kind else "not read: a copy of a file of a segment"
+            yield found("not_read", file, text)
     for file in kept_checkpoints(path):
         yield found("checkpoint_kept", file)
+    yield from check_partition_files(path)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from kstore.arguments import MAX64
-from kstore.engine.scan.batch_checker import BatchChecker
+from kstore.engine.scan.batch_checker import BatchChecker, row_layout
 from kstore.errors import CorruptFileError
 from kstore.libraries import library
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.log.recovery.file_kind import kind_of
 from kstore.log.recovery.survey import is_zeros
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from kstore.engine.scan.batch_reader import Skipped
@@ -36,7 +38,7 @@ class SegmentFacts(NamedTuple):
     `end_position` is the byte behind the last batch, `next_offset` the offset behind it. `errors`: why the
     records of batches do not parse, by byte. `late`, `early`: batches whose largest timestamp is below, or
     above, those of their records. `is_zeros_behind`: the last thing skipped reaches to the end of the file, and
-    is zeros. `gaps`: missing offsets between two batches, with the leader epochs of both; `inner_gaps`: batches that
+    is zeros. `kind`: what a file without batches is. `gaps`: missing offsets between two batches, with the leader epochs of both; `inner_gaps`: batches that
     lack some of their records. Lists have the first places only; `gap_count` and `inner_count` count all.
     `epochs`: leader epochs in order, each with the first offset and the byte. `producers`: the batches that
     change the state of a producer or of a transaction. `index_faults`: (suffix of the file, byte in it, what
@@ -53,6 +55,7 @@ class SegmentFacts(NamedTuple):
     max_timestamp: int
     skipped: tuple[Skipped, ...]
     is_zeros_behind: bool
+    kind: str
     errors: dict[int, Exception]
     late: tuple[Place, ...]
     early: tuple[Place, ...]
@@ -65,9 +68,24 @@ class SegmentFacts(NamedTuple):
     producers: Any
     index_faults: tuple[tuple[str, int, str], ...]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing in it is wrong by itself."""
+        return not (
+            self.skipped
+            or self.errors
+            or self.late
+            or self.early
+            or self.index_faults
+            or self.kind
+            or self.end_position < self.size
+            or self.segment.notes
+        )
 
-def read_segment(segment: Segment) -> SegmentFacts:
-    """Read all of a segment. CorruptFileError, LogChangedError, OSError."""
+
+def read_segment(segment: Segment, advanced: Callable[[int], object] = lambda _: None) -> SegmentFacts:
+    """Read all of a segment. advanced: called with the number of bytes that were read since the last call.
+    CorruptFileError, LogChangedError, OSError."""
     numpy = library("numpy")
     size = segment.size
     indexes = _IndexCheck(segment, size)
@@ -122,7 +140,9 @@ def read_segment(segment: Segment) -> SegmentFacts:
         counts = table["records_count"]
         records += int(counts[counts > 0].sum()) + int((counts < 0).sum())
         latest = max(latest, int(table["max_timestamp"].max()))
+        advanced(int(table["position"][-1] + table["size"][-1]) - end)
         last, end = int(ends[-1]), int(table["position"][-1] + table["size"][-1])
+    advanced(size - end)
     return SegmentFacts(
         segment,
         size,
@@ -134,6 +154,7 @@ def read_segment(segment: Segment) -> SegmentFacts:
         latest,
         tuple(reader.skipped),
         _is_zeros_behind(reader.skipped, segment, size),
+        "" if batches or not size else _kind_of(segment),
         reader.errors,
         tuple(late),
         tuple(early),
@@ -143,7 +164,7 @@ def read_segment(segment: Segment) -> SegmentFacts:
         inner_count,
         horizon,
         tuple(epochs),
-        numpy.concatenate(producers) if producers else (),
+        numpy.concatenate(producers).astype(row_layout(), copy=False) if producers else (),
         tuple(indexes.faults(last + 1)),
     )
 
@@ -152,6 +173,12 @@ def _is_zeros_behind(skipped: list[Skipped], segment: Segment, size: int) -> boo
     if not skipped or skipped[-1].position + skipped[-1].size < size:
         return False
     return is_zeros(segment, skipped[-1].position)
+
+
+def _kind_of(segment: Segment) -> str:
+    """The kind of a file without any batch, if it is another one. Zeros may be room that a broker has taken."""
+    kind = kind_of(segment.path)
+    return "" if kind == "zeros" and segment.end_offset == MAX64 else kind
 
 
 def _places(places: list[Place], table: Any, wanted: Any, expected: str, found: str) -> None:
@@ -197,6 +224,11 @@ def _of_producers(numpy: Any, table: Any) -> Any:
     keep[1:] |= changed
     keep[:-1] |= changed
     return rows[numpy.sort(order[keep])]
+
+
+def producers_from(data: bytes) -> Any:
+    """The batches of producers in the bytes of such a table."""
+    return library("numpy").frombuffer(data, dtype=row_layout()) if data else ()
 
 
 class _IndexCheck:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from kstore.arguments import MAX64
+from kstore.arguments import MAX32, MAX64
 from kstore.checking.codes import found, why
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 
@@ -34,7 +34,8 @@ class State(NamedTuple):
 
     def is_rebuilt(self, facts: SegmentFacts) -> bool:
         """Whether the next opening for writing makes the indexes of a segment from the log."""
-        return not self.is_clean and not self.is_live and facts.next_offset > self.recovery_point
+        is_checked = facts.segment.end_offset == MAX64 or facts.next_offset > self.recovery_point
+        return is_checked and not self.is_clean and not self.is_live
 
 
 def look_compacted(facts: Sequence[SegmentFacts]) -> bool:
@@ -53,6 +54,11 @@ def are_complete(facts: Sequence[SegmentFacts]) -> bool:
 def damage_in(facts: SegmentFacts, state: State) -> Iterator[Finding]:
     """The findings about the bytes of a segment."""
     path = facts.segment.path
+    if facts.kind:
+        yield found("not_a_log", path, f"the file is {facts.kind}", position=0)
+        return
+    if facts.size > MAX32:
+        yield found("too_large", path, f"the file has {facts.size} bytes; a broker opens at most {MAX32}")
     is_recovered = state.is_rebuilt(facts)
     skipped = facts.skipped
     if facts.is_zeros_behind and not state.is_clean:

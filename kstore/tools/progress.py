@@ -13,9 +13,12 @@ class Progress:
     WIDTH = 30
     DELAY, INTERVAL = 0.5, 0.1
 
-    def __init__(self, total: int, what: str) -> None:
+    def __init__(self, total: int, what: str, *, of_bytes: bool = False) -> None:
+        """of_bytes: the work is counted in bytes, and the bar shows the rate."""
         self.total = total
         self.what = what
+        self._of_bytes = of_bytes
+        self._begun = time.monotonic()
         self.shown = False
         self.enabled = sys.stderr.isatty()
         self._next = time.monotonic() + self.DELAY
@@ -27,7 +30,10 @@ class Progress:
         self.shown = True
         share = min(done / self.total, 1.0)
         bar = "#" * round(share * self.WIDTH)
-        self._show(f"\r{self.what} [{bar:<{self.WIDTH}}] {share:4.0%}")
+        rate = ""
+        if self._of_bytes:
+            rate = f" {done / (time.monotonic() - self._begun) / 1e6:,.0f} MB/s"
+        self._show(f"\r{self.what} [{bar:<{self.WIDTH}}] {share:4.0%}{rate}")
 
     def share(self, done: int, total: int) -> None:
         """Update the bar with a total that may change."""

@@ -4,6 +4,8 @@ from numpy.typing import NDArray
 
 from kstore.engine.scan.batch_reader import Reader
 
+def row_layout() -> Any: ...
+
 @final
 class BatchChecker(Reader):
     @property

@@ -61,7 +61,7 @@ cdef int place(const void *field) noexcept:
 cdef object layout = None
 
 
-cdef object layout_of_row():
+def row_layout():
     """The layout of `row` for numpy, made once: the fields of headers, and those of records."""
     global layout
     if layout is None:
@@ -132,7 +132,7 @@ cdef class BatchChecker(Reader):
         cdef int what
         self.enter()
         try:
-            table = library("numpy").empty(ROWS, dtype=layout_of_row())
+            table = library("numpy").empty(ROWS, dtype=row_layout())
             PyObject_GetBuffer(table, &view, PyBUF_SIMPLE)
             try:
                 rows = <row *>view.buf

@@ -1,0 +1,199 @@
+"""The check of log directories: what is in them beside the partitions."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+from kstore.checking.codes import found, why
+from kstore.errors import CorruptCheckpointError, KstoreError, LogNotFoundError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.log.cursors.group_file import groups_in, read_positions
+from kstore.log.files import checkpoints, layout
+from kstore.log.files.log_dir_state import kept_checkpoints, read_checkpoint
+from kstore.log.files.manifest import read_manifest
+from kstore.log.recovery.presence import require_partition
+from kstore.properties import read_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kstore.checking.finding import Finding
+    from kstore.log.files.layout import TopicPartition
+
+_OFFSET_FILES = (
+    layout.RECOVERY_POINTS,
+    layout.LOG_STARTS,
+    layout.HIGH_WATERMARKS,
+    layout.CLEANER_OFFSETS,
+)
+_LEAST_FREE = 64 << 20  # bytes: less hardly takes a new segment
+_ENDINGS = {
+    "-delete": ("deleted_partition", "note"),
+    "-future": ("future_partition", "note"),
+    "-stray": ("stray_partition", ""),
+}
+
+
+def is_partition(path: str) -> bool:
+    """Whether a path is a single file or a partition, and not a directory of partitions."""
+    if os.path.isfile(path):
+        return True
+    try:
+        require_partition(path)
+    except LogNotFoundError:
+        return False
+    if layout.parse_directory(os.path.basename(os.path.realpath(path))) is not None:
+        return True
+    return any(name.endswith(".log") and layout.parse_offset(name) is not None for name in os.listdir(path))
+
+
+class LogDirectoryNames(NamedTuple):
+    """The names in a log directory. `partitions`: directories that a broker or a store reads; `set_aside`:
+    partitions under a name with a suffix; `others`: other directories; `links`: links to nowhere."""
+
+    path: str
+    partitions: tuple[TopicPartition, ...]
+    set_aside: tuple[str, ...]
+    others: tuple[str, ...]
+    links: tuple[str, ...]
+    is_a_brokers: bool
+
+
+def read_names(path: str) -> LogDirectoryNames:
+    """List a log directory. OSError."""
+    partitions, set_aside, others, links = [], [], [], []
+    with os.scandir(path) as entries:
+        for entry in sorted(entries, key=lambda each: each.name):
+            name = entry.name
+            if entry.is_symlink() and not os.path.exists(entry.path):
+                links.append(name)
+            elif entry.is_dir() and name != layout.REMOTE_INDEXES:
+                tp = layout.partition_named(name)
+                if tp is not None:
+                    partitions.append(tp)
+                elif name.endswith(tuple(_ENDINGS)) and layout.parse_directory(name) is not None:
+                    set_aside.append(name)
+                else:
+                    others.append(name)
+    broker = os.path.exists(f"{path}/{layout.META_PROPERTIES}")
+    return LogDirectoryNames(path, tuple(partitions), tuple(set_aside), tuple(others), tuple(links), broker)
+
+
+def check_names(directories: Sequence[LogDirectoryNames]) -> Iterator[Finding]:
+    """The findings about the names in log directories of one store or broker."""
+    places = Counter(tp for each in directories for tp in each.partitions)
+    for each in directories:
+        for tp in each.partitions:
+            if places[tp] > 1:
+                text = f"{tp} is in {places[tp]} log directories"
+                yield found("duplicate_partition", f"{each.path}/{tp}", text)
+        for name in each.set_aside:
+            code, severity = _ENDINGS[name[name.rindex("-") :]]
+            yield found(code, f"{each.path}/{name}", severity=severity)
+        for name in each.others:
+            severity = "damaged" if each.is_a_brokers else "note"
+            yield found("foreign_directory", f"{each.path}/{name}", severity=severity)
+        for name in each.links:
+            if layout.is_partition_name(name):
+                yield found("dangling_link", f"{each.path}/{name}")
+
+
+def check_files(names: LogDirectoryNames) -> Iterator[Finding]:
+    """The findings about the files of a log directory."""
+    path = names.path
+    for name in _OFFSET_FILES:
+        file = f"{path}/{name}"
+        if not os.path.lexists(file):
+            continue
+        try:
+            damage = read_checkpoint(file).damage
+        except OSError as e:
+            yield found("unreadable_file", file, str(e))
+            continue
+        if damage:
+            code = "log_start_unknown" if name == layout.LOG_STARTS else "checkpoint_damaged"
+            stops = name in (layout.HIGH_WATERMARKS, layout.CLEANER_OFFSETS) and os.stat(file).st_size > 0
+            yield found(code, file, damage.replace(f"{file}: ", ""), stops_kafka=stops)
+    for file in kept_checkpoints(path):
+        yield found("checkpoint_kept", file)
+    yield from check_manifest(path)
+    yield from check_positions(path)
+    if names.is_a_brokers:
+        yield from _check_meta(f"{path}/{layout.META_PROPERTIES}")
+    space = os.statvfs(path)
+    free = space.f_bavail * space.f_frsize
+    if free < _LEAST_FREE:
+        yield found("disk_full", path, f"the file system has {free} bytes left")
+
+
+def _check_meta(file: str) -> Iterator[Finding]:
+    try:
+        meta = read_properties(file)
+    except (OSError, ValueError, KstoreError) as e:
+        yield found("meta_properties_damaged", file, str(e))
+        return
+    if meta.get("version") not in ("0", "1"):
+        yield found("meta_properties_damaged", file, f"its version is {meta.get('version')!r}, not 1")
+    elif meta["version"] == "1" and not ("cluster.id" in meta and meta.get("node.id", "").isdecimal()):
+        yield found("meta_properties_damaged", file, "it has no cluster.id or no node.id")
+
+
+def check_manifest(directory: str) -> Iterator[Finding]:
+    """The findings about kstore.json in a directory."""
+    try:
+        read_manifest(directory)
+    except (KstoreError, OSError) as e:
+        yield found("manifest_damaged", f"{directory}/{layout.MANIFEST}", why(e))
+
+
+def check_positions(directory: str) -> Iterator[Finding]:
+    """The findings about files of positions in a directory that cannot be read."""
+    for group in groups_in(directory):
+        try:
+            read_positions(directory, group)
+        except (KstoreError, OSError) as e:
+            file = getattr(e, "file", "") or directory
+            text = f"the positions of group {group!r} cannot be read: {why(e)}"
+            yield found("positions_damaged", file, text, position=getattr(e, "position", -1))
+
+
+def check_partition_files(path: str) -> Iterator[Finding]:
+    """The findings about the small files of a partition, and about their owners."""
+    file = f"{path}/{layout.METADATA}"
+    if os.path.lexists(file):
+        try:
+            checkpoints.read_topic_id(file)
+        except CorruptCheckpointError as e:
+            yield found("topic_id_damaged", file, why(e))
+        except OSError as e:
+            yield found("unreadable_file", file, str(e))
+    yield from check_manifest(path)
+    yield from check_positions(path)
+    owner = os.stat(path).st_uid
+    foreign = []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            status = entry.stat(follow_symlinks=False)
+            if entry.is_file() and status.st_uid != owner and not status.st_mode & 0o022:
+                foreign.append(entry.name)
+    if foreign:
+        text = f"{len(foreign)} files belong to another user than the directory, {min(foreign)} among them"
+        yield found("foreign_owner", path, text)
+
+
+def check_table(paths: Sequence[str]) -> Iterator[Finding]:
+    """The findings about partitions that the table of topics has, and that are in none of the directories."""
+    from kstore.store import LogStore  # imported here: it imports all of a store
+
+    try:
+        health = LogStore(*paths).health()
+    except (KstoreError, OSError) as e:
+        if not isinstance(e, LogNotFoundError):
+            yield found("manifest_damaged", f"{paths[0]}/{layout.MANIFEST}", why(e))
+        return
+    for tp in health.missing:
+        text = "the table of topics has the partition, and it is in no log directory that was given"
+        yield found("partition_missing", f"{paths[0]}/{tp}", text)
+    if health.unfinished:
+        yield found("change_unfinished", f"{paths[0]}/{layout.MANIFEST}", str(health.unfinished))

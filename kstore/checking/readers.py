@@ -1,0 +1,167 @@
+"""Positions of readers, and open transactions: what of them does not fit the partitions."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from kstore.checking.codes import found, why
+from kstore.errors import KstoreError, LogNotFoundError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.log.files.log_dir_state import name_of
+from kstore.log.share.descriptions import share_groups_in
+from kstore.messages.errors import DecodeError
+from kstore.messages.reader import Reader
+from kstore.messages.schema import Table
+from kstore.messages.tables import TRANSACTIONS
+from kstore.store.consumer_offsets import committed_here, committed_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kstore.checking.finding import Finding
+    from kstore.checking.partition import Checked
+    from kstore.log.files.layout import TopicPartition
+
+_LONGEST_TRANSACTION_MS = 15 * 60 * 1000  # Kafka's transaction.max.timeout.ms
+_ENDED = ("complete_commit", "complete_abort", "dead", "empty")
+_STATES = (
+    "empty",
+    "ongoing",
+    "prepare_commit",
+    "prepare_abort",
+    "complete_commit",
+    "complete_abort",
+    "dead",
+    "prepare_epoch_fence",
+)
+
+
+class KnownTransaction(NamedTuple):
+    """What __transaction_state says of a producer."""
+
+    transactional_id: str
+    state: str
+    started_ms: int
+    timeout_ms: int
+
+
+def positions_beyond(
+    checked: Mapping[TopicPartition, Checked], directories: Sequence[str]
+) -> Iterator[Finding]:
+    """The findings about positions of groups beyond the end of their partitions. `directories`: log
+    directories, which may have __consumer_offsets."""
+    paths = {tp: each.path for tp, each in checked.items() if each.end is not None}
+
+    def beyond(tp: TopicPartition, offset: int) -> int | None:
+        end = checked[tp].end if tp in checked else None
+        return end if end is not None and offset > end and not checked[tp].is_live else None
+
+    sources = []
+    with contextlib.suppress(KstoreError, OSError):  # damaged files of positions are findings already
+        sources.append(committed_here(paths))
+    for directory in directories:
+        try:
+            sources.append(committed_in(directory))
+        except LogNotFoundError:
+            continue
+        except (KstoreError, OSError):  # damage in __consumer_offsets, which is a finding already
+            continue
+    for source in sources:
+        for group, positions in source.items():
+            for tp, position in positions.items():
+                end = beyond(tp, position.offset)
+                if end is not None:
+                    text = f"group {group!r} has the position {position.offset} in {tp}, which ends at {end}"
+                    yield found("position_beyond_end", checked[tp].path, text)
+    for tp, path in paths.items():
+        try:
+            groups = share_groups_in(path, tp)
+        except (KstoreError, OSError) as e:
+            yield found("positions_damaged", getattr(e, "file", "") or path, why(e))
+            continue
+        for group, state in groups.items():
+            end = beyond(tp, state.end_offset)
+            if end is not None:
+                text = f"share group {group!r} has reached {state.end_offset} in {tp}, which ends at {end}"
+                yield found("position_beyond_end", path, text)
+
+
+def transactions_open(
+    checked: Sequence[Checked], known: Mapping[int, KnownTransaction], now_ms: int | None = None
+) -> Iterator[Finding]:
+    """The findings about transactions without an end."""
+    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    for each in checked:
+        for transaction in each.open_transactions:
+            told = known.get(transaction.producer_id)
+            limit = _LONGEST_TRANSACTION_MS if told is None else told.timeout_ms
+            begun = transaction.last_timestamp
+            text = (
+                f"a transaction of producer {transaction.producer_id} is open since offset "
+                f"{transaction.first_offset}; its last record is of {_time(begun)}"
+            )
+            if told is not None:
+                text += f"; its transactional id is {told.transactional_id!r}, its state {told.state}"
+                if told.started_ms >= 0 and told.state not in _ENDED:
+                    begun = told.started_ms
+                    text += f", it began at {_time(begun)}"
+            age = now - begun
+            offsets = transaction.first_offset, transaction.first_offset
+            severity = "" if age > limit and not each.is_live else "note"
+            code = "hanging_transaction"
+            yield found(code, each.path, text, offsets=offsets, severity=severity)
+
+
+def _time(ms: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms / 1000))
+
+
+def transactions_known(paths: Sequence[str]) -> dict[int, KnownTransaction]:
+    """What the partitions of __transaction_state among these say, by producer id. Damage in them is passed over,
+    because it is a finding already."""
+    from kstore.opening import open as open_log
+
+    table = Table(TRANSACTIONS)
+    found_: dict[str, tuple[int, KnownTransaction] | None] = {}
+    for path in paths:
+        if name_of(path).topic != "__transaction_state":
+            continue
+        try:
+            for record in open_log(path).records(on_error="skip"):
+                entry = _entry(table, record.key, record.value)
+                if entry is not None:
+                    found_[entry[0]] = entry[1]
+        except (KstoreError, OSError):
+            continue
+    return dict(each for each in found_.values() if each is not None)
+
+
+def _entry(
+    table: Table, key: bytes | None, value: bytes | None
+) -> tuple[str, tuple[int, KnownTransaction] | None] | None:
+    try:
+        source = Reader(key or b"")
+        about, message = table.records[source.number(2)]
+        assert about is not None
+        name = str(about.read_version(source, 0)["transactionalId"])
+        if value is None:
+            return name, None
+        source = Reader(value)
+        values = message.read_version(source, source.number(2))
+    except (DecodeError, KeyError):
+        return None
+    number = {field: int(str(values[field])) for field in _NUMBERS}
+    state = number["transactionStatus"]
+    return name, (
+        number["producerId"],
+        KnownTransaction(
+            name,
+            _STATES[state] if 0 <= state < len(_STATES) else str(state),
+            number["transactionStartTimestampMs"],
+            number["transactionTimeoutMs"],
+        ),
+    )
+
+
+_NUMBERS = ("producerId", "transactionStatus", "transactionStartTimestampMs", "transactionTimeoutMs")
