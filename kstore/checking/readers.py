@@ -9,7 +9,8 @@ from kstore.checking.codes import found, why
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files.log_dir_state import name_of
-from kstore.log.share.descriptions import share_groups_in
+from kstore.log.share.descriptions import state_of
+from kstore.log.share.state_file import groups_in
 from kstore.messages.errors import DecodeError
 from kstore.messages.reader import Reader
 from kstore.messages.schema import Table
@@ -75,15 +76,17 @@ def positions_beyond(
                     text = f"group {group!r} has the position {position.offset} in {tp}, which ends at {end}"
                     yield found("position_beyond_end", checked[tp].path, text)
     for tp, path in paths.items():
-        try:
-            groups = share_groups_in(path, tp)
-        except (KstoreError, OSError) as e:
-            yield found("positions_damaged", getattr(e, "file", "") or path, why(e))
-            continue
-        for group, state in groups.items():
-            end = beyond(tp, state.end_offset)
+        for group in groups_in(path):
+            try:
+                state = state_of(path, tp, group)
+            except FileNotFoundError:  # it was removed
+                continue
+            except (KstoreError, OSError) as e:
+                yield found("positions_damaged", getattr(e, "file", "") or path, why(e))
+                continue
+            end = beyond(tp, state.end)
             if end is not None:
-                text = f"share group {group!r} has reached {state.end_offset} in {tp}, which ends at {end}"
+                text = f"share group {group!r} has reached {state.end} in {tp}, which ends at {end}"
                 yield found("position_beyond_end", path, text)
 
 

@@ -100,6 +100,7 @@ def append_marker(
 ) -> None:
     """End the transaction of a producer in a log. `version` is that of the transaction. The errors are those
     of LogWriter.append_batches."""
+
     def encoded(epoch: int) -> bytes:
         return encode_batch(
             [(now, _MARKER_KEY.pack(0, commits), _MARKER_VALUE.pack(0, epoch), None)],
@@ -111,6 +112,8 @@ def append_marker(
 
     try:
         log.append_batches(encoded(coordinator_epoch), origin="coordinator", transaction_version=version)
-    except TransactionCoordinatorFencedError:  # a broker has ended one with a later epoch than is in the topic
+    except (
+        TransactionCoordinatorFencedError
+    ):  # a broker has ended one with a later epoch than is in the topic
         known = log.producers()[producer.producer_id].coordinator_epoch
         log.append_batches(encoded(known), origin="coordinator", transaction_version=version)
