@@ -91,19 +91,20 @@ class StateTopic:
             transactional=producer is not None,
             producer_id=producer_id,
             producer_epoch=epoch,
+            base_sequence=min(producer_id, 0),  # 0, in every batch of a producer: no broker checks it
         )
         return self.log(partition).append_batches(encoded, origin="coordinator").first_offset
 
 
 def append_marker(
-    log: LogWriter, producer: Producer, *, commits: bool, coordinator_epoch: int, now: int, version: int
+    log: LogWriter, producer: Producer, *, commits: bool, epoch: int, now: int, version: int
 ) -> None:
-    """End the transaction of a producer in a log. `version` is that of the transaction. The errors are those
-    of LogWriter.append_batches."""
+    """End the transaction of a producer in a log. `epoch` is that of the coordinator, `version` that of the
+    transaction. The errors are those of LogWriter.append_batches."""
 
-    def encoded(epoch: int) -> bytes:
+    def encoded(coordinator_epoch: int) -> bytes:
         return encode_batch(
-            [(now, _MARKER_KEY.pack(0, commits), _MARKER_VALUE.pack(0, epoch), None)],
+            [(now, _MARKER_KEY.pack(0, commits), _MARKER_VALUE.pack(0, coordinator_epoch), None)],
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             transactional=True,
@@ -111,7 +112,7 @@ def append_marker(
         )
 
     try:
-        log.append_batches(encoded(coordinator_epoch), origin="coordinator", transaction_version=version)
+        log.append_batches(encoded(epoch), origin="coordinator", transaction_version=version)
     except (
         TransactionCoordinatorFencedError
     ):  # a broker has ended one with a later epoch than is in the topic

@@ -62,8 +62,8 @@ class GroupCoordinator:
             return join_error(ErrorCode.INVALID_GROUP_ID, member_id)
         if not self._limits.min_session_timeout_ms <= session <= self._limits.max_session_timeout_ms:
             return join_error(ErrorCode.INVALID_SESSION_TIMEOUT, member_id)
-        instance_id = values.get("groupInstanceId")
-        rebalance = values.get("rebalanceTimeoutMs", -1)
+        instance_id = values["groupInstanceId"]
+        rebalance = values["rebalanceTimeoutMs"]
         request = JoinRequest(
             member_id,
             instance_id,
@@ -89,17 +89,17 @@ class GroupCoordinator:
             return sync_answer(ErrorCode.UNKNOWN_MEMBER_ID)
         request = SyncRequest(
             values["memberId"],
-            values.get("groupInstanceId"),
+            values["groupInstanceId"],
             values["generationId"],
             {each["memberId"]: bytes(each["assignment"]) for each in values["assignments"]},
-            values.get("protocolType") if version >= 5 else None,
-            values.get("protocolName") if version >= 5 else None,
+            values["protocolType"] if version >= 5 else None,
+            values["protocolName"] if version >= 5 else None,
         )
         return shard.sync(values["groupId"], lambda step, waiter: step.sync(request, waiter))
 
     def heartbeat(self, values: dict[str, Any], version: int, connection: Any) -> Answer:
         """Heartbeat."""
-        who = values["memberId"], values.get("groupInstanceId"), values["generationId"]
+        who = values["memberId"], values["groupInstanceId"], values["generationId"]
         shard = self._shard(values["groupId"])
         error = ErrorCode.UNKNOWN_MEMBER_ID
         if shard is not None:
@@ -109,9 +109,9 @@ class GroupCoordinator:
     def leave_group(self, values: dict[str, Any], version: int, connection: Any) -> Answer:
         """LeaveGroup, of one member up to version 2."""
         group_id = values["groupId"]
-        members = [(values.get("memberId", ""), None)]
+        members = [(values["memberId"], None)]
         if version >= 3:
-            members = [(each["memberId"], each.get("groupInstanceId")) for each in values["members"]]
+            members = [(each["memberId"], each["groupInstanceId"]) for each in values["members"]]
         missing = [ErrorCode.UNKNOWN_MEMBER_ID]
         shard = self._shard(group_id)
         errors = missing
@@ -129,16 +129,16 @@ class GroupCoordinator:
 
     def offset_commit(self, values: dict[str, Any], version: int, connection: Any) -> Answer:
         """OffsetCommit, of a member, an administrator or a consumer without a group."""
-        generation = values.get("generationIdOrMemberEpoch", values.get("generationId", -1))
+        generation = values["generationIdOrMemberEpoch"]
         return self._commit(values, generation, None)
 
     def commit_in_transaction(self, values: dict[str, Any], producer: Producer) -> Answer:
         """TxnOffsetCommit of a producer whose transaction has the group's partition."""
-        return self._commit(values, values.get("generationId", -1), producer)
+        return self._commit(values, values["generationId"], producer)
 
     def _commit(self, values: dict[str, Any], generation: int, producer: Producer | None) -> Answer:
         group_id = values["groupId"]
-        member_id, instance_id = values.get("memberId", ""), values.get("groupInstanceId")
+        member_id, instance_id = values["memberId"], values["groupInstanceId"]
         is_transactional = producer is not None
 
         def check(group: Group | None) -> ErrorCode:
@@ -179,33 +179,23 @@ class GroupCoordinator:
         for topic in topics:
             for each in topic["partitions"]:
                 tp = TopicPartition(topic["name"], each["partitionIndex"])
-                metadata = each.get("committedMetadata") or ""
+                metadata = each["committedMetadata"] or ""
                 errors[tp] = ErrorCode.NONE
                 if tp.partition not in known.get(tp.topic, ()):
                     errors[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 elif len(metadata.encode()) > MAX_METADATA_BYTES:
                     errors[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
-                    epoch = each.get("committedLeaderEpoch", -1)
+                    epoch = each["committedLeaderEpoch"]
                     positions[tp] = OffsetAndMetadata(each["committedOffset"], epoch, metadata, now)
         return errors, positions
 
     def offset_fetch(self, values: dict[str, Any], version: int, connection: Any) -> Answer:
-        """OffsetFetch; topics of None ask for all. From version 8 on it asks for several groups."""
-        stable = values.get("requireStable", False)
-        if version >= 8:
-            groups = [
-                {
-                    "groupId": each["groupId"],
-                    "topics": self._fetched(each["groupId"], each["topics"], stable),
-                    "errorCode": 0,
-                }
-                for each in values["groups"]
-            ]
-            return {"groups": groups}
-        return {"topics": self._fetched(values["groupId"], values["topics"], stable), "errorCode": 0}
+        """OffsetFetch; topics of None ask for all."""
+        topics = self._fetched(values["groupId"], values["topics"], stable=values["requireStable"])
+        return {"topics": topics, "errorCode": 0}
 
-    def _fetched(self, group_id: str, topics: list[dict[str, Any]] | None, stable: bool) -> list[Answer]:
+    def _fetched(self, group_id: str, topics: list[dict[str, Any]] | None, *, stable: bool) -> list[Answer]:
         shard = self._shard(group_id)
         offsets = {} if shard is None else shard.offsets(group_id)
         pending = set() if shard is None or not stable else shard.pending(group_id)
@@ -264,8 +254,8 @@ class GroupCoordinator:
 
     def list_groups(self, values: dict[str, Any], version: int, connection: Any) -> Answer:
         """ListGroups, of the wanted states and types."""
-        states = {each.lower() for each in values.get("statesFilter") or ()}
-        types = {each.lower() for each in values.get("typesFilter") or ()}
+        states = {each.lower() for each in values["statesFilter"]}
+        types = {each.lower() for each in values["typesFilter"]}
         groups = [
             {
                 "groupId": group.group_id,

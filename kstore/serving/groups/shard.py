@@ -210,7 +210,7 @@ class GroupShard:
         member_id: str = "",
         producer: Producer | None = None,
     ) -> ErrorCode:
-        """Commit offsets, in a transaction if there is a producer, unless `check` has an error for the group."""
+        """Commit offsets unless `check` returns an error for the group; in a transaction of `producer`."""
         with self._lock:
             group = self.find(group_id)
             error = check(group)
@@ -233,14 +233,7 @@ class GroupShard:
         """Append the marker that ends a transaction with offsets. `epoch` is that of the coordinator."""
         with self._lock:
             log = self._topic.log(self.partition)
-            append_marker(
-                log,
-                producer,
-                commits=commits,
-                coordinator_epoch=epoch,
-                now=self._clock(),
-                version=version,
-            )
+            append_marker(log, producer, commits=commits, epoch=epoch, now=self._clock(), version=version)
             self._offsets.end(producer.producer_id, commits=commits)
 
     def remove_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
