@@ -25,7 +25,7 @@ from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.checkpoints import read_topic_id, topic_id_text
 from kstore.log.files.layout import TopicPartition
-from kstore.log.files.manifest import Manifest, converted, read_manifest, write_manifest
+from kstore.log.files.manifest import Manifest, converted, read_manifest, stamp_of, write_manifest
 from kstore.log.files.topic_table import (
     MOST_PARTITIONS,
     Change,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
+    from kstore.log.files.manifest import Stamp
     from kstore.log.files.shared_session import require_local
 else:
     later(globals(), {"kstore.log.files.shared_session": "require_local"})
@@ -82,6 +83,7 @@ class TopicCatalog:
         self.not_removed: dict[Path, str] = {}
         self._leaving = ""  # the topic that is being deleted: it must not be written
         self._configs: dict[str, LogConfig] = {}  # of topics, as the table says
+        self._read: list[Stamp] = []  # which tables those were, for reading
 
     @classmethod
     def to_read(cls, paths: Iterable[Path]) -> TopicCatalog:
@@ -305,11 +307,14 @@ class TopicCatalog:
         self._list()
 
     def read_again(self) -> None:
-        """Takes the configuration of topics from the newest table. CorruptCheckpointError if none is sound,
-        OSError."""
+        """Takes the configuration of topics from the newest table, unless no table has changed.
+        CorruptCheckpointError if none is sound, OSError."""
+        stamps = [stamp_of(directory.path) for directory in self.live()]
+        if stamps == self._read and None not in stamps:
+            return
         tables, _ = self._read_tables()
         self.table = newest(table for table in tables if table is not None)
-        self._configs = {}
+        self._configs, self._read = {}, stamps
 
     def _read_tables(self) -> tuple[list[TopicTable | None], CorruptCheckpointError | OSError | None]:
         """The tables of the directories in use, and what is wrong where one is None: another is sound."""
