@@ -73,7 +73,7 @@ _SOURCES = {
     "kstore.store": "LogStore",
     "kstore.store.consumer_offsets": "CursorTransfer",
     "kstore.store.descriptions": "StoreHealth TopicDescription",
-    "kstore.store.metrics": "Histogram StoreMetrics TopicMetrics",
+    "kstore.store.metrics": "Histogram PartitionMetrics StoreMetrics TopicMetrics",
     "kstore.store.read.store_cursor": "StoreColumns StoreCursor TopicColumns",
     "kstore.store.read.store_follower": "StoreFollower",
     "kstore.store.read.table": "Table",

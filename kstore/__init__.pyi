@@ -84,6 +84,7 @@ from kstore.store.consumer_offsets import CursorTransfer as CursorTransfer
 from kstore.store.descriptions import StoreHealth as StoreHealth
 from kstore.store.descriptions import TopicDescription as TopicDescription
 from kstore.store.metrics import Histogram as Histogram
+from kstore.store.metrics import PartitionMetrics as PartitionMetrics
 from kstore.store.metrics import StoreMetrics as StoreMetrics
 from kstore.store.metrics import TopicMetrics as TopicMetrics
 from kstore.store.read.store_cursor import StoreColumns as StoreColumns
@@ -151,6 +152,7 @@ __all__ = [
     "OpenFiles",
     "OutOfOrderSequenceError",
     "PartitionLog",
+    "PartitionMetrics",
     "PolicyViolationError",
     "Position",
     "Record",

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from itertools import accumulate
 
 from kstore.engine.io.file import Traffic
-from kstore.errors import LogClosedError
+from kstore.errors import KstoreError, LogClosedError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.log.partition import PartitionLog
+from kstore.store.consumer_offsets import committed_here
+from kstore.store.read.store_share_group import share_groups_here
 from kstore.store.upkeep.partition_files import files_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from kstore.log.files.layout import TopicPartition
@@ -36,6 +40,12 @@ _TOPIC = (  # fields of TopicMetrics, in order: whether it only grows, and what 
     ("recovered_segments", True, "Segments that recovery walked"),
     ("truncated_bytes", True, "Bytes that recovery cut off"),
 )
+_OF_PARTITION = (  # fields of PartitionMetrics, in order
+    ("log_start_offset", "First offset that can be read, at this answer"),
+    ("log_end_offset", "Offset of the next record, at this answer"),
+    ("durable_offset", "Offset below which a power cut takes nothing, at this answer"),
+)
+_OWN_LABELS = ("topic", "partition", "group", "kind", "directory", "le")
 _OF_READERS = ("records_out", "bytes_out")  # a store that is open for reading has no other counters
 
 
@@ -79,8 +89,22 @@ class TopicMetrics(NamedTuple):
     truncated_bytes: int
 
 
+class PartitionMetrics(NamedTuple):
+    """A partition at the time when the metrics were asked for.
+
+    `durable_offset`: a power cut takes no record below it. That of a log that is closed is its end; in a store
+    that is open for reading it is None. `oldest_timestamp`: the base timestamp of the first batch, in ms since
+    1970; -1 if there is none.
+    """
+
+    log_start_offset: int
+    log_end_offset: int
+    durable_offset: int | None
+    oldest_timestamp: int
+
+
 class StoreMetrics(NamedTuple):
-    """What a LogStore has counted since it was opened.
+    """What a LogStore has counted since it was opened, and what it is when the metrics are asked for.
 
     `topics` has TopicMetrics by topic. `append_seconds` is a Histogram of calls that append, as long as the
     caller waited: of one in 16, to each log, if they wait for no sync (durability "none"), because to read
@@ -88,6 +112,12 @@ class StoreMetrics(NamedTuple):
     is how many logs are open, and `failures` how many things health() names. `is_writing`: whether the store
     is open for writing. If it is not, it counts only what is read; the other numbers are 0, and the text for
     Prometheus leaves them out.
+
+    Of the time of the call, which is `time` in ms since 1970: `partitions` has PartitionMetrics by
+    TopicPartition, without partitions that cannot be read. `lag` has the lag of groups by kind, "cursor" or
+    "share", group and topic: {("cursor", "billing", "orders"): 17}. LogStore.lag and LogStore.share_groups
+    have it by partition. `free_bytes` has, by directory, the bytes that can still be written in its file
+    system.
     """
 
     topics: dict[str, TopicMetrics]
@@ -96,6 +126,10 @@ class StoreMetrics(NamedTuple):
     open_partitions: int
     failures: int
     is_writing: bool = True
+    partitions: Mapping[TopicPartition, PartitionMetrics] = {}
+    lag: Mapping[tuple[str, str, str], int] = {}
+    free_bytes: Mapping[str, int] = {}
+    time: int = 0
 
     def prometheus(self, **labels: str) -> str:
         """The metrics as Prometheus reads them (text format 0.0.4), for a server of yours to answer with.
@@ -104,7 +138,7 @@ class StoreMetrics(NamedTuple):
         ValueError if Prometheus does not allow the name, or if it is used already.
         """
         for name, value in labels.items():
-            if name in ("topic", "le") or not _LABEL.fullmatch(name):
+            if name in _OWN_LABELS or not _LABEL.fullmatch(name):
                 raise ValueError(f"{name!r} cannot be the name of a label of these metrics")
             if not isinstance(value, str):
                 raise TypeError(f"label {name} must be a str, not {value!r}")
@@ -124,6 +158,7 @@ class StoreMetrics(NamedTuple):
         ):
             yield from head_of(name, "gauge", text)
             yield f"{name}{labels_of(labels)} {value}"
+        yield from self._lines_of_now(labels)
         if not self.is_writing:
             return
         for name, text, times in (
@@ -140,6 +175,38 @@ class StoreMetrics(NamedTuple):
             yield f"{name}_sum{labels_of(labels)} {times.sum}"
             yield f"{name}_count{labels_of(labels)} {times.calls}"
 
+    def _lines_of_now(self, labels: dict[str, str]) -> Iterator[str]:
+        """What is of the time of the call, and no count."""
+        for at, (field, text) in enumerate(_OF_PARTITION):
+            name = f"kstore_partition_{field}"
+            yield from head_of(name, "gauge", text)
+            for tp, found in self.partitions.items():
+                if found[at] is not None:
+                    where = {"topic": tp.topic, "partition": str(tp.partition)}
+                    yield f"{name}{labels_of(where | labels)} {found[at]}"
+        oldest: dict[str, int] = {}
+        for tp, found in self.partitions.items():
+            if found.oldest_timestamp >= 0:
+                oldest[tp.topic] = min(oldest.get(tp.topic, found.oldest_timestamp), found.oldest_timestamp)
+        name = "kstore_topic_oldest_record_age_seconds"
+        text = "Time since the timestamp of the first batch of a topic, the oldest of all its partitions"
+        yield from head_of(name, "gauge", text)
+        for topic, timestamp in oldest.items():
+            yield f"{name}{labels_of({'topic': topic, **labels})} {(self.time - timestamp) / 1000}"
+        yield from head_of(
+            "kstore_group_lag",
+            "gauge",
+            "Offsets between the committed positions of a group and the ends of the logs of a topic, at this "
+            "answer; of a share group, records that are not done",
+        )
+        for (kind, group, topic), lag in self.lag.items():
+            where = {"kind": kind, "group": group, "topic": topic}
+            yield f"kstore_group_lag{labels_of(where | labels)} {lag}"
+        text = "Bytes that can still be written in the file system of a directory, at this answer"
+        yield from head_of("kstore_free_bytes", "gauge", text)
+        for directory, free in self.free_bytes.items():
+            yield f"kstore_free_bytes{labels_of({'directory': directory, **labels})} {free}"
+
 
 def head_of(name: str, kind: str, text: str) -> tuple[str, str]:
     """What stands before a metric's samples."""
@@ -153,14 +220,19 @@ def labels_of(labels: dict[str, str]) -> str:
     return f"{{{pairs}}}" if pairs else ""
 
 
+def sizes_of(logs: OpenPartitions) -> list[tuple[str, int, int, int]]:
+    """Each topic with the number of its partitions and segments, and their bytes. OSError."""
+    topics = {name: (0, 0, 0) for name in logs.catalog.topics}
+    for tp, directory in logs.catalog.partitions.items():
+        partitions, segments, size = topics.get(tp.topic, (0, 0, 0))
+        count, here = _size_of(logs, tp, directory.path_of(tp))
+        topics[tp.topic] = partitions + 1, segments + count, size + here
+    return [(name, *sums) for name, sums in sorted(topics.items())]
+
+
 def measure(logs: OpenPartitions, failures: int) -> StoreMetrics:
     """The metrics of a store at this moment. OSError, if a directory cannot be listed."""
-    topics = {name: [0, 0, 0] for name in logs.catalog.topics}
-    for tp, directory in logs.catalog.partitions.items():
-        sums = topics.setdefault(tp.topic, [0, 0, 0])
-        count, size = _size_of(logs, tp, directory.path_of(tp))
-        sums[:] = sums[0] + 1, sums[1] + count, sums[2] + size
-    known = logs.traffic
+    known, partitions = logs.traffic, _partitions_of(logs)
     times = [each.times() for each in list(known.values())] or [Traffic().times()]
     appends, flushes = (
         Histogram(
@@ -173,14 +245,83 @@ def measure(logs: OpenPartitions, failures: int) -> StoreMetrics:
     return StoreMetrics(
         {
             name: TopicMetrics(*sums, *(known[name] if name in known else Traffic()).counts())
-            for name, sums in sorted(topics.items())
+            for name, *sums in sizes_of(logs)
         },
         appends,
         flushes,
         len(logs),
         failures,
         logs.catalog.is_writing,
+        partitions,
+        _lag_of(logs, partitions),
+        dict(_free_bytes(directory.path for directory in logs.catalog.live())),
+        logs.catalog.now(),
     )
+
+
+def _partitions_of(logs: OpenPartitions) -> dict[TopicPartition, PartitionMetrics]:
+    found = {}
+    for tp, directory in sorted(logs.catalog.partitions.items()):
+        with contextlib.suppress(OSError, KstoreError):  # health() names it, or it was deleted meanwhile
+            found[tp] = _partition_of(logs, tp, directory.path_of(tp))
+    return found
+
+
+def _partition_of(logs: OpenPartitions, tp: TopicPartition, path: Path) -> PartitionMetrics:
+    """A partition as it is now. One that is closed, in a store that writes, is read once."""
+    log = logs.peek(tp)
+    if log is not None:
+        with contextlib.suppress(LogClosedError):  # meanwhile
+            start, end, durable = log.log_start_offset, log.log_end_offset, log.durable_offset
+            return PartitionMetrics(start, end, durable, _oldest_timestamp(log))
+    moment = logs.facts.moment
+    offsets, oldest = logs.facts.get("offsets", tp), logs.facts.get("oldest", tp)
+    if offsets is None or oldest is None:
+        with PartitionLog(path) as read:
+            offsets = read.log_start_offset, read.log_end_offset
+            oldest = _oldest_timestamp(read), 0
+        if logs.catalog.is_writing:  # else others may change the files
+            logs.facts.keep("offsets", tp, offsets, moment)
+            logs.facts.keep("oldest", tp, oldest, moment)
+    return PartitionMetrics(*offsets, offsets[1] if logs.catalog.is_writing else None, oldest[0])
+
+
+def _oldest_timestamp(log: PartitionLog) -> int:
+    """The base timestamp of the first batch; -1 if there is none. CorruptFileError, OSError."""
+    found = log.translate(log.log_start_offset)
+    if found is None:
+        return -1
+    segment = log.segments[log.floor_segment(log.log_start_offset)]
+    return int(segment.batch_at(found.position).base_timestamp)
+
+
+def _lag_of(
+    logs: OpenPartitions, partitions: Mapping[TopicPartition, PartitionMetrics]
+) -> dict[tuple[str, str, str], int]:
+    """The lag of groups by kind, group and topic, as far as their files can be read."""
+    paths = {tp: str(directory.path_of(tp)) for tp, directory in logs.catalog.partitions.items()}
+    lag: dict[tuple[str, str, str], int] = {}
+    with contextlib.suppress(OSError, KstoreError):  # cursors() raises it: the other metrics are right
+        for group, committed in committed_here(paths).items():
+            topics = {tp.topic for tp in committed}
+            for tp, (start, end, *_) in partitions.items():
+                if tp.topic in topics:
+                    at = committed[tp].offset if tp in committed else 0
+                    name = "cursor", group, tp.topic
+                    lag[name] = lag.get(name, 0) + end - max(at, start)
+    with contextlib.suppress(OSError, KstoreError):
+        for group, states in share_groups_here(paths).items():
+            for tp, state in states.items():
+                name = "share", group, tp.topic
+                lag[name] = lag.get(name, 0) + state.lag
+    return lag
+
+
+def _free_bytes(directories: Iterable[Path]) -> Iterator[tuple[str, int]]:
+    for directory in directories:
+        with contextlib.suppress(OSError):  # health() names it
+            found = os.statvfs(directory)
+            yield str(directory), found.f_bavail * found.f_frsize
 
 
 def _size_of(logs: OpenPartitions, tp: TopicPartition, path: Path) -> tuple[int, int]:

@@ -1,8 +1,11 @@
 """kstore keep, and the commands that wait for it."""
 
 import signal
+import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -77,3 +80,34 @@ def test_it_names_the_tasks_that_fail(tmp_path: Path) -> None:
     lines = [line for line in said.splitlines() if line.startswith("kstore: retention of t-0 failed: ")]
     assert len(lines) == 1
     assert r"nowhere\x1b.log" in lines[0]
+
+
+def test_it_serves_metrics_on_loopback(tmp_path: Path) -> None:
+    parser = pytest.importorskip("prometheus_client.parser")
+    with kstore.LogStore(tmp_path / "d", mode="a", background=False) as store:
+        store.create_topic("t", 2)
+        store.extend("t", [b"v"] * 10, keys=[b"k"] * 10)
+    process = keep(tmp_path / "d", "--metrics", "0")
+    assert process.stderr is not None
+    url = process.stderr.readline().split()[-1]
+    assert url.startswith("http://127.0.0.1:")
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        families = {f.name: f for f in parser.text_string_to_metric_families(answer.read().decode())}
+    ends = [sample.value for sample in families["kstore_partition_log_end_offset"].samples]
+    assert sorted(ends) == [0, 10]
+    assert all(family.documentation for family in families.values())
+    with pytest.raises(urllib.error.HTTPError) as found:
+        urllib.request.urlopen(url.replace("/metrics", "/etc"), timeout=60)
+    assert found.value.code == 404
+    found.value.close()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        process = keep(tmp_path / "d", "--metrics", str(taken.getsockname()[1]))
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, "in use" in said) == (1, True)
+    assert kstore.LogStore(tmp_path / "d").closed_cleanly

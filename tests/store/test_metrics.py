@@ -190,13 +190,15 @@ def families(text: str) -> Any:
 
 
 def parsed(text: str) -> dict[tuple[str, str, str], float]:
-    """Samples by name, topic and le. Each name has one HELP and one TYPE, before its samples."""
+    """Samples by name, topic and le; those of partitions by their number in place of le. Each name has one HELP
+    and one TYPE, before its samples."""
     samples = {}
     for family in families(text):
         assert family.type in ("counter", "gauge", "histogram")
         assert family.documentation
         for sample in family.samples:
-            key = sample.name, sample.labels.get("topic", ""), sample.labels.get("le", "")
+            labels = sample.labels
+            key = sample.name, labels.get("topic", ""), labels.get("le", labels.get("partition", ""))
             assert key not in samples
             samples[key] = sample.value
     return samples
@@ -234,6 +236,8 @@ def test_a_store_that_is_open_for_reading_exports_what_it_counts(tmp_path: Path)
     assert {name.removeprefix("kstore_") for name, _, _ in samples} == {
         *("topic_partitions", "topic_segments", "topic_size_bytes"),
         *("topic_records_out_total", "topic_bytes_out_total", "open_partitions", "failures"),
+        *("partition_log_start_offset", "partition_log_end_offset", "topic_oldest_record_age_seconds"),
+        "free_bytes",
     }
 
 
@@ -257,3 +261,65 @@ def test_labels_that_are_refused() -> None:
             metrics.prometheus(**{name: "x"})
     with pytest.raises(TypeError, match="must be a str"):
         metrics.prometheus(x=1)  # type: ignore[arg-type]
+
+
+# ---- at the time of the call -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("opens", [LogStore, opened], ids=["reading", "writing"])
+def test_what_is_there_now(tmp_path: Path, opens: Any) -> None:
+    with opened(tmp_path, clock=lambda: T) as store:
+        store.create_topic("t", 2)
+        store.create_topic("u")
+        store.create_topic("empty")
+        store.extend("t", [b"v"] * 20, keys=[b"%d" % i for i in range(20)], timestamps=[T - 9_000] * 20)
+        store.append("u", b"v", timestamp=T - 1_000)
+        with store.cursor("billing", ["t"]) as cursor:
+            for _ in range(3):
+                next(iter(cursor))
+            cursor.commit()
+        with store.share_group("workers", ["u"]):
+            pass
+    with opens(tmp_path) as store:
+        found, lag = store.metrics(), store.lag("billing")
+        assert found.lag["cursor", "billing", "t"] == sum(lag.values()) == 17
+        for tp, now in found.partitions.items():
+            with store.open(*tp) as log:
+                assert now[:2] == (log.log_start_offset, log.log_end_offset)
+            assert now.durable_offset == (None if opens is LogStore else now.log_end_offset)
+        oldest = {tp.topic: now.oldest_timestamp for tp, now in found.partitions.items()}
+        assert oldest == {"t": T - 9_000, "u": T - 1_000, "empty": -1}
+        (free,) = found.free_bytes.values()
+        assert free > 0
+        if opens is not LogStore:
+            store.append("u", b"v", timestamp=T)
+            log = writer(store, "u")
+            assert store.metrics().partitions[("u", 0)].log_end_offset == 2
+            assert store.metrics().partitions[("u", 0)].durable_offset == log.durable_offset
+            assert store.metrics().partitions[("t", 0)] == found.partitions[("t", 0)]
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in families(found._replace(time=T).prometheus())
+        for sample in family.samples
+    }
+    assert samples["kstore_group_lag", "cursor", "billing", "t"] == 17
+    assert samples["kstore_topic_oldest_record_age_seconds", "t"] == 9
+    assert samples["kstore_free_bytes", str(tmp_path)] == free
+    assert ("kstore_topic_oldest_record_age_seconds", "empty") not in samples
+    assert (("kstore_partition_durable_offset", "u", "0") in samples) == (opens is not LogStore)
+    assert samples["kstore_partition_log_end_offset", "u", "0"] == 1
+
+
+def test_damaged_positions_hide_no_other_metric(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.create_topic("t")
+        store.append("t", b"v")
+        with store.cursor("billing", ["t"]) as cursor:
+            next(iter(cursor))
+            cursor.commit()
+        (file,) = tmp_path.glob("*billing*")
+        if file.is_dir():
+            file = next(each for each in file.iterdir() if each.stat().st_size)
+        file.write_bytes(b"x" * file.stat().st_size)
+        assert store.metrics().lag == {}
+        assert store.metrics().partitions[("t", 0)].log_end_offset == 1

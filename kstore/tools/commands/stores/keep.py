@@ -4,7 +4,7 @@ import argparse
 import os
 import signal
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from kstore.errors import visible
 from kstore.log.files import layout
@@ -45,6 +45,12 @@ def add_keep_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how often to print a line (default 60)",
     )
+    parser.add_argument(
+        "--metrics",
+        type=whole("a port", 0, 65535),
+        metavar="PORT",
+        help="serve the metrics of the store to Prometheus at http://127.0.0.1:PORT/metrics; 0 takes a free port",
+    )
     add_wait_argument(parser)
 
 
@@ -56,10 +62,16 @@ def keep(args: argparse.Namespace) -> int:
         options = {"config": brokers_config(args.server_properties, settings_of(args.config))}
     with (
         open_store(args, background=True, idle_roll_ms=args.idle_roll_ms, **options) as store,
+        ExitStack() as servers,
         suppress(_Ended),
     ):
         for number in _SIGNALS:
             signal.signal(number, _end)
+        if args.metrics is not None:
+            from kstore.tools.metrics_server import metrics_server  # takes time to import
+
+            port = servers.enter_context(metrics_server(store, args.metrics))
+            note(f"metrics at http://127.0.0.1:{port}/metrics")
         known: dict[str, str] = {}
         while True:
             known = _report_failures(store, known)
