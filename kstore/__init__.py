@@ -70,6 +70,8 @@ _SOURCES = {
     "kstore.log.writer": "LogWriter",
     "kstore.descriptors": "OpenFiles limit_open_files open_files",
     "kstore.opening": "get_include open open_async",
+    "kstore.page": "Page",
+    "kstore.reporting.report": "report",
     "kstore.store": "LogStore",
     "kstore.store.consumer_offsets": "CursorTransfer",
     "kstore.store.descriptions": "StoreHealth TopicDescription",

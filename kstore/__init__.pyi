@@ -79,6 +79,8 @@ from kstore.log.writer import LogWriter as LogWriter
 from kstore.opening import get_include as get_include
 from kstore.opening import open as open
 from kstore.opening import open_async as open_async
+from kstore.page import Page as Page
+from kstore.reporting.report import report as report
 from kstore.store import LogStore as LogStore
 from kstore.store.consumer_offsets import CursorTransfer as CursorTransfer
 from kstore.store.descriptions import StoreHealth as StoreHealth
@@ -151,6 +153,7 @@ __all__ = [
     "OffsetsOutOfOrderError",
     "OpenFiles",
     "OutOfOrderSequenceError",
+    "Page",
     "PartitionLog",
     "PartitionMetrics",
     "PolicyViolationError",
@@ -191,5 +194,6 @@ __all__ = [
     "open",
     "open_async",
     "open_files",
+    "report",
     "wait",
 ]

@@ -59,6 +59,7 @@ COMMANDS = {
     "follow": "print records as they are appended",
     "find": "find a record by offset or by time",
     "get": "print the last record of a key, or all of them",
+    "report": "write a page of HTML that shows a log directory or a partition",
     "stat": "describe a partition or a log directory, and what is wrong with it",
     "check": "check every byte of partitions and log directories, and print what is wrong",
     "append": "append lines or JSON Lines from standard input",
@@ -86,7 +87,7 @@ _PACKAGES = {
     "reading": "dump records follow find",
     "changing": "append retain compact recover truncate keys=keys,get,erase",
     "stores": "topics=topics,describe,create,alter,delete cursors shares keep top sink",
-    "checking": "stat check",
+    "checking": "stat check report",
 }
 
 

@@ -23,7 +23,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("kstore._version", "kstore.light_typing"),
     ("kstore.errors", "kstore.typed"),
     ("kstore.properties",),
-    ("kstore.arguments", "kstore.libraries"),
+    ("kstore.arguments", "kstore.libraries", "kstore.page"),
     ("kstore.kinds",),
     ("kstore.config",),
     ("kstore.engine",),

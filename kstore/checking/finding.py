@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kstore.errors import visible
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.page import notebook_table
 
 if TYPE_CHECKING:
     from typing import Any
@@ -94,6 +95,13 @@ class Report(NamedTuple):
         result = f"{wrong or 'whole'}{f', {notes} notes' if notes > 1 else ', 1 note' if notes else ''}"
         read = f"{_counted(self.partitions, 'partition')}, {_counted(self.files, 'file')}, {self.bytes} bytes"
         return visible(f"{self.path}: {result} ({read})") + ("; Kafka does not start on it" if stops else "")
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (f.severity, f.code, f.file, "" if f.position < 0 else f.position, f.meaning)
+            for f in self.findings
+        ]
+        return notebook_table(self.summary, ("severity", "code", "file", "byte", "meaning"), rows)
 
     def __str__(self) -> str:
         return "\n".join([self.summary, *(f"  {finding}" for finding in self.findings)])

@@ -62,7 +62,9 @@ if TYPE_CHECKING:
     from kstore.log.threads.one_thread import Iterated, OneThread
     from kstore.log.view.by_key import checked_key, history_of, last_record
     from kstore.log.view.fetch import Fetch
+    from kstore.log.view.in_notebook import log_table
     from kstore.log.view.run import reader_of, scan_of
+    from kstore.page import Page, page_of
     from kstore.typed import Column
 
     _Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
@@ -82,6 +84,8 @@ else:
             "kstore.log.follow.sources": "DirectorySource",
             "kstore.log.view.by_key": "checked_key history_of last_record",
             "kstore.log.view.fetch": "Fetch",
+            "kstore.log.view.in_notebook": "log_table",
+            "kstore.page": "page_of",
             "kstore.log.view.run": "reader_of scan_of",
             "kstore.log.read.progress": "check_progress",
             "kstore.log.read.scan": "Wanted checked_columns checked_text",
@@ -151,6 +155,10 @@ class PartitionLog(LogView):
             return checkpoints.read_topic_id(f"{self.path}/{layout.METADATA}")
         except (FileNotFoundError, NotADirectoryError):  # the log may be a single file
             return None
+
+    def report(self) -> Page:
+        """Return a page of HTML about the log, as kstore.report does. OSError."""
+        return page_of(self)
 
     # ---- reading -------------------------------------------------------------------------------------------
 
@@ -714,6 +722,9 @@ class PartitionLog(LogView):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _repr_html_(self) -> str:
+        return repr(self) if self._closed else log_table(self)
 
     def __repr__(self) -> str:
         if self._closed:

@@ -5,11 +5,7 @@ from __future__ import annotations
 import io
 
 from kstore.arguments import boolean, elements, integer, warn
-from kstore.errors import (
-    KstoreError,
-    LogLockedError,
-    LogNotFoundError,
-)
+from kstore.errors import KstoreError, LogLockedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING, cast
 from kstore.log.cursors.arguments import checked_groups
 from kstore.log.files import layout
@@ -18,10 +14,11 @@ from kstore.log.files.lock import once_free
 from kstore.log.options import refuse_others
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.report import DataLossWarning
+from kstore.page import notebook_table, page_of
 from kstore.store.arguments import checked_arguments
 from kstore.store.consumer_offsets import committed_here, expire_positions, give_back, lag_of, take_over
 from kstore.store.descriptions import describe_topic, health_of
-from kstore.store.metrics import measure
+from kstore.store.metrics import measure, sizes_of
 from kstore.store.open_partitions import OpenPartitions
 from kstore.store.read.store_cursor import StoreCursor
 from kstore.store.read.store_follower import StoreFollower
@@ -56,6 +53,7 @@ if TYPE_CHECKING:
     from kstore.log.share.descriptions import ShareGroupState
     from kstore.log.share.share_group import ShareGroup
     from kstore.log.write.retention import Decision
+    from kstore.page import Page
     from kstore.store.consumer_offsets import CursorTransfer
     from kstore.store.descriptions import StoreHealth, TopicDescription
     from kstore.store.metrics import StoreMetrics
@@ -258,6 +256,10 @@ class LogStore:
         self._logs.check_open()
         failures = sum(bool(each) if isinstance(each, str) else len(each) for each in self.health())
         return measure(self._logs, failures)
+
+    def report(self) -> Page:
+        """Return a page of HTML about all partitions, as kstore.report does. OSError."""
+        return page_of(self)
 
     def _named(self) -> str:
         return self._catalog.named()
@@ -786,6 +788,9 @@ class LogStore:
 
     def __len__(self) -> int:
         return len(self._catalog.partitions)
+
+    def _repr_html_(self) -> str:
+        return notebook_table(repr(self), ("topic", "partitions", "segments", "bytes"), sizes_of(self._logs))
 
     def __repr__(self) -> str:
         paths = ", ".join(repr(str(path)) for path in self.paths)

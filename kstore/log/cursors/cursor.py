@@ -31,6 +31,7 @@ from kstore.log.threads.async_call import in_thread
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import Iterated, OneThread
 from kstore.log.threads.resumed import TASK_TURN, Resumed, in_turns
+from kstore.page import notebook_table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -325,6 +326,14 @@ class Cursor(Closing, Waitable):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a cursor cannot be pickled: open one in the other process")
+
+    def _repr_html_(self) -> str:
+        if self._committer.is_closed:
+            return repr(self)
+        committed = self.committed
+        row = (self.position, "-" if committed is None else committed.offset, self.lag)
+        title = f"Cursor of group {self.group} in {self._committer.home.partition}"
+        return notebook_table(title, ("position", "committed", "lag"), [row])
 
     def __repr__(self) -> str:
         state = ", closed" if self._committer.is_closed else ""

@@ -61,6 +61,20 @@ def require_partition(path: StrPath, *, may_be_empty: bool = True) -> None:
         raise LogNotFoundError(f"no partition at {path}: the directory has no .log file")
 
 
+def is_partition(path: str) -> bool:
+    """Whether a path is a partition or a single file, and not a directory of partitions. OSError."""
+    if not os.path.isdir(path):
+        return True
+    try:
+        require_partition(path)
+    except LogNotFoundError:
+        return False
+    if layout.parse_directory(os.path.basename(os.path.realpath(path))) is not None:
+        return True
+    with scan_directory(path) as entries:
+        return any(e.name.endswith(".log") and layout.parse_offset(e.name) is not None for e in entries)
+
+
 def refuse_other_kinds(path: StrPath) -> None:
     """Raise LogNotFoundError for a path that leads to neither a directory nor a regular file."""
     try:

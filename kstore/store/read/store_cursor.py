@@ -31,6 +31,7 @@ from kstore.log.cursors.offset_committer import OffsetCommitter, commit_all
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.log.threads.async_call import in_thread
+from kstore.page import notebook_table
 from kstore.store.read.membership import Membership
 from kstore.store.read.topic_reader import QUANTUM, PartitionReader, TopicReader, TopicRecord
 
@@ -521,6 +522,13 @@ class StoreCursor(TopicReader):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await in_thread(self.close)
+
+    def _repr_html_(self) -> str:
+        if self.is_closed:
+            return repr(self)
+        lag = self.lag()
+        rows = [(tp, offset, lag.get(tp, "-")) for tp, offset in sorted(self.positions().items())]
+        return notebook_table(f"StoreCursor of group {self.group}", ("partition", "position", "lag"), rows)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a cursor cannot be pickled: open one in the other process")

@@ -24,7 +24,7 @@ from kstore.log.files.manifest import read_manifest
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import key_file_of
 from kstore.log.recovery.gaps import is_compacted, is_said_to_delete
-from kstore.log.recovery.presence import require_partition
+from kstore.log.recovery.presence import is_partition
 from kstore.store import LogStore
 from kstore.store.store_directory import StoreDirectory
 from kstore.tools.numbers import counted, time_text
@@ -413,7 +413,7 @@ def stat(args: argparse.Namespace) -> int:
     path = Path(args.directory)
     if not path.exists():
         raise LogNotFoundError(f"no partition and no log directory at {path}")
-    if is_partition(path):
+    if is_partition(str(path)):
         if args.also:
             raise ValueError("--also is for a log directory, and this is a partition")
         stats = [partition_stat(open_partition(args, lists=True), verify=args.verify)]
@@ -436,18 +436,6 @@ def stat(args: argparse.Namespace) -> int:
             note(f"{stat['directory']}: {stat.get('error') or f'{_things(wrong)} wrong'}")
             code = 1
     return code
-
-
-def is_partition(path: Path) -> bool:
-    """Whether a path is a single file or a partition, and not a directory of partitions."""
-    if path.is_file():
-        return True
-    try:
-        require_partition(path)
-    except LogNotFoundError:
-        return False
-    named = layout.parse_directory(Path(os.path.realpath(path)).name) is not None
-    return named or any(layout.parse_offset(file.name) is not None for file in path.glob("*.log"))
 
 
 def _directory_stats(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
