@@ -11,9 +11,9 @@ from kstore.errors import CorruptFileError, RecordTooLargeError
 from kstore.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from kstore.engine.record.batch import RecordBatch
+    from kstore.engine.record.batch import Record, RecordBatch
     from kstore.engine.segment.segment import Segment
 
 _DRAFT = ".truncated.log.cleaned"  # behind the number: an opening, of Kafka too, deletes it
@@ -32,7 +32,7 @@ def truncate_segment(segment: Segment, offset: int, make: Callable[[str, int], S
     end = rest.read_next_offset()
     tail = b""
     if located is not None and located.base_offset < offset:
-        tail = _first_half(segment.batch_at(position), offset)
+        tail = first_records(segment.batch_at(position), offset)
     if not tail and end < offset:
         tail = encode_batch((), base_offset=end, last_offset_delta=offset - 1 - end)
     segment.files.keep_open()
@@ -62,17 +62,22 @@ def _before(segment: Segment, size: int, offset: int, make: Callable[[str, int],
     return rest
 
 
-def _first_half(batch: RecordBatch, offset: int) -> bytes:
+def first_records(batch: RecordBatch, offset: int) -> bytes:
     """The records of a batch below `offset`, as a batch that ends there; b"" if the batch is damaged."""
     try:
         kept = [record for record in batch.records() if record.offset < offset]
     except (CorruptFileError, RecordTooLargeError):
         return b""
+    return encoded_again(batch, kept, offset - 1, batch.codec)
+
+
+def encoded_again(batch: RecordBatch, records: Sequence[Record], last_offset: int, codec: str) -> bytes:
+    """A batch with these records of another one and everything else that it has, up to a last offset."""
     base = batch.base_offset
     return encode_batch(
-        [(record.timestamp, record.key, record.value, record.headers) for record in kept],
+        [(record.timestamp, record.key, record.value, record.headers) for record in records],
         base_offset=base,
-        codec=batch.codec,
+        codec=codec,
         leader_epoch=batch.leader_epoch,
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
@@ -80,8 +85,8 @@ def _first_half(batch: RecordBatch, offset: int) -> bytes:
         transactional=batch.is_transactional,
         control=batch.is_control,
         log_append_time=batch.max_timestamp if batch.timestamp_type == "LogAppendTime" else None,
-        offset_deltas=[record.offset - base for record in kept],
-        last_offset_delta=offset - 1 - base,
+        offset_deltas=[record.offset - base for record in records],
+        last_offset_delta=last_offset - base,
         delete_horizon=batch.delete_horizon_ms,
     )
 

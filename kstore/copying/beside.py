@@ -1,0 +1,59 @@
+"""What lies beside the segments of a partition: its topic id, its manifest, the states of share groups."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from kstore.engine.io.directory import make_directory
+from kstore.engine.io.file import read_whole, write_whole
+from kstore.errors import LogChangedError
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.files import layout
+from kstore.log.files.log_dir_state import kept_options, locate
+from kstore.log.files.manifest import Manifest, read_manifest, write_manifest
+
+if TYPE_CHECKING:
+    from kstore.copying.wanted import Wanted
+    from kstore.log.partition import PartitionLog
+
+_QUORUM_STATE = "quorum-state"  # of KRaft
+_SNAPSHOT_OF_METADATA = ".checkpoint"
+
+
+def copy_beside(source: str, target: str, wanted: Wanted) -> set[str]:
+    """Copies the topic id, the states of share groups, and KRaft's files; the names of the files. To be called
+    before the segments are copied: no state of a share group may be ahead of the records. OSError."""
+    names = os.listdir(source)
+    wanted_names = [layout.METADATA] if layout.METADATA in names else []
+    if locate(source).name.topic == layout.CLUSTER_METADATA:
+        wanted_names += [name for name in names if name.endswith(_SNAPSHOT_OF_METADATA)]
+        wanted_names += [_QUORUM_STATE] if _QUORUM_STATE in names else []
+    if layout.SHARES in names and not (wanted.is_bounded or wanted.renumber):
+        make_directory(f"{target}/{layout.SHARES}")
+        states = os.listdir(f"{source}/{layout.SHARES}")
+        wanted_names += [f"{layout.SHARES}/{name}" for name in states if name.endswith(".state")]
+    copied = set()
+    for name in wanted_names:
+        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+            write_whole(f"{target}/{name}", read_whole(f"{source}/{name}"))
+            copied.add(name)
+    return copied
+
+
+def copy_manifest(log: PartitionLog, target: str, *, alone: bool, renumber: bool = False) -> set[str]:
+    """Copies the manifest of a view; the name of the file, if there is one. `alone`: the copy does not lie in
+    a store, so the options of its topic are saved in it. LogChangedError if the log was truncated since the
+    view was taken. CorruptCheckpointError, OSError."""
+    manifest = read_manifest(log.path)
+    if manifest.truncations != log.snapshot.truncations:
+        raise LogChangedError(log.path, -1, 0, 0, "it was truncated")
+    kept = kept_options(log.path)
+    if kept.of_store and alone:
+        manifest = manifest._replace(options=kept.options)
+    if renumber:  # a new log: positions in the old one mean nothing in it
+        manifest = Manifest(options=manifest.options)
+    if manifest == Manifest():
+        return set()
+    write_manifest(target, manifest)
+    return {layout.MANIFEST}

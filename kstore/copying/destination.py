@@ -1,0 +1,190 @@
+"""The directory that a copy is made in: beside its destination, whose place it takes at the end.
+
+DST.copying is being made, DST is complete. A destination that is already there is a copy of an earlier run: the
+new one shares its unchanged segments by hard links, then the two are exchanged by two renames. Between them, the
+older copy is called DST.previous; the next run goes on from there.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+
+from kstore.copying.manifest import NAME, CopiedFile, Journal, files_below, read_manifest_of_copy
+from kstore.engine.io.directory import make_directory
+from kstore.engine.io.file import File, rename, sync_directory, unlink
+from kstore.errors import KstoreError
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.files import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kstore.log.read.progress import ProgressCallback
+
+COPYING, PREVIOUS = ".copying", ".previous"
+_LOCK = ".kstore-copying"
+_MARGIN = 1 << 20  # bytes that stay free
+
+
+class Destination:
+    """A copy that is being made. `path` is its directory until `finish`, `final` its place then."""
+
+    def __init__(self, final: str, source: str, progress: ProgressCallback | None = None) -> None:
+        self.final = final
+        self.path = final + COPYING
+        self.manifest = f"{final}/{NAME}"
+        self._source = source
+        self._progress = progress
+        self._done = self._total = 0
+        self._before: Mapping[str, CopiedFile] = {}
+        self._known: Mapping[str, CopiedFile] = {}
+        self._lock: File | None = None
+
+    def begin(self) -> None:
+        """Checks what is at the destination and takes over what an interrupted run has left.
+        FileExistsError, KstoreError, OSError."""
+        make_directory(self.path)
+        self._lock = File(f"{self.path}/{_LOCK}", "a")
+        try:
+            fcntl.flock(self._lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_there = os.stat(self._lock.path).st_ino == os.fstat(self._lock.fd).st_ino
+        except (BlockingIOError, FileNotFoundError):
+            is_there = False
+        if not is_there:
+            raise KstoreError(f"{self.path}: another process is making this copy now")
+        previous = self.final + PREVIOUS
+        if not os.path.lexists(self.final) and os.path.lexists(previous):
+            rename(previous, self.final)
+        try:
+            self._before = self._earlier_copy()
+        except (KstoreError, OSError):
+            if os.listdir(self.path) == [_LOCK]:
+                shutil.rmtree(self.path)
+            raise
+        if os.path.lexists(previous):
+            shutil.rmtree(previous)
+        try:
+            known = read_manifest_of_copy(f"{self.path}/{NAME}")
+        except (FileNotFoundError, KstoreError):
+            known = {}
+        kept = {path: entry for path, entry in known.items() if entry.is_unchanged(self.path)}
+        self._known = kept
+        self._journal = Journal(f"{self.path}/{NAME}", self._source, kept)
+
+    def release(self) -> None:
+        """Unlocks it, for the next run."""
+        if self._lock is not None:
+            fcntl.flock(self._lock.fd, fcntl.LOCK_UN)
+
+    def _earlier_copy(self) -> Mapping[str, CopiedFile]:
+        try:
+            names = os.listdir(self.final)
+        except FileNotFoundError:
+            return {}
+        if not names:
+            return {}
+        if NAME not in names:
+            raise FileExistsError(
+                errno.EEXIST, "is there and is no copy that kstore made: choose another place", self.final
+            )
+        files = read_manifest_of_copy(self.manifest)
+        changed = [path for path, entry in files.items() if not entry.is_unchanged(self.final)]
+        changed += [path for path in files_below(self.final) if path.endswith(".log") and path not in files]
+        if changed:
+            raise FileExistsError(
+                errno.EEXIST,
+                f"was changed since it was copied ({changed[0]}), and would be replaced: choose another place",
+                self.final,
+            )
+        return files
+
+    # ---- files ---------------------------------------------------------------------------------------------
+
+    def path_of(self, name: str) -> str:
+        """The path of a folder of the copy; "" for the copy itself."""
+        return f"{self.path}/{name}" if name else self.path
+
+    def is_own(self, path: str) -> bool:
+        """Whether a file is the manifest or the lock of the copy."""
+        return path in (f"{self.path}/{NAME}", f"{self.path}/{_LOCK}")
+
+    def reuse(self, name: str, stem: str, source: tuple[int, int, int, int]) -> tuple[str, ...]:
+        """Takes over the files of a sealed segment from an earlier run, if it copied this one; their kinds.
+        OSError."""
+        path = f"{name}/{stem}.log" if name else f"{stem}.log"
+        for known, directory in ((self._known, self.path), (self._before, self.final)):
+            entry = known.get(path)
+            if entry is None or entry.source != source or not entry.is_unchanged(directory):
+                continue
+            kinds = []
+            for kind in layout.SEGMENT_KINDS:
+                old, new = f"{directory}/{path[:-4]}{kind}", f"{self.path}/{path[:-4]}{kind}"
+                if old == new and os.path.exists(old):
+                    kinds.append(kind)
+                elif os.path.exists(old):
+                    unlink(new, missing_ok=True)
+                    _link(old, new)
+                    kinds.append(kind)
+            if directory == self.final:
+                self._journal.add(entry._replace(mtime_ns=os.stat(f"{self.path}/{path}").st_mtime_ns))
+            return tuple(kinds)
+        return ()
+
+    def note(self, name: str, file: str, source: tuple[int, int, int, int]) -> None:
+        """Notes that a sealed segment is complete. OSError."""
+        path = f"{name}/{file}" if name else file
+        self._journal.add(CopiedFile.at(self.path, path, source))
+
+    # ---- progress and space --------------------------------------------------------------------------------
+
+    def plan(self, total: int) -> None:
+        """Notes how many bytes there are to copy."""
+        self._total = total
+
+    def expect(self, size: int) -> None:
+        """OSError (ENOSPC) unless there is space for so many bytes, some of which may be reused."""
+        known = sum(entry.size for entry in {**self._before, **self._known}.values() if entry.source)
+        free = shutil.disk_usage(self.path).free
+        if size - known + _MARGIN > free:
+            text = f"{size - known} bytes are to be copied, and only {free} are free"
+            raise OSError(errno.ENOSPC, text, self.path)
+
+    def advance(self, size: int) -> None:
+        """Notes that so many bytes were copied, or reused."""
+        self._done += size
+        if self._progress is not None:
+            self._progress(self._done, max(self._total, self._done))
+
+    # ---- the end -------------------------------------------------------------------------------------------
+
+    def finish(self, folders: set[str]) -> None:
+        """Writes the manifest, and moves the copy to its place. `folders`: those that belong to it. OSError."""
+        for name in os.listdir(self.path):
+            path = f"{self.path}/{name}"
+            if os.path.isdir(path) and name not in folders:
+                shutil.rmtree(path)  # of a partition that is no longer there
+        self._journal.finish(self.path, _LOCK)
+        sync_directory(self.path)
+        previous = self.final + PREVIOUS
+        if os.path.lexists(self.final):
+            rename(self.final, previous)
+        rename(self.path, self.final)
+        unlink(f"{self.final}/{_LOCK}")  # no earlier: it keeps others out
+        sync_directory(os.path.dirname(self.final))
+        if os.path.lexists(previous):
+            shutil.rmtree(previous)
+
+
+def _link(old: str, new: str) -> None:
+    try:
+        os.link(old, new)
+    except OSError as e:
+        if e.errno not in (errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
+            raise
+        source, copy = File(old), File(new, "x")
+        copy.begin_as(source, source.size())
+        copy.sync()
+        os.utime(new, ns=(os.stat(old).st_atime_ns, os.stat(old).st_mtime_ns))

@@ -1,0 +1,216 @@
+"""A copy of one partition: its segments as files, and the small files that a clean shutdown leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64
+from kstore.copying.beside import copy_beside, copy_manifest
+from kstore.copying.manifest import identity_of
+from kstore.copying.parts import parts_of
+from kstore.copying.wanted import Checkpoints, PartitionCopy
+from kstore.engine.io.directory import make_directory
+from kstore.engine.io.file import read_whole, rename, sync_directory, unlink, write_whole
+from kstore.engine.scan.batch_reader import BatchReader
+from kstore.engine.segment.index import TransactionIndex
+from kstore.engine.segment.segment import Segment
+from kstore.errors import CorruptFileError, CorruptRecordError, LogChangedError
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.files import layout
+from kstore.log.files.leader_epochs import LeaderEpochCheckpoint
+from kstore.log.files.log_dir_state import kept_options, read_cleaner_offset, read_log_start
+from kstore.log.files.producer_snapshot import checked_count
+from kstore.log.partition import PartitionLog
+from kstore.log.producers.snapshot_files import SnapshotFiles
+from kstore.log.producers.transactions import Transactions
+from kstore.log.recovery.loader import load
+from kstore.log.segments.cleaned import CLEANED, complete, new_log
+from kstore.log.segments.segment_truncation import first_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kstore.copying.destination import Destination
+    from kstore.copying.parts import Part
+    from kstore.copying.wanted import Wanted
+    from kstore.engine.io.file import File
+
+_PIECE = 1 << 20
+
+
+class FileCopy:
+    """The copy of one view of a partition, of whole segments as files."""
+
+    def __init__(self, source: str, name: str, destination: Destination, wanted: Wanted) -> None:
+        self.source, self.name, self.destination, self.wanted = source, name, destination, wanted
+        self.target = destination.path_of(name)
+        self.gaps: list[str] = []
+        self.copied = self.reused = 0
+        self.kept: set[str] = set()  # names of the files of the copy
+
+    def copy(self) -> tuple[PartitionCopy, Checkpoints]:
+        make_directory(self.target)
+        # Small files first: no state of a share group may be ahead of the records.
+        self.kept |= copy_beside(self.source, self.target, self.wanted)
+        skips = self.wanted.on_error == "skip"
+        log = PartitionLog(self.source, recover=not skips)
+        start, stop = self.wanted.range_of(log)
+        segments = log.segments
+        transactions = log.transactions()  # completes the transaction indexes of the segments
+        if not skips:
+            self.gaps += log.losses_between(start, stop if stop < log.log_end_offset else MAX64)
+        is_cut = stop < log.log_end_offset
+        first = start if start > log.log_start_offset else 0  # else the files are kept from their beginning
+        parts = list(parts_of(segments, first, stop, log.log_end_offset))
+        self.destination.expect(sum(part.end - part.position for part in parts))
+        bases = []
+        for at, part in enumerate(parts):
+            sealed = part.is_whole and at + 1 < len(parts) and not part.segment.origin
+            self._copy_part(part, stop, sealed=sealed)
+            bases.append(part.base_offset)
+        if not parts:
+            self._begin_empty(start)
+            bases.append(start)
+        self._copy_snapshots(bases, start, stop)
+        LeaderEpochCheckpoint(self.target, log.snapshot.leader_epochs.until(stop).since(start))
+        self.kept |= copy_manifest(log, self.target, alone=not self.name)
+        loaded = load(self.target, clean=True, recovery_point=stop, log_start_offset=start)
+        end = loaded.log_end_offset
+        if not is_cut and not skips and end != stop:  # another program has changed a file in place
+            raise LogChangedError(self.source, end, start, stop, "its files were changed")
+        producers = Transactions(self.target, loaded).producers if is_cut or skips else transactions.producers
+        if end > start:
+            SnapshotFiles(self.target).write(end, producers.states.values(), durable=True)
+            self.kept.add(f"{layout.segment_stem(end)}.snapshot")
+        self._remove_others()
+        sync_directory(self.target)
+        cleaner = read_cleaner_offset(self.source)
+        is_inside = start > bases[0] or (not first and read_log_start(self.source) > 0)
+        known = Checkpoints(
+            end, start if is_inside else None, None if cleaner is None else max(start, min(cleaner, end))
+        )
+        return PartitionCopy(start, end, self.copied, self.reused, tuple(self.gaps)), known
+
+    # ---- segments ------------------------------------------------------------------------------------------
+
+    def _copy_part(self, part: Part, stop: int, *, sealed: bool) -> None:
+        stem = layout.segment_stem(part.base_offset)
+        file = part.segment.file()
+        identity = identity_of(file)
+        sealed = sealed and identity[1] == part.segment.size
+        kinds = self.destination.reuse(self.name, stem, identity) if sealed else ()
+        if kinds:
+            self.reused += part.segment.size
+            self.destination.advance(part.segment.size)
+        else:
+            kinds = self._copy_bytes(part, stop, file)
+            self.copied += part.end - part.position
+            if sealed:
+                self.destination.note(self.name, f"{stem}.log", identity)
+        self.kept.update(stem + kind for kind in kinds)
+
+    def _copy_bytes(self, part: Part, stop: int, file: File) -> tuple[str, ...]:
+        """Makes the files of a segment; their kinds."""
+        segment, target = part.segment, self.target
+        stem = layout.segment_stem(part.base_offset)
+        draft = new_log(target, part.base_offset, segment.path)
+        origin = segment.origin + part.position
+        size = part.end - part.position
+        if origin == 0:
+            draft.begin_as(file, size)
+            self.destination.advance(size)
+        for position in range(0, size if origin else 0, _PIECE):
+            piece = file.read(origin + position, min(_PIECE, size - position))
+            draft.write(position, piece)
+            self.destination.advance(len(piece))
+        if part.cut is not None:
+            tail = first_records(part.cut, stop)
+            draft.write(size, tail)
+            size += len(tail)
+        made = self._segment(part.base_offset)
+        walk = made.recovery_walk()
+        if walk.error is not None or walk.valid_bytes < size:
+            if self.wanted.on_error != "skip":
+                raise _in_source(walk.error, segment.path, origin)
+            self._leave_damage_out(made, draft, segment.path, origin)
+            made = self._segment(part.base_offset)
+            walk = made.recovery_walk(verify=False)
+        transactions = TransactionIndex(part.base_offset)
+        for aborted in segment.transaction_index:
+            if part.base_offset <= aborted.last_offset < stop:
+                transactions.append(aborted)
+        indexes = walk.offset_index, walk.time_index, transactions
+        cleaned = complete(target, part.base_offset, draft, segment.mtime_ms(), indexes, walk.max_timestamp)
+        for kind in reversed(cleaned.kinds):  # the .log last: with it the segment is there
+            rename(f"{target}/{stem}{kind}{CLEANED}", f"{target}/{stem}{kind}")
+        return cleaned.kinds
+
+    def _segment(self, base_offset: int) -> Segment:
+        stem = layout.segment_stem(base_offset)
+        interval = kept_options(self.source).options.get("index.interval.bytes", INDEX_INTERVAL_BYTES)
+        return Segment(
+            self.target,
+            stem,
+            base_offset,
+            suffixes={kind: CLEANED for kind in layout.SEGMENT_KINDS},
+            index_interval_bytes=int(interval),
+        )
+
+    def _leave_damage_out(self, made: Segment, draft: File, path: str, origin: int) -> None:
+        """Keeps the sound batches of a draft only."""
+        at = 0
+        reader = BatchReader((made,), 0, MAX64, on_error="skip")
+        for batch in reader:
+            data = batch.data
+            if batch.position != at:
+                draft.write(at, data)
+            at += len(data)
+        tail = draft.size() - at - sum(skipped.size for skipped in reader.skipped)
+        draft.truncate(at)
+        if tail:
+            self.gaps.append(f"{path}: {tail} bytes at its end, which hold no whole batch, were left out")
+        for skipped in reader.skipped:
+            position, size = origin + skipped.position, skipped.size
+            error = _in_source(skipped.error, path, origin)
+            self.gaps.append(f"{path}: {size} bytes at byte {position} were left out: {error}")
+
+    def _begin_empty(self, base_offset: int) -> None:
+        stem = layout.segment_stem(base_offset)
+        for kind in (".log", ".index", ".timeindex"):
+            write_whole(f"{self.target}/{stem}{kind}", b"")
+            self.kept.add(stem + kind)
+
+    # ---- what lies beside ----------------------------------------------------------------------------------
+
+    def _copy_snapshots(self, bases: Iterable[int], start: int, stop: int) -> None:
+        for base in bases:
+            name = f"{layout.segment_stem(base)}.snapshot"
+            if not start < base <= stop:
+                continue
+            with contextlib.suppress(FileNotFoundError, CorruptFileError):
+                data = read_whole(f"{self.source}/{name}")
+                checked_count(data, name)
+                write_whole(f"{self.target}/{name}", data)
+                self.kept.add(name)
+
+    def _remove_others(self) -> None:
+        """What an earlier attempt, or an interrupted run, has left."""
+        self.kept.add(layout.LEADER_EPOCHS)
+        for name in os.listdir(self.target):
+            path = f"{self.target}/{name}"
+            if name not in self.kept and os.path.isfile(path) and not self.destination.is_own(path):
+                unlink(path)
+
+
+def _in_source(error: Exception | None, path: str, origin: int) -> Exception:
+    """An error about a draft, as one about the file that was copied."""
+    if not isinstance(error, CorruptRecordError):
+        return error or CorruptRecordError("end of a segment", file=path, position=origin)
+    return CorruptRecordError(
+        error.reason,
+        file=path,
+        position=origin + (error.position or 0),
+        expected=error.expected,
+        found=error.found,
+    )

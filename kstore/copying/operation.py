@@ -1,0 +1,238 @@
+"""kstore.copy: a partition, a topic, a store or a broker's log directory, copied into a new directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kstore.arguments import ON_ERROR, boolean, choice, integer, moment, path_text
+from kstore.copying.destination import Destination
+from kstore.copying.partition_copy import copy_partition, write_checkpoints
+from kstore.copying.wanted import Wanted
+from kstore.engine.io.file import File, new_draft, read_whole, rename, write_whole
+from kstore.engine.record.batch import CODECS
+from kstore.errors import CorruptFileError, LogNotFoundError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.log.files import layout
+from kstore.log.files.log_dir_state import locate
+from kstore.log.files.manifest import read_manifest, write_manifest
+from kstore.log.files.topic_table import TopicTable
+from kstore.log.read.progress import check_progress
+from kstore.log.recovery.presence import require_partition
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from os import PathLike
+    from typing import Literal
+
+    from kstore.copying.wanted import Checkpoints, PartitionCopy
+    from kstore.log.files.layout import TopicPartition
+    from kstore.log.read.progress import ProgressCallback
+
+_NOT_COPIED = (
+    *layout.CHECKPOINTS,
+    layout.HIGH_WATERMARKS,
+    layout.LOCK,
+    layout.SHARED,
+    layout.SHARED_DIRECTORY,
+)
+_POSITIONS = "kstore-cursors-"  # files with positions of groups, and of their locks
+
+
+class CopyReport(NamedTuple):
+    """The result of kstore.copy().
+
+    `source` and `destination` are directories, `manifest` is the file with the checksums. `partitions` maps
+    the name of each copied partition to a PartitionCopy: its first offset and its end, the bytes that this run
+    and earlier ones have copied, and its gaps. `left_out` maps directories of the source that were not copied
+    to the reason.
+    """
+
+    source: Path
+    destination: Path
+    manifest: Path
+    partitions: dict[str, PartitionCopy]
+    left_out: dict[str, str]
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of segments that this run has copied."""
+        return sum(each.copied_bytes for each in self.partitions.values())
+
+    @property
+    def reused_bytes(self) -> int:
+        """Bytes of segments that earlier runs had copied."""
+        return sum(each.reused_bytes for each in self.partitions.values())
+
+    @property
+    def gaps(self) -> list[str]:
+        """What is missing in the copy, as sentences."""
+        return [gap for each in self.partitions.values() for gap in each.gaps]
+
+
+def copy(
+    source: str | PathLike[str],
+    destination: str | PathLike[str],
+    *,
+    topic: str | None = None,
+    start: int | None = None,
+    stop: int | None = None,
+    since: int | datetime | None = None,
+    until: int | datetime | None = None,
+    renumber: bool = False,
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
+    progress: ProgressCallback | None = None,
+) -> CopyReport:
+    """Copies a partition, a store or a broker's log directory into a new directory; returns a CopyReport.
+
+    source: the directory of a partition, or a log directory with the partitions of a store or a broker. It may
+    be written meanwhile: the copy of each partition is the partition at one moment. destination: a directory
+    that does not exist, is empty, or is the result of an earlier copy that nothing has changed since. Then
+    sealed segments that it has are not copied again. The copy is made in DESTINATION.copying, which takes the
+    place of `destination` at the end; an interrupted copy goes on with what is there.
+
+    topic: copies only this topic of a log directory. start, stop: the first offset, and the offset to stop
+    before, of each partition. since, until: the same by time, in ms since 1970 or as a datetime with a time
+    zone: the first record with this timestamp or a later one. Records of the first batch before `start` are in
+    the copy, below its log start offset.
+
+    Offsets, timestamps, leader epochs, log starts, topic ids, options, transactions and producers are kept.
+    The copy of a log directory has the positions of its groups, too. renumber: the records get offsets from 0
+    on. Like a consumer and a producer, this copies committed records without transactions, producers and
+    positions. compression: the codec to encode all batches with. on_error: "skip" leaves damaged batches out,
+    and partitions that cannot be opened; the report has them.
+
+    The copy is closed cleanly: kstore or a broker opens it without recovery. The file kstore-copy.jsonl in it
+    has the size and the SHA-256 of each file.
+
+    progress: called as progress(done, total), in bytes. FileExistsError if the destination is something else,
+    or was changed. LogNotFoundError; CorruptFileError for damage; LogChangedError if a partition changes too
+    quickly; OSError, for example if the disk has too little space, which is checked first.
+    """
+    place = os.path.abspath(path_text("source", source))
+    final = os.path.abspath(path_text("destination", destination))
+    choice("on_error", on_error, ON_ERROR)
+    wanted = Wanted(
+        None if start is None else integer("start", start),
+        None if stop is None else integer("stop", stop),
+        None if since is None else moment("since", since),
+        None if until is None else moment("until", until),
+        on_error,
+        "" if compression is None else choice("compression", compression, CODECS),
+        boolean("renumber", renumber),
+    )
+    if progress is not None:
+        check_progress(progress)
+    if os.path.commonpath([os.path.realpath(place), os.path.realpath(final)]) in map(
+        os.path.realpath, (place, final)
+    ):
+        raise ValueError(f"source {place} and destination {final} must not be inside each other")
+    if not locate(final).is_alone:
+        raise ValueError(
+            f"{final} is a partition in a log directory, which has files about all its partitions: "
+            "kstore.adopt() adds partitions to a stopped broker"
+        )
+    work = Destination(final, place, progress)
+    one = _is_partition(place)
+    if one and topic is not None:
+        raise ValueError(f"topic needs a log directory, and {place} is a partition")
+    try:
+        if one:
+            work.begin()
+            work.plan(_size_of(place))
+            copied, known = copy_partition(place, "", work, wanted)
+            write_checkpoints(work.path, {locate(final).name: known})
+            partitions, left_out = {os.path.basename(place): copied}, dict[str, str]()
+            work.finish({layout.SHARES})
+        else:
+            partitions, left_out = _copy_directory(place, topic, work, wanted)
+    finally:
+        work.release()
+    return CopyReport(Path(place), Path(final), Path(work.manifest), partitions, left_out)
+
+
+def _is_partition(place: str) -> bool:
+    """Whether a directory is a partition, not a log directory. LogNotFoundError if it is neither."""
+    if not os.path.isdir(place):
+        raise LogNotFoundError(f"no directory at {place}")
+    try:
+        require_partition(place)
+    except LogNotFoundError as e:
+        marks = (layout.MANIFEST, layout.META_PROPERTIES)
+        if not e.is_log_directory and not any(os.path.exists(f"{place}/{mark}") for mark in marks):
+            raise
+        return False
+    return True
+
+
+def _copy_directory(
+    place: str, topic: str | None, work: Destination, wanted: Wanted
+) -> tuple[dict[str, PartitionCopy], dict[str, str]]:
+    names = sorted(name for name in os.listdir(place) if os.path.isdir(f"{place}/{name}"))
+    found = [tp for tp in map(layout.partition_named, names) if tp is not None]
+    others = [name for name in names if not layout.is_partition_name(name)]
+    if topic is not None:
+        found, others = [tp for tp in found if tp.topic == topic], []
+        if not found:
+            raise LogNotFoundError(f"no partition of topic {topic!r} in {place}")
+    # KRaft's metadata last: a topic of a later moment than the partitions has empty ones, and none is a stray
+    found.sort(key=lambda tp: (tp.topic == layout.CLUSTER_METADATA, tp))
+    work.begin()
+    work.plan(sum(_size_of(f"{place}/{tp}") for tp in found))
+    # Positions first: none may be beyond the end of its partition.
+    _copy_files(place, topic, work.path, wanted)
+    copied: dict[str, PartitionCopy] = {}
+    known: dict[TopicPartition, Checkpoints] = {}
+    left_out = {name: _reason(name) for name in others}
+    for tp in found:
+        try:
+            copied[str(tp)], offsets = copy_partition(f"{place}/{tp}", str(tp), work, wanted)
+            if tp.topic != layout.CLUSTER_METADATA:
+                known[tp] = offsets
+        except LogNotFoundError:  # deleted meanwhile
+            continue
+        except CorruptFileError as e:
+            if wanted.on_error != "skip":
+                raise
+            left_out[str(tp)] = str(e)
+    write_checkpoints(work.path, known)
+    work.finish(set(copied))
+    return copied, left_out
+
+
+def _reason(name: str) -> str:
+    if layout.parse_directory(name) is None:
+        return "it is not a partition"
+    return f"Kafka has set it aside (-{name.rpartition('-')[2]})"
+
+
+def _size_of(partition: str) -> int:
+    with os.scandir(partition) as entries:
+        return sum(entry.stat().st_size for entry in entries if entry.name.endswith(".log"))
+
+
+def _copy_files(place: str, topic: str | None, target: str, wanted: Wanted) -> None:
+    """Copies the files of a log directory: positions of groups, the table of topics, a broker's identity."""
+    for name in sorted(os.listdir(place)):
+        path = f"{place}/{name}"
+        is_position = name.startswith(_POSITIONS)
+        if name in _NOT_COPIED or name.endswith((layout.DRAFT, layout.CUT)) or not os.path.isfile(path):
+            continue
+        if is_position and (wanted.renumber or not name.endswith(".positions")):
+            continue
+        if name == layout.MANIFEST:
+            manifest = read_manifest(place)
+            if topic is not None:
+                table = manifest.table
+                topics = {each: known for each, known in table.topics.items() if each == topic}
+                manifest = manifest._replace(table=TopicTable(table.number, topics))
+            write_manifest(target, manifest)
+        elif is_position:
+            write_whole(f"{target}/{name}", read_whole(path))
+        elif topic is None:
+            draft = new_draft(f"{target}/{name}{layout.DRAFT}", path)
+            file = File(path)
+            draft.begin_as(file, file.size())
+            draft.sync()
+            rename(draft.path, f"{target}/{name}")

@@ -1,0 +1,58 @@
+"""A copy of one partition, and the checkpoints that go with it."""
+
+from __future__ import annotations
+
+from kstore.copying.file_copy import FileCopy
+from kstore.copying.rewritten_copy import RewrittenCopy
+from kstore.engine.io.file import write_whole
+from kstore.errors import CorruptFileError, LogChangedError
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.files import checkpoints, layout
+from kstore.log.files.lock import is_locked
+from kstore.log.files.log_dir_state import locate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kstore.copying.destination import Destination
+    from kstore.copying.wanted import Checkpoints, PartitionCopy, Wanted
+    from kstore.log.files.layout import TopicPartition
+
+_ATTEMPTS = 30  # each takes over what the one before has copied
+_ATTEMPTS_AT_DAMAGE = 3
+
+
+def copy_partition(
+    source: str, name: str, destination: Destination, wanted: Wanted
+) -> tuple[PartitionCopy, Checkpoints]:
+    """Copies the partition at a path into the folder `name` of a destination, "" for the destination itself.
+
+    The copy is the partition at one moment. If another process deletes, compacts or truncates meanwhile, it
+    is made of a later moment; LogChangedError if that happens again and again. LogNotFoundError,
+    CorruptFileError, OSError."""
+    make = RewrittenCopy if wanted.is_rewritten else FileCopy
+    for attempt in range(_ATTEMPTS):
+        try:
+            return make(source, name, destination, wanted).copy()
+        except LogChangedError:
+            if attempt + 1 == _ATTEMPTS:
+                raise
+        except CorruptFileError:  # it may have been read while a broker was writing it
+            if attempt >= _ATTEMPTS_AT_DAMAGE or not is_locked(locate(source).directory):
+                raise
+    raise AssertionError
+
+
+def write_checkpoints(directory: str, known: Mapping[TopicPartition, Checkpoints]) -> None:
+    """Writes the checkpoints of a directory and, last, the marker of a clean shutdown. OSError."""
+    tables: dict[str, dict[TopicPartition, int | None]] = {
+        layout.RECOVERY_POINTS: {tp: each.recovery_point for tp, each in known.items()},
+        layout.HIGH_WATERMARKS: {tp: each.recovery_point for tp, each in known.items()},
+        layout.LOG_STARTS: {tp: each.log_start for tp, each in known.items()},
+        layout.CLEANER_OFFSETS: {tp: each.cleaner for tp, each in known.items()},
+    }
+    for name, table in tables.items():
+        lines = {tp: offset for tp, offset in sorted(table.items()) if offset is not None}
+        if lines or name == layout.RECOVERY_POINTS:
+            checkpoints.write_offsets(f"{directory}/{name}", lines)
+    write_whole(f"{directory}/{layout.CLEAN_SHUTDOWN}", layout.OWN_CLEAN_SHUTDOWN)

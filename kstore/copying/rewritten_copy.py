@@ -1,0 +1,112 @@
+"""A copy of one partition whose batches are encoded again: with another codec, or with offsets from 0 on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from itertools import chain, islice
+
+from kstore.arguments import MAX64
+from kstore.copying.beside import copy_beside, copy_manifest
+from kstore.copying.wanted import Checkpoints, PartitionCopy
+from kstore.engine.io.directory import make_directory
+from kstore.engine.io.file import File, unlink
+from kstore.engine.record.batch_builder import encode_batch
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.files import layout
+from kstore.log.files.log_dir_state import kept_options, read_cleaner_offset
+from kstore.log.partition import PartitionLog
+from kstore.log.segments.segment_truncation import encoded_again
+from kstore.log.write.opening import KeptConfig
+from kstore.log.writer import LogWriter
+
+if TYPE_CHECKING:
+    from kstore.copying.destination import Destination
+    from kstore.copying.wanted import Wanted
+    from kstore.engine.record.batch import RecordBatch
+
+
+class RewrittenCopy:
+    """The copy of one view of a partition, batch by batch."""
+
+    def __init__(self, source: str, name: str, destination: Destination, wanted: Wanted) -> None:
+        self.source, self.name, self.destination, self.wanted = source, name, destination, wanted
+        self.target = destination.path_of(name)
+
+    def copy(self) -> tuple[PartitionCopy, Checkpoints]:
+        make_directory(self.target)
+        self._remove_all()
+        wanted = self.wanted
+        copy_beside(self.source, self.target, wanted)
+        log = PartitionLog(self.source, recover=wanted.on_error != "skip")
+        start, stop = wanted.range_of(log)
+        gaps = log.losses_between(start, stop if stop < log.log_end_offset else MAX64)
+        self.destination.expect(sum(segment.size for segment in log.segments))
+        batches = log.batches(
+            start,
+            stop,
+            isolation="read_committed" if wanted.renumber else "read_uncommitted",
+            on_error=wanted.on_error,
+        )
+        first = list(islice(batches, 1))
+        base = 0 if wanted.renumber else min([start, *(batch.base_offset for batch in first)])
+        File(f"{self.target}/{layout.segment_stem(base)}.log", "a")
+        sizes = KeptConfig(_sizes(kept_options(self.source).options), keeps=False)
+        with LogWriter(self.target, create=False, kept=sizes) as out:
+            size = sum(self._append(out, batch, start, stop) for batch in chain(first, batches))
+            end = out.log_end_offset
+        begin = 0 if wanted.renumber else start
+        gaps += [
+            f"{each.file}: {each.size} bytes at byte {each.position} were left out: {each.error}"
+            for each in batches.skipped
+        ]
+        for name in (*layout.CHECKPOINTS, layout.HIGH_WATERMARKS, layout.LOCK, layout.MANIFEST):
+            unlink(f"{self.target}/{name}", missing_ok=True)
+        copy_manifest(log, self.target, alone=not self.name, renumber=wanted.renumber)
+        cleaner = None if wanted.renumber else read_cleaner_offset(self.source)
+        known = Checkpoints(
+            end, begin if begin > base else None, None if cleaner is None else max(begin, min(cleaner, end))
+        )
+        return PartitionCopy(begin, end, size, 0, tuple(gaps)), known
+
+    def _append(self, out: LogWriter, batch: RecordBatch, start: int, stop: int) -> int:
+        """Appends what is wanted of a batch; its old size."""
+        self.destination.advance(batch.size)
+        codec = self.wanted.codec or batch.codec
+        records = [record for record in batch.records() if start <= record.offset < stop]
+        if batch.base_offset >= stop or (self.wanted.renumber and (batch.is_control or not records)):
+            return batch.size
+        if self.wanted.renumber:
+            data = encode_batch(
+                [(record.timestamp, record.key, record.value, record.headers) for record in records],
+                base_offset=out.log_end_offset,
+                codec=codec,
+                leader_epoch=batch.leader_epoch,
+                log_append_time=batch.max_timestamp if batch.timestamp_type == "LogAppendTime" else None,
+                delete_horizon=batch.delete_horizon_ms,
+            )
+        else:
+            codec = "none" if batch.is_control else codec
+            data = encoded_again(batch, records, min(batch.last_offset, stop - 1), codec)
+        out.append_batches(data, keep_offsets=True)
+        return batch.size
+
+    def _remove_all(self) -> None:
+        """Removes what an earlier attempt, or an interrupted run, has left."""
+        for entry in os.scandir(self.target):
+            if entry.is_dir(follow_symlinks=False):
+                if not layout.is_partition_name(entry.name):
+                    shutil.rmtree(entry.path)
+            elif not self.destination.is_own(entry.path):
+                unlink(entry.path)
+
+
+def _sizes(options: dict[str, str]) -> dict[str, object]:
+    """The options that decide how the files are laid out."""
+    from kstore.config import in_python
+
+    return {
+        name: value
+        for name, value in in_python(options).items()
+        if name.startswith("segment_") or name == "index_interval_bytes"
+    }

@@ -1,0 +1,70 @@
+"""What is copied of each partition, and what a copy of it has."""
+
+from __future__ import annotations
+
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from kstore.log.partition import PartitionLog
+
+
+class Wanted(NamedTuple):
+    """What of each partition is copied, and how."""
+
+    start: int | None = None
+    stop: int | None = None
+    since: int | None = None
+    until: int | None = None
+    on_error: Literal["raise", "skip"] = "raise"
+    codec: str = ""  # "" keeps that of each batch
+    renumber: bool = False
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether the batches are encoded again."""
+        return bool(self.codec) or self.renumber
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether only a range is wanted."""
+        return any(bound is not None for bound in self[:4])
+
+    def range_of(self, log: PartitionLog) -> tuple[int, int]:
+        """The range of offsets in a view. CorruptFileError, OSError."""
+        start, stop = log.log_start_offset, log.log_end_offset
+        if self.start is not None:
+            start = max(start, self.start)
+        if self.since is not None:
+            start = max(start, _offset_at(log, self.since))
+        if self.stop is not None:
+            stop = min(stop, self.stop)
+        if self.until is not None:
+            stop = min(stop, _offset_at(log, self.until))
+        start = min(start, log.log_end_offset)
+        return start, max(start, stop)
+
+
+class PartitionCopy(NamedTuple):
+    """The copy of a partition. It has the offsets `start` to `end` (exclusive). `copied_bytes` were copied by
+    this run, `reused_bytes` by earlier ones. `gaps` describes what is missing in the copy, as sentences."""
+
+    start: int
+    end: int
+    copied_bytes: int
+    reused_bytes: int
+    gaps: tuple[str, ...] = ()
+
+
+class Checkpoints(NamedTuple):
+    """What the checkpoints of a log directory say of a partition; None if they have no line for it."""
+
+    recovery_point: int
+    log_start: int | None
+    cleaner: int | None
+
+
+def _offset_at(log: PartitionLog, timestamp: int) -> int:
+    found = log.find_timestamp(timestamp)
+    return log.log_end_offset if found is None else found.offset

@@ -1,0 +1,100 @@
+"""kstore copy."""
+
+import argparse
+import json
+
+import kstore
+from kstore.arguments import ON_ERROR
+from kstore.engine.record.batch import CODECS
+from kstore.log.files.layout import is_partition_name
+from kstore.tools.numbers import counted, moment, offset
+from kstore.tools.progress import Progress
+from kstore.tools.terminal import note, say
+
+
+def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source",
+        metavar="SRC",
+        help="the directory of a partition, or a log directory with the partitions of a store or a broker; "
+        "others may write it meanwhile",
+    )
+    parser.add_argument(
+        "destination",
+        metavar="DST",
+        help="a new directory, or one that an earlier copy has made: then segments that it has already are not "
+        "copied again. The copy is called DST.copying until it is complete; if it was interrupted, the next "
+        "run goes on",
+    )
+    parser.add_argument("--topic", help="copy only this topic of a log directory")
+    parser.add_argument(
+        "--start", type=offset, metavar="OFFSET", help="first offset of each partition (default: log start)"
+    )
+    parser.add_argument(
+        "--stop", type=offset, metavar="OFFSET", help="offset to stop before (default: log end)"
+    )
+    parser.add_argument(
+        "--since",
+        type=moment,
+        metavar="TIME",
+        help="begin with the first record with this timestamp or a later one. TIME is milliseconds since 1970, "
+        "or ISO 8601 such as 2026-11-21T06:00:00 (UTC if no zone is given)",
+    )
+    parser.add_argument(
+        "--until",
+        type=moment,
+        metavar="TIME",
+        help="stop before the first record with this timestamp or a later one",
+    )
+    parser.add_argument(
+        "--renumber",
+        action="store_true",
+        help="give the records offsets from 0 on. Only committed records are copied, without transactions and "
+        "producers, and no positions of groups",
+    )
+    parser.add_argument("--compression", choices=CODECS, help="compress all batches with this codec")
+    parser.add_argument(
+        "--on-error",
+        choices=ON_ERROR,
+        default="raise",
+        help="raise: stop at damage (default). skip: leave out damaged batches, and partitions that cannot be "
+        "opened, and print what was left out on stderr",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+
+
+def copy(args: argparse.Namespace) -> int:
+    """Copy a partition, a topic, a store or a broker's log directory into a new directory. Offsets, timestamps,
+    leader epochs, log starts, topic ids, options and, for a log directory, positions of groups are kept. The
+    copy needs no recovery. kstore-copy.jsonl in it has a checksum for each file. Exit code 1 if something is
+    missing in the copy."""
+    with Progress(0, "copy") as progress:
+        report = kstore.copy(
+            args.source,
+            args.destination,
+            topic=args.topic,
+            start=args.start,
+            stop=args.stop,
+            since=args.since,
+            until=args.until,
+            renumber=args.renumber,
+            compression=args.compression,
+            on_error=args.on_error,
+            progress=progress.share,
+        )
+    for gap in report.gaps:
+        note(gap)
+    for name, reason in report.left_out.items():
+        note(f"{name} was not copied: {reason}")
+    if args.json:
+        partitions = {name: each._asdict() for name, each in report.partitions.items()}
+        say(json.dumps({**report._asdict(), "partitions": partitions}, default=str))
+    else:
+        for name, each in report.partitions.items():
+            say(f"{name}: offsets {each.start} to {each.end} (exclusive)")
+        before = f", and {report.reused_bytes:,} bytes before" if report.reused_bytes else ""
+        say(
+            f"{counted(len(report.partitions), 'partition')} in {report.destination}: "
+            f"{report.copied_bytes:,} bytes copied{before}. Checksums: {report.manifest}"
+        )
+    return 1 if report.gaps or any(map(is_partition_name, report.left_out)) else 0

@@ -1,0 +1,77 @@
+"""kstore copy, and the manifest of its copies."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import kstore
+from tests.copying.test_copies import make_log, make_store, rows
+from tests.helpers.processes import run_command
+
+
+def test_a_store(tmp_path: Path) -> None:
+    make_store(tmp_path / "data")
+    done = run_command("copy", tmp_path / "data", tmp_path / "backup")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "users-0: offsets 0 to 500 (exclusive)\n" in done.stdout
+    assert f"4 partitions in {tmp_path}/backup: " in done.stdout
+    again = run_command("copy", tmp_path / "data", tmp_path / "backup", "--json")
+    told = json.loads(again.stdout)
+    assert told["partitions"]["users-0"] | {"copied_bytes": 0} == {
+        "start": 0,
+        "end": 500,
+        "copied_bytes": 0,
+        "reused_bytes": 0,
+        "gaps": [],
+    }
+    assert told["manifest"] == str(tmp_path / "backup" / "kstore-copy.jsonl")
+
+
+def test_the_manifest_has_each_file(tmp_path: Path) -> None:
+    make_store(tmp_path / "data")
+    report = kstore.copy(tmp_path / "data", tmp_path / "backup")
+    lines = [json.loads(line) for line in report.manifest.read_text().splitlines()]
+    assert lines[0] == {"version": 0, "source": str(tmp_path / "data")}
+    found = {
+        str(path.relative_to(tmp_path / "backup")): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in (tmp_path / "backup").rglob("*")
+        if path.is_file() and path != report.manifest
+    }
+    assert {line["path"]: line["sha256"] for line in lines[1:]} == found
+
+
+def test_options(tmp_path: Path) -> None:
+    make_log(tmp_path / "t-0")
+    words = ["--start", "100", "--stop", "200", "--compression", "zstd"]
+    done = run_command("copy", tmp_path / "t-0", tmp_path / "part-0", *words)
+    assert done.stdout.startswith("t-0: offsets 100 to 200 (exclusive)\n")
+    assert [row[0] for row in rows(tmp_path / "part-0")] == list(range(100, 200))
+    words = ["--since", "1700000000900", "--renumber"]
+    run_command("copy", tmp_path / "t-0", tmp_path / "late-0", *words)
+    assert [row[0] for row in rows(tmp_path / "late-0")] == list(range(100))
+
+
+def test_damage(tmp_path: Path) -> None:
+    make_log(tmp_path / "t-0")
+    with kstore.open(tmp_path / "t-0") as log:
+        path = Path(log.segments[1].path)
+        at = log.segments[1].batch_at(0).size + 70
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    done = run_command("copy", tmp_path / "t-0", tmp_path / "copy-0")
+    assert done.returncode == 1
+    assert f"{path}: at byte" in done.stderr
+    done = run_command("copy", tmp_path / "t-0", tmp_path / "copy-0", "--on-error", "skip")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"kstore: {path}: ")
+    assert "were left out" in done.stderr
+    assert len(rows(tmp_path / "copy-0")) == 999
+
+
+def test_wrong_usage(tmp_path: Path) -> None:
+    make_log(tmp_path / "t-0", 1)
+    assert run_command("copy", tmp_path / "t-0", tmp_path / "c-0", "--topic", "t").returncode == 2
+    assert run_command("copy", tmp_path / "none", tmp_path / "c-0").returncode == 1
+    assert run_command("copy", tmp_path / "t-0", tmp_path / "c-0", "--compression", "zip").returncode == 2
+    assert not (tmp_path / "c-0").exists()

@@ -1,0 +1,236 @@
+"""A copy of a partition has what its source has, and needs no recovery."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+from tests.golden.scenarios import Scenario, scenarios
+from tests.helpers.effort import SEED, some, times
+
+pytestmark = pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
+
+# Segments that were closed cleanly and are damaged: Kafka serves them as they are.
+DAMAGED = ("clean_garbage_tail", "crash_below_recovery_point")
+
+
+def content(path: Path) -> dict[str, Any]:
+    """Everything that readers find in a partition."""
+    with kstore.open(path) as log:
+        return {
+            "bounds": (log.log_start_offset, log.log_end_offset, log.last_stable_offset()),
+            "epochs": log.leader_epochs,
+            "topic_id": log.topic_id(),
+            "batches": [batch.data for batch in log.batches()],
+            "committed": [record.offset for record in log.records(isolation="read_committed")],
+            "bases": [segment.base_offset for segment in log.segments],
+            "times": [segment.max_timestamp_so_far for segment in log.segments],
+            "producers": sorted(  # a snapshot has the last batch of each
+                (state.producer_id, state.producer_epoch, state.last_timestamp, list(state.batches)[-1:])
+                for state in log.producers().values()
+            ),
+        }
+
+
+def check_clean(path: Path) -> None:
+    with kstore.open(path) as log:
+        assert log.recovery.clean or path.name.startswith("__cluster_metadata")
+        assert log.recovery.findings == []
+
+
+@pytest.mark.parametrize("scenario", scenarios(), ids=str)
+def test_golden_directories(scenario: Scenario, tmp_path: Path) -> None:
+    source, copy = scenario.shared(), tmp_path / scenario.partition
+    if scenario.name in DAMAGED:
+        with pytest.raises(kstore.CorruptRecordError, match=r"\.log: at byte"):
+            kstore.copy(source, copy)
+        assert not copy.exists()
+        report = kstore.copy(source, copy, on_error="skip")
+        assert len(report.gaps) == 1
+        with kstore.open(source, recover=False) as log:
+            sound = [record.offset for record in log.records(on_error="skip")]
+        assert [record.offset for record in kstore.open(copy)] == sound
+        return
+    report = kstore.copy(source, copy)
+    expected = content(source)
+    if scenario.name == "clean_files_lost":  # of which the copy has new ones
+        expected["times"] = content(copy)["times"]
+    assert content(copy) == expected
+    assert (report.partitions[scenario.partition].end) == kstore.open(source).log_end_offset
+    check_clean(copy)
+    with kstore.open(copy, "r+") as log:  # a writer finds nothing to repair
+        assert log.recovery.findings == []
+    assert content(copy) == expected
+
+
+def rows(path: Path, *bounds: int, **options: Any) -> list[tuple[Any, ...]]:
+    with kstore.open(path) as log:
+        return [
+            (record.offset, record.timestamp, record.key, record.value, record.headers)
+            for record in log.records(*bounds, **options)
+        ]
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    # KRaft's log has no log start offset in a checkpoint
+    [each for each in scenarios() if each.name not in DAMAGED and "__cluster_metadata" not in each.name],
+    ids=str,
+)
+def test_ranges_and_rewritten_copies(scenario: Scenario, tmp_path: Path) -> None:
+    rng = random.Random(f"{SEED} {scenario}")
+    source = scenario.shared()
+    with kstore.open(source) as log:
+        lower, upper = log.log_start_offset, log.log_end_offset
+    everything = rows(source)
+    for number in range(times(3)):
+        copy = tmp_path / f"{number}" / scenario.partition
+        copy.parent.mkdir()
+        start, stop = sorted((rng.randint(lower, upper), rng.randint(lower, upper)))
+        codec: Any = rng.choice([None, None, "none", "gzip", "snappy", "lz4", "zstd"])
+        kstore.copy(source, copy, start=start, stop=stop, compression=codec)
+        assert rows(copy) == [row for row in everything if start <= row[0] < stop], (start, stop, codec)
+        check_clean(copy)
+        if codec is not None:
+            assert {batch.codec for batch in kstore.open(copy).batches() if batch.records()} <= {
+                codec,
+                "none",
+            }
+    kstore.copy(source, tmp_path / "renumbered-0", renumber=True)
+    committed = rows(source, isolation="read_committed")
+    assert rows(tmp_path / "renumbered-0") == [(at, *row[1:]) for at, row in enumerate(committed)]
+    check_clean(tmp_path / "renumbered-0")
+
+
+def make_log(path: Path, count: int = 1000) -> None:
+    with kstore.open(
+        path, "a", config=kstore.LogConfig(internal_segment_bytes=10_000, retention_ms=10**15)
+    ) as log:
+        for at in range(count):
+            log.append(b"%d" % at * 20, key=b"%d" % (at % 7), timestamp=1_700_000_000_000 + at)
+
+
+def test_times(tmp_path: Path) -> None:
+    make_log(tmp_path / "t-0")
+    first = 1_700_000_000_000
+    kstore.copy(tmp_path / "t-0", tmp_path / "part-0", since=first + 250, until=first + 700)
+    assert [row[0] for row in rows(tmp_path / "part-0")] == list(range(250, 700))
+    report = kstore.copy(tmp_path / "t-0", tmp_path / "none-0", since=first + 5000)
+    assert report.partitions["t-0"][:2] == (1000, 1000)
+    with kstore.open(tmp_path / "none-0", "a") as log:  # and goes on where the source would
+        assert log.append(b"next") == 1000
+
+
+def test_a_sealed_segment_is_copied_once(tmp_path: Path) -> None:
+    source, copy = tmp_path / "t-0", tmp_path / "copy-0"
+    make_log(source)
+    first = kstore.copy(source, copy)
+    size = sum(segment.size for segment in kstore.open(source).segments)
+    assert (first.copied_bytes, first.reused_bytes) == (size, 0)
+    with kstore.open(source, "a") as log:
+        log.extend([b"more"] * 100)
+    second = kstore.copy(source, copy)
+    sizes = [segment.size for segment in kstore.open(source).segments]
+    assert second.copied_bytes == sum(sizes[-2:])  # the one that was active before is sealed now
+    assert second.reused_bytes == sum(sizes[:-2])
+    third = kstore.copy(source, copy)
+    assert (third.copied_bytes, third.reused_bytes) == (sizes[-1], sum(sizes[:-1]))
+    assert content(copy) == content(source)
+    with kstore.open(source, "r+") as log:
+        log.delete_records(500)
+        log.retain()
+        log.truncate_to(950)
+    kstore.copy(source, copy)
+    assert content(copy) == content(source)
+    check_clean(copy)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy-0", "t-0"]
+
+
+def test_a_destination_that_is_something_else(tmp_path: Path) -> None:
+    source = tmp_path / "t-0"
+    make_log(source)
+    other = tmp_path / "other-0"
+    make_log(other, 10)
+    with pytest.raises(FileExistsError, match="no copy"):
+        kstore.copy(source, other)
+    kstore.copy(source, tmp_path / "copy-0")
+    with kstore.open(tmp_path / "copy-0", "a") as log:
+        log.append(b"own")
+    with pytest.raises(FileExistsError, match="changed since it was copied"):
+        kstore.copy(source, tmp_path / "copy-0")
+    assert kstore.open(tmp_path / "copy-0").log_end_offset == 1001
+    with pytest.raises(ValueError, match="inside each other"):
+        kstore.copy(source, source / "copy-0")
+    with pytest.raises(ValueError, match="topic needs a log directory"):
+        kstore.copy(source, tmp_path / "new-0", topic="t")
+    with pytest.raises(kstore.LogNotFoundError):
+        kstore.copy(tmp_path / "nothing-0", tmp_path / "new-0")
+    assert len(rows(other)) == 10
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy-0", "other-0", "t-0"]
+
+
+def make_store(path: Path) -> None:
+    with kstore.LogStore(path, mode="a") as store:
+        store.create_topic("orders", 3, internal_segment_bytes=5000, retention_ms=10**15)
+        store.create_topic("users", 1, cleanup_policy="compact")
+        keys = [b"%d" % at for at in range(500)]
+        store.extend("orders", keys, keys)
+        store.extend("users", keys, keys)
+        with store.cursor("billing", ["orders"]) as cursor:
+            for _ in range(200):
+                cursor.commit(next(iter(cursor)))
+
+
+def described(path: Path) -> dict[str, Any]:
+    with kstore.LogStore(path) as store:
+        return {
+            "topics": store.topics,
+            "options": {name: store.describe(name).options for name in store.topics},
+            "cursors": store.cursors(),
+            "health": store.health().ok,
+            "content": {str(tp): content(Path(store.log(*tp).path)) for tp in store.partitions},
+        }
+
+
+def test_stores(tmp_path: Path) -> None:
+    make_store(tmp_path / "data")
+    report = kstore.copy(tmp_path / "data", tmp_path / "backup")
+    assert described(tmp_path / "backup") == described(tmp_path / "data")
+    assert sorted(report.partitions) == ["orders-0", "orders-1", "orders-2", "users-0"]
+    with kstore.LogStore(tmp_path / "backup", mode="a") as store:
+        assert store.closed_cleanly or store.append("users", b"v", key=b"k") is not None
+
+    kstore.copy(tmp_path / "data", tmp_path / "one", topic="orders")
+    one, all_ = described(tmp_path / "one"), described(tmp_path / "data")
+    assert list(one["topics"]) == ["orders"]
+    assert one["options"]["orders"] == all_["options"]["orders"]
+    assert one["cursors"] == all_["cursors"]
+
+    kstore.copy(tmp_path / "data" / "orders-1", tmp_path / "alone-0")
+    with kstore.open(tmp_path / "alone-0", "a") as log:
+        assert log.config.effective_segment_bytes == 5000  # the options of its topic go with it
+
+
+def test_a_deleted_topic_leaves_the_copy(tmp_path: Path) -> None:
+    make_store(tmp_path / "data")
+    kstore.copy(tmp_path / "data", tmp_path / "backup")
+    with kstore.LogStore(tmp_path / "data", mode="a") as store:
+        store.delete_topic("users")
+    kstore.copy(tmp_path / "data", tmp_path / "backup")
+    assert described(tmp_path / "backup") == described(tmp_path / "data")
+    assert not (tmp_path / "backup" / "users-0").exists()
+
+
+@pytest.mark.parametrize("name", some(["broker", "broker_killed", "broker_running"], 3), ids=str)
+def test_brokers(name: str, tmp_path: Path) -> None:
+    [first, *_] = [each for each in scenarios() if each.name.startswith(f"{name}/")]
+    source = first.unpack(tmp_path / "source").parent
+    report = kstore.copy(source, tmp_path / "copy")
+    assert all(name.endswith("-delete") for name in report.left_out)
+    for path in source.glob("*-*"):
+        if path.is_dir() and path.name not in report.left_out:
+            assert content(tmp_path / "copy" / path.name) == content(path), path.name
+            check_clean(tmp_path / "copy" / path.name)
+    assert (tmp_path / "copy" / "meta.properties").read_text() == (source / "meta.properties").read_text()
