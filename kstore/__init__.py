@@ -27,6 +27,8 @@ _SOURCES = {
     "kstore.checking.check": "check",
     "kstore.checking.finding": "Finding Report",
     "kstore.config": "LogConfig",
+    "kstore.copying.operation": "CopyReport copy",
+    "kstore.copying.wanted": "PartitionCopy",
     "kstore.engine.append.record_accumulator": "Ticket",
     "kstore.engine.append.record_appender": "Appended",
     "kstore.engine.record.batch": "Record RecordBatch",

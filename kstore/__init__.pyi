@@ -3,6 +3,9 @@ from kstore.checking.check import check as check
 from kstore.checking.finding import Finding as Finding
 from kstore.checking.finding import Report as Report
 from kstore.config import LogConfig as LogConfig
+from kstore.copying.operation import CopyReport as CopyReport
+from kstore.copying.operation import copy as copy
+from kstore.copying.wanted import PartitionCopy as PartitionCopy
 from kstore.descriptors import OpenFiles as OpenFiles
 from kstore.descriptors import limit_open_files as limit_open_files
 from kstore.descriptors import open_files as open_files

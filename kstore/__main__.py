@@ -69,6 +69,7 @@ COMMANDS = {
     "keys": "make .keys files, with which the last record of a key is found at once",
     "recover": "recover a partition after an unclean stop",
     "truncate": "remove the records from an offset to the end",
+    "copy": "copy a partition, a topic, a store or a broker's directory; again: only what is new",
     "topics": "list the topics of a log directory",
     "describe": "print a topic's configuration and partitions",
     "create": "create a topic in a log directory",
@@ -85,7 +86,7 @@ COMMANDS = {
 # a "=", a module has the one command of its name.
 _PACKAGES = {
     "reading": "dump records follow find",
-    "changing": "append retain compact recover truncate keys=keys,get,erase",
+    "changing": "append retain compact copy recover truncate keys=keys,get,erase",
     "stores": "topics=topics,describe,create,alter,delete cursors shares keep top sink",
     "checking": "stat check report",
 }
