@@ -331,7 +331,8 @@ class Positions(RuleBasedStateMachine):
             store.delete_topic("t")
             store.create_topic("t")
         self.cut_at(0)
-        self.deleted |= self.truncated
+        # also what retention had removed, which an older view still has
+        self.deleted |= self.truncated | {(o, value) for o, (value, _) in self.written.items()}
         self.written, self.truncated, self.groups = {}, set(), {}
         for reading in self.readers:
             reading.position, reading.is_of_deleted = Position(0, {}, is_cut=True), True

@@ -53,7 +53,7 @@ def test_cases_of_a_fuzzer_in_python(name: str, findings: Path) -> None:
 def test_positions_find_an_aborted_transaction_that_counts(
     findings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumer_offsets, "_commits", lambda batch: True)
+    monkeypatch.setattr(consumer_offsets, "commits", lambda batch: True)
     seeds_of_it = list(positions.contents())
     cases = (f"found.{number}" for number in range(40))
     assert any(positions.drive("positions", seeds_of_it, positions.try_one, [case]) for case in cases)

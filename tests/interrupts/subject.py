@@ -202,7 +202,7 @@ def go_on(operation: Operation, subject: Any, allowed: Between) -> State:
     shown = open_again(operation, subject, allowed)
     subject.kept.clear()
     gc.collect()
-    _require_soon(lambda: not _other_threads(), lambda: f"the threads {_other_threads()} go on after close()")
+    _require_soon(lambda: not other_threads(), lambda: f"the threads {other_threads()} go on after close()")
     gc.collect()  # what the threads have left
     _require_soon(
         lambda: count_descriptors() <= subject.descriptors,
@@ -378,7 +378,7 @@ def _require_soon(fact: Callable[[], object], text: Callable[[], str]) -> None:
         time.sleep(0.001)
 
 
-def _other_threads() -> list[str]:
+def other_threads() -> list[str]:
     """Those that run, or are about to; Python's list also has some that were interrupted before."""
     alive = {int(path.name) for path in Path("/proc/self/task").iterdir()} | {None}
     me = threading.current_thread()

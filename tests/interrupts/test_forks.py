@@ -14,6 +14,7 @@ from tests.helpers.effort import SEED, some, times
 from tests.helpers.processes import environment
 from tests.interrupts.attempts import EVERY, Act, attempt
 from tests.interrupts.state import Refusal, fail_softly, require
+from tests.interrupts.subject import other_threads
 
 
 @pytest.mark.parametrize("how", ["append", "appender", "all"])
@@ -40,11 +41,10 @@ def contents(directory: Path) -> dict[str, tuple[int, bytes]]:
 
 def after_a_child(subject: Any, act: Act) -> object:
     """A child of fork does it first, and closes what it has inherited: all files stay as they are."""
-    before, soon = {}, contents(subject.root)
-    while before != soon:  # the log's own thread stores checkpoints
-        before = soon
-        time.sleep(0.02)
-        soon = contents(subject.root)
+    until = time.monotonic() + 2  # a store's background goes on for ever
+    while "kstore-maintenance" in other_threads() and time.monotonic() < until:  # it stores checkpoints
+        time.sleep(0.001)
+    before = contents(subject.root)
     pid = os.fork()
     if pid == 0:
         code = 1
