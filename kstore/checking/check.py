@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kstore.checking.partition import Checked
     from kstore.checking.segment_facts import SegmentFacts
     from kstore.engine.segment.segment import Segment
+    from kstore.log.files.layout import TopicPartition
     from kstore.typed import StrPath
 
 _MOST_WAITING = 256  # partitions that are loaded and not judged yet
@@ -59,6 +60,7 @@ def check_paths(
     findings += directories.check_names(around)
     for each in around:
         findings += directories.check_files(each)
+        findings += directories.check_checkpoints(each, _ends(done, each.path))
     if around:
         findings += directories.check_table([each.path for each in around])
     by_name = {name_of(each.path): each for each in done if os.path.isdir(each.path)}
@@ -75,6 +77,18 @@ def check_paths(
     )
 
 
+def _ends(done: list[Checked], directory: str) -> dict[TopicPartition, tuple[int, int]]:
+    """The bounds of the partitions in a log directory, except those that are being written."""
+    return {
+        name_of(each.path): (each.start, each.end)
+        for each in done
+        if os.path.dirname(each.path) == directory.rstrip("/")
+        and each.start is not None
+        and each.end is not None
+        and not each.is_live
+    }
+
+
 def _wanted(paths: list[str]) -> tuple[list[tuple[str, bool]], list[directories.LogDirectoryNames]]:
     """The partitions to check, each with whether it is in a log directory that is checked, and these
     directories. LogNotFoundError."""
@@ -84,7 +98,7 @@ def _wanted(paths: list[str]) -> tuple[list[tuple[str, bool]], list[directories.
         if not os.path.lexists(path):
             raise LogNotFoundError(f"nothing is at {path}")
         if directories.is_partition(path):
-            wanted.append((path, False))
+            wanted.append((path.rstrip("/") or path, False))
             continue
         names = directories.read_names(path)
         if not (names.partitions or names.set_aside or names.links or names.is_a_brokers):

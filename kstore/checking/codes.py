@@ -128,6 +128,14 @@ CODES: Mapping[str, Code] = {
     "producers_forgotten": Code(
         "damaged", "no snapshot of producers is sound: a retry may be appended again"
     ),
+    "not_closed": Code("note", "the log directory has no marker of a clean shutdown"),
+    "checkpoint_lacks": Code("note", "a checkpoint lacks partitions; the logs are read instead"),
+    "checkpoint_of_none": Code("note", "a checkpoint names a partition that is not in the directory"),
+    "checkpoint_beyond_end": Code("suspicious", "an offset of a checkpoint is beyond the end of the log"),
+    "snapshot_missing": Code(
+        "note", "no snapshot of producers is at the end of the log; the batches are read instead"
+    ),
+    "position_unused": Code("note", "a position is of another partition of that name, so it does not count"),
     "checkpoint_kept": Code("suspicious", "a copy of a checkpoint that was damaged", _REMOVE),
     "topic_id_damaged": Code("damaged", "partition.metadata is damaged", "", True),
     # log directories

@@ -8,7 +8,7 @@ from collections import Counter
 from kstore.checking.codes import found, why
 from kstore.errors import CorruptCheckpointError, KstoreError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
-from kstore.log.cursors.group_file import groups_in, read_positions
+from kstore.log.cursors.group_file import groups_in, path_of, unread_bytes
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.log_dir_state import kept_checkpoints, read_checkpoint
 from kstore.log.files.manifest import read_manifest
@@ -16,7 +16,7 @@ from kstore.log.recovery.presence import require_partition
 from kstore.properties import read_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kstore.checking.finding import Finding
     from kstore.log.files.layout import TopicPartition
@@ -27,6 +27,9 @@ _OFFSET_FILES = (
     layout.HIGH_WATERMARKS,
     layout.CLEANER_OFFSETS,
 )
+_NO_OFFSETS = b"0\n0\n"
+_COMPLETE = (layout.RECOVERY_POINTS, layout.HIGH_WATERMARKS)  # have every partition after a clean stop
+_BOUNDED = (layout.HIGH_WATERMARKS, layout.CLEANER_OFFSETS)
 _LEAST_FREE = 64 << 20  # bytes: less hardly takes a new segment
 _ENDINGS = {
     "-delete": ("deleted_partition", "note"),
@@ -127,6 +130,46 @@ def check_files(names: LogDirectoryNames) -> Iterator[Finding]:
         yield found("disk_full", path, f"the file system has {free} bytes left")
 
 
+def check_checkpoints(
+    names: LogDirectoryNames, ends: Mapping[TopicPartition, tuple[int, int]]
+) -> Iterator[Finding]:
+    """The findings about the offsets in the checkpoints of a log directory, by the bounds of its partitions."""
+    path = names.path
+    is_clean = os.path.exists(f"{path}/{layout.CLEAN_SHUTDOWN}")
+    here = {tp: ends[tp] for tp in names.partitions if tp in ends and tp.topic != layout.CLUSTER_METADATA}
+    filled = {tp for tp, (start, end) in here.items() if end > start}
+    if filled and not is_clean:
+        text = "it was not closed cleanly, or a process is writing it: the next opening for writing recovers the logs"
+        yield found("not_closed", path, text)
+    for name in _OFFSET_FILES:
+        file = f"{path}/{name}"
+        try:
+            offsets, damage = read_checkpoint(file)
+            size = os.stat(file).st_size
+        except FileNotFoundError:
+            offsets, damage, size = {}, "", -1
+        except OSError:  # a finding already
+            continue
+        if damage:
+            continue
+        if size > 0 and not offsets and size != len(_NO_OFFSETS):
+            yield found("checkpoint_damaged", file, "no offset is in it: it was cut off", stops_kafka=False)
+            continue
+        if is_clean and name in _COMPLETE:
+            lacking = sorted(filled.difference(offsets))
+            if lacking and (size >= 0 or name == layout.RECOVERY_POINTS):
+                text = f"it has no offset of {lacking[0]}" + (
+                    f" and {len(lacking) - 1} more" * (len(lacking) > 1)
+                )
+                yield found("checkpoint_lacks", file, text)
+        for tp, offset in offsets.items():
+            if tp in here and offset > here[tp][1] and name in _BOUNDED:
+                text = f"the offset of {tp} in it is {offset}; the log ends at {here[tp][1]}"
+                yield found("checkpoint_beyond_end", file, text)
+            elif tp not in names.partitions:
+                yield found("checkpoint_of_none", file, f"it has an offset of {tp}, which is not in {path}")
+
+
 def _check_meta(file: str) -> Iterator[Finding]:
     try:
         meta = read_properties(file)
@@ -151,7 +194,9 @@ def check_positions(directory: str) -> Iterator[Finding]:
     """The findings about files of positions in a directory that cannot be read."""
     for group in groups_in(directory):
         try:
-            read_positions(directory, group)
+            if size := unread_bytes(directory, group):
+                text = f"{size} bytes at the end of the positions of group {group!r} hold no whole commit"
+                yield found("positions_damaged", path_of(directory, group), text, severity="suspicious")
         except (KstoreError, OSError) as e:
             file = getattr(e, "file", "") or directory
             text = f"the positions of group {group!r} cannot be read: {why(e)}"

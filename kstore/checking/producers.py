@@ -147,6 +147,8 @@ def check_producers(
         replay.bad_markers.clear()
     if end_offset in snapshots and facts:
         findings += _check_snapshot(snapshots.pop(end_offset), end_offset, replay, first, is_complete)
+    elif state.is_clean and any(len(each.producers) for each in facts):
+        findings.append(found("snapshot_missing", directory))
     for path in snapshots.values():
         findings += _check_snapshot(path, MAX64, _Replay(), MAX64, False)
     still_open = [

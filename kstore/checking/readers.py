@@ -8,6 +8,9 @@ import time
 from kstore.checking.codes import found, why
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.log.cursors.group_file import groups_in as groups_with_positions
+from kstore.log.cursors.group_file import read_positions
+from kstore.log.cursors.home import Home
 from kstore.log.files.log_dir_state import name_of
 from kstore.log.share.descriptions import state_of
 from kstore.log.share.state_file import groups_in
@@ -61,6 +64,8 @@ def positions_beyond(
     sources = []
     with contextlib.suppress(KstoreError, OSError):  # damaged files of positions are findings already
         sources.append(committed_here(paths))
+    for path in paths.values():
+        yield from _unused(path)
     for directory in directories:
         try:
             sources.append(committed_in(directory))
@@ -88,6 +93,19 @@ def positions_beyond(
             if end is not None:
                 text = f"share group {group!r} has reached {state.end} in {tp}, which ends at {end}"
                 yield found("position_beyond_end", path, text)
+
+
+def _unused(path: str) -> Iterator[Finding]:
+    """The findings about positions that were committed for another partition of this name."""
+    home = Home.of(path)
+    for group in groups_with_positions(home.directory):
+        try:
+            entry = read_positions(home.directory, group).get(home.tp)
+            if entry is not None and entry.commit.partition_id != home.known_id():
+                text = f"the position of group {group!r} in {home.tp} is of another partition of that name"
+                yield found("position_unused", path, text)
+        except (KstoreError, OSError):  # a finding already
+            continue
 
 
 def transactions_open(

@@ -20,8 +20,9 @@ def write_partition(path: Path, rng: random.Random, kind: str) -> None:
         index_interval_bytes=rng.choice((200, 4096)),
         **policy,
     )
-    sequences: dict[int, int] = {}
     with kstore.open(path, "a", config=config) as log:
+        known = log.producers().items()
+        sequences = {pid: state.batches[-1].last_sequence + 1 for pid, state in known if state.batches}
         for _ in range(rng.randrange(1, 4)):
             for _ in range(rng.randrange(1, 25)):
                 _append(log, rng, kind, sequences)

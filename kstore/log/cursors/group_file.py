@@ -112,6 +112,17 @@ def read_durable_positions(directory: str, group: str) -> dict[TopicPartition, E
     return entries
 
 
+def unread_bytes(directory: str, group: str) -> int:
+    """The number of bytes at the end of a group's file that hold no whole batch: a commit that was not
+    synced, or was cut off. CorruptRecordError, OSError."""
+    content = _Content(path_of(directory, group), group)
+    with suppress(FileNotFoundError):
+        data = read_whole(content.path)
+        content.take(data)
+        return len(data) - content.end
+    return 0
+
+
 class _Content:
     """The content of a file, as far as it was read."""
 
