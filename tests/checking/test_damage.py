@@ -1,0 +1,104 @@
+"""A check finds each single damage, or the table says why it is harmless."""
+
+import random
+import shutil
+from pathlib import Path
+
+import kstore
+from tests.checking import damage
+from tests.checking.damage import Damage, kind_of
+from tests.checking.sound import KINDS, write_partition, write_store
+from tests.helpers.effort import SEED, times
+
+# What a check may pass over, by the kind of damage and of the file.
+HARMLESS: dict[tuple[str, str], str] = {
+    ("flip", ".kafka_cleanshutdown"): "only its existence counts",
+    ("cut", ".kafka_cleanshutdown"): "only its existence counts",
+    **{
+        (kind, "kstore-cursors.lock"): "its content means nothing, and it is created again"
+        for kind in damage.KINDS
+    },
+    (
+        "flip",
+        "leader-epoch-checkpoint",
+    ): "an entry without batches, or a start below the first batch of its epoch",
+    ("older", "leader-epoch-checkpoint"): "each batch has the epoch that the older file says",
+    ("cut", "leader-epoch-checkpoint"): "it had no entries, and has none",
+    ("lose", "leader-epoch-checkpoint"): "it had no entries",
+    ("swap", "leader-epoch-checkpoint"): "both say the epoch of each batch",
+    ("lose", ".index"): "the segment is empty, and the first append creates its indexes",
+    ("lose", ".timeindex"): "the segment is empty, and the first append creates its indexes",
+    ("older", ".index"): "its entries are right; lookups read more bytes",
+    ("cut", ".index"): "its entries are right; lookups read more bytes",
+    ("cut", ".timeindex"): "its entries are right, and the last one has the largest timestamp",
+    ("older", ".timeindex"): "its entries are right, and the last one has the largest timestamp",
+    ("lose", ".snapshot"): "Kafka and kstore make it again from the batches",
+    ("swap", ".snapshot"): "both have no producers, or producers that the log does not have any more",
+    ("older", ".snapshot"): "its producers are as in the log",
+    ("flip", "replication-offset-checkpoint"): "a lower high watermark: a broker raises it again",
+    ("older", "replication-offset-checkpoint"): "a lower high watermark: a broker raises it again",
+    ("lose", "replication-offset-checkpoint"): "a broker begins with the log start offset",
+    ("flip", "cleaner-offset-checkpoint"): "a lower offset: the next compaction reads more",
+    ("lose", "cleaner-offset-checkpoint"): "the next compaction begins at the start of the log",
+    ("older", "cleaner-offset-checkpoint"): "a lower offset: the next compaction reads more",
+    ("flip", "log-start-offset-checkpoint"): "another offset within the log: nothing else has it",
+    (
+        "lose",
+        "log-start-offset-checkpoint",
+    ): "deleted records are readable again: nothing else has the offset",
+    (
+        "older",
+        "log-start-offset-checkpoint",
+    ): "deleted records are readable again: nothing else has the offset",
+    # no checksum and no other file tells; promises.md, "an older copy put back"
+    ("lose", ".positions"): "nothing else names the group",
+    ("older", ".positions"): "it is a sound earlier state",
+    ("lose", "kstore.json"): "nothing else has the options of a partition",
+    ("older", "kstore.json"): "it is a sound earlier state",
+    ("swap", "kstore.json"): "nothing else has the options of a partition",
+}
+
+
+def reason(done: Damage) -> str | None:
+    """Why a check may pass over a damage, or None."""
+    kind = ".positions" if done.file.suffix == ".positions" else kind_of(done.file)
+    return HARMLESS.get((done.kind, kind))
+
+
+def problems(path: Path) -> list[str]:
+    """The codes of the findings, except those of a sound directory with open transactions."""
+    found = kstore.check(path).findings
+    return [finding.code for finding in found if finding.code not in ("hanging_transaction",)]
+
+
+def test_single_damages(tmp_path: Path) -> None:
+    """EFFORT=170 tries 10,000."""
+    sound, older, damaged = (tmp_path / name for name in ("sound", "older", "damaged"))
+    missed = []
+    for number in range(times(60)):
+        rng = random.Random(f"{SEED} {number}")
+        if number % 30 == 0:
+            shutil.rmtree(sound, ignore_errors=True)
+            shutil.rmtree(older, ignore_errors=True)
+            write_store(sound, rng)
+            shutil.copytree(sound, older)
+            for kind in KINDS:
+                write_partition(sound / f"{kind}-0", rng, kind)
+            assert problems(sound) == []
+        shutil.rmtree(damaged, ignore_errors=True)
+        shutil.copytree(sound, damaged)
+        done = damage.do(rng, damaged, older)
+        if done is not None and not problems(damaged) and reason(done) is None:
+            missed.append(f"SEED={SEED}, number {number}: {done}")
+    assert missed == []
+
+
+def test_no_false_alarm(tmp_path: Path) -> None:
+    """EFFORT=25 tries 1,000."""
+    for number in range(times(40)):
+        kind = KINDS[number % len(KINDS)]
+        path = tmp_path / f"{kind}{number}-0"
+        write_partition(path, random.Random(f"{SEED} {number}"), kind)
+        report = kstore.check(path)
+        assert report.is_whole, f"SEED={SEED}, number {number}: {report}"
+        shutil.rmtree(path)
