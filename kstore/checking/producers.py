@@ -124,6 +124,7 @@ def check_producers(
     replay = _Replay()
     first = facts[0].segment.base_offset if facts else 0
     snapshots = _snapshots(directory)
+    is_missing = bool(facts) and end_offset not in snapshots
     for each in facts:
         base = each.segment.base_offset
         if base > first and base in snapshots:
@@ -147,7 +148,7 @@ def check_producers(
         replay.bad_markers.clear()
     if end_offset in snapshots and facts:
         findings += _check_snapshot(snapshots.pop(end_offset), end_offset, replay, first, is_complete)
-    elif state.is_clean and any(len(each.producers) for each in facts):
+    if is_missing and state.is_clean and any(len(each.producers) for each in facts):
         findings.append(found("snapshot_missing", directory))
     for path in snapshots.values():
         findings += _check_snapshot(path, MAX64, _Replay(), MAX64, False)
