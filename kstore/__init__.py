@@ -26,6 +26,7 @@ from kstore._version import __version__
 _SOURCES = {
     "kstore.checking.check": "check",
     "kstore.checking.finding": "Finding Report",
+    "kstore.checking.repair": "RepairPlan RepairStep repair",
     "kstore.config": "LogConfig",
     "kstore.copying.operation": "CopyReport copy",
     "kstore.copying.wanted": "PartitionCopy",

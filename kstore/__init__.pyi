@@ -2,6 +2,9 @@ from kstore._version import __version__ as __version__
 from kstore.checking.check import check as check
 from kstore.checking.finding import Finding as Finding
 from kstore.checking.finding import Report as Report
+from kstore.checking.repair import RepairPlan as RepairPlan
+from kstore.checking.repair import RepairStep as RepairStep
+from kstore.checking.repair import repair as repair
 from kstore.config import LogConfig as LogConfig
 from kstore.copying.operation import CopyReport as CopyReport
 from kstore.copying.operation import copy as copy
@@ -165,6 +168,8 @@ __all__ = [
     "RecordBatch",
     "RecordTooLargeError",
     "ReentrantCallError",
+    "RepairPlan",
+    "RepairStep",
     "Report",
     "Residency",
     "Segment",
@@ -197,6 +202,7 @@ __all__ = [
     "open",
     "open_async",
     "open_files",
+    "repair",
     "report",
     "wait",
 ]

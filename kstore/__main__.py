@@ -29,6 +29,7 @@ EXAMPLES = """examples:
   kstore erase data/users-0 --key ann --dry-run
   kstore keys data/users-0                                   files with which get finds a key at once
   kstore recover data/orders-0 --dry-run
+  kstore repair data                                         a plan; --run carries it out
 
   kstore create data orders --partitions 4 --config retention.ms=86400000
   kstore topics data
@@ -68,6 +69,7 @@ COMMANDS = {
     "erase": "remove the records of keys for good, or print which would go",
     "keys": "make .keys files, with which the last record of a key is found at once",
     "recover": "recover a partition after an unclean stop",
+    "repair": "plan, and with --run carry out, the repair of what check finds",
     "truncate": "remove the records from an offset to the end",
     "copy": "copy a partition, a topic, a store or a broker's directory; again: only what is new",
     "topics": "list the topics of a log directory",
@@ -88,7 +90,7 @@ _PACKAGES = {
     "reading": "dump records follow find",
     "changing": "append retain compact copy recover truncate keys=keys,get,erase",
     "stores": "topics=topics,describe,create,alter,delete cursors shares keep top sink",
-    "checking": "stat check report",
+    "checking": "stat check repair report",
 }
 
 

@@ -109,6 +109,7 @@ CODES: Mapping[str, Code] = {
     "other_file": Code("note", "a file that is not part of a partition"),
     "not_read": Code("suspicious", "a file that may be a segment in another form is not read"),
     "directory_empty": Code("suspicious", "the directory is empty: records were lost, or none were written"),
+    "kept_file": Code("note", "a repair has set this file aside", _REMOVE),
     "cut_off": Code("lost", "a recovery has moved bytes into this file", "kstore records reads it"),
     # checkpoints
     "checkpoint_damaged": Code("damaged", "a checkpoint is damaged"),

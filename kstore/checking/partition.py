@@ -200,7 +200,7 @@ def _of_files(path: str) -> Iterator[Finding]:
         file = f"{path}/{name}"
         if name.endswith(layout.CUT):
             if not is_kept_checkpoint(name):
-                yield found("cut_off", file)
+                yield found("cut_off" if ".log." in name else "kept_file", file)
         elif (parsed := layout.parse_file(name)) is not None and parsed.extra not in _OWN_SUFFIXES:
             kind = kind_of(file)
             text = f"not read: the file is {kind}" if kind else "not read: a copy of a file of a segment"

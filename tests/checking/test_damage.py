@@ -38,6 +38,10 @@ HARMLESS: dict[tuple[str, str], str] = {
     ("flip", "replication-offset-checkpoint"): "a lower high watermark: a broker raises it again",
     ("older", "replication-offset-checkpoint"): "a lower high watermark: a broker raises it again",
     ("lose", "replication-offset-checkpoint"): "a broker begins with the log start offset",
+    **{
+        ("cut", f"{name}-offset-checkpoint"): "the last newline, or a digit: a lower offset within the log"
+        for name in ("replication", "cleaner", "log-start", "recovery-point")
+    },
     ("flip", "cleaner-offset-checkpoint"): "a lower offset: the next compaction reads more",
     ("lose", "cleaner-offset-checkpoint"): "the next compaction begins at the start of the log",
     ("older", "cleaner-offset-checkpoint"): "a lower offset: the next compaction reads more",

@@ -1,0 +1,237 @@
+"""kstore.repair: a plan of what a check found, and its run.
+
+Recovery (kstore recover, or any opening for writing) does what a broker does: it ends the log at the first
+damaged batch. A repair first moves damaged bytes into .cut files, so that recovery finds sound batches only
+and loses none of them.
+"""
+
+from __future__ import annotations
+
+import os
+
+from kstore.arguments import boolean
+from kstore.checking.check import check_paths
+from kstore.checking.directory import is_partition
+from kstore.checking.finding import Finding
+from kstore.checking.moving import Ranges, damaged_ranges, move_bytes
+from kstore.errors import KstoreError, visible
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.log.files import layout
+from kstore.log.files.log_directory import PartitionLease
+from kstore.log.recovery.repairs import Repairs
+from kstore.opening import open as open_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from kstore.checking.finding import Report
+    from kstore.typed import StrPath
+
+_MOVED = ("corrupt_batch", "unreadable_records", "torn_tail")
+# files that recovery makes again from the batches, or that are no logs
+_SET_ASIDE = (
+    "snapshot_differs",
+    "snapshot_damaged",
+    "epochs_differ",
+    "epochs_damaged",
+    "not_a_log",
+    "no_name_of_a_segment",
+)
+_RECOVERED = (
+    *_MOVED,
+    *_SET_ASIDE,
+    "index_damaged",
+    "index_differs",
+    "time_index_short",
+    "no_offset_index",
+    "no_time_index",
+    "broken_transaction_index",
+    "transaction_index_differs",
+    "transactions_behind_end",
+    "index_without_log",
+    "offsets_far_apart",
+    "segments_overlap",
+    "removal_under_way",
+    "compaction_unfinished",
+    "compaction_replaces",
+    "compaction_all_but_finished",
+    "damaged_replaces",
+    "file_unfinished",
+    "truncation_left",
+    "spare_room",
+    "below_log_start",
+    "log_start_beyond_end",
+    "checkpoint_damaged",
+    "log_start_unknown",
+)
+_OF_DIRECTORY = (
+    "not_closed",
+    "checkpoint_damaged",
+    "log_start_unknown",
+    "checkpoint_lacks",
+    "change_unfinished",
+)
+
+
+class RepairStep(NamedTuple):
+    """A step of a repair.
+
+    `action`: "move_bytes" (copy the `ranges` of bytes of `file` to .cut files, and replace the file by one
+    without them), "set_aside" (rename `file` to a .cut file), "recover" (open the partition for writing, which
+    makes indexes, snapshots and leader epochs from the batches), "recover_store" (the same for the partitions
+    of a log directory that were not closed, and for its checkpoints). `reasons`: the codes of the findings.
+    """
+
+    action: str
+    partition: str
+    file: str
+    ranges: Ranges
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        why = f" ({', '.join(self.reasons)})"
+        if self.action == "move_bytes":
+            size = sum(count for _, count in self.ranges)
+            first = self.ranges[0][0]
+            return visible(
+                f"move {size} bytes of {self.file} into .cut files, the first at byte {first}{why}"
+            )
+        if self.action == "set_aside":
+            return visible(f"rename {self.file} to a .cut file{why}")
+        return visible(f"recover {self.partition}{why}")
+
+
+class RepairPlan(NamedTuple):
+    """What a repair does, or did if `is_done`.
+
+    `steps` in order. `left`: problems that a repair does not treat, such as lost records. `kept`: the .cut
+    files that were made.
+    """
+
+    steps: tuple[RepairStep, ...]
+    left: tuple[Finding, ...]
+    is_done: bool = False
+    kept: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as values for JSON."""
+        return {
+            "is_done": self.is_done,
+            "steps": [step._asdict() for step in self.steps],
+            "left": [finding._asdict() for finding in self.left],
+            "kept": list(self.kept),
+        }
+
+    def __str__(self) -> str:
+        count = f"{len(self.steps)} steps" if len(self.steps) != 1 else "1 step"
+        lines = [("done: " if self.is_done else "plan: ") + (count if self.steps else "nothing to repair")]
+        lines += [f"  {step}" for step in self.steps]
+        lines += [f"  kept: {visible(path)}" for path in self.kept]
+        if self.left:
+            lines.append("a repair does not treat:")
+            lines += [f"  {finding}" for finding in self.left]
+        return "\n".join(lines)
+
+
+def repair(path: StrPath, *others: StrPath, run: bool = False) -> RepairPlan:
+    """Plan the repair of what kstore.check(path, *others) finds, and carry the plan out if `run`.
+
+    Damaged batches and wrong files are moved to .cut files beside the logs; nothing readable is lost. Indexes,
+    snapshots, leader epochs and checkpoints are made from the batches. A second repair does nothing.
+
+    The logs are locked while they are changed. LogLockedError if one is open for writing, and LogNotFoundError
+    if nothing is there; nothing is changed then. OSError if a change fails: repair again.
+    """
+    boolean("run", run)
+    paths = [str(path), *map(str, others)]
+    plan = plan_of(paths, check_paths(paths))
+    return run_plan(plan, paths) if run else plan
+
+
+def plan_of(paths: list[str], report: Report) -> RepairPlan:
+    """The plan for the findings of a report. Damaged segments are read again."""
+    around = [path for path in paths if not is_partition(path)]
+    by_partition: dict[str, list[Finding]] = {}
+    of_directories: dict[str, list[Finding]] = {path: [] for path in around}
+    left = []
+    for finding in report.findings:
+        place = finding.file if os.path.isdir(finding.file) else os.path.dirname(finding.file)
+        if place in of_directories and finding.code in _OF_DIRECTORY:
+            of_directories[place].append(finding)
+        elif _may_repair(place) and finding.code in _RECOVERED and place not in of_directories:
+            by_partition.setdefault(place, []).append(finding)
+        elif finding.severity != "note":
+            left.append(finding)
+    steps = [step for place in sorted(by_partition) for step in _steps_for(place, by_partition[place])]
+    for place, findings in of_directories.items():
+        if findings or any(step.partition.startswith(f"{place}/") for step in steps):
+            reasons = tuple(sorted({finding.code for finding in findings}))
+            steps.append(RepairStep("recover_store", place, "", (), reasons))
+    return RepairPlan(tuple(steps), tuple(left))
+
+
+def _may_repair(partition: str) -> bool:
+    """Whether a directory is a partition in use that kstore may write."""
+    name = os.path.basename(os.path.realpath(partition))
+    tp = layout.parse_directory(name)
+    if tp is not None and (tp.topic == layout.CLUSTER_METADATA or not layout.is_partition_name(name)):
+        return False
+    return os.path.isdir(partition)
+
+
+def _steps_for(partition: str, findings: list[Finding]) -> Iterator[RepairStep]:
+    reasons: dict[str, set[str]] = {}
+    for finding in findings:
+        reasons.setdefault(finding.file, set()).add(finding.code)
+    for file, codes in sorted(reasons.items()):
+        told = tuple(sorted(codes))
+        if codes.intersection(_SET_ASIDE):
+            if os.path.lexists(file):
+                yield RepairStep("set_aside", partition, file, (), told)
+        elif codes.intersection(_MOVED) and (ranges := damaged_ranges(partition, file)):
+            yield RepairStep("move_bytes", partition, file, ranges, told)
+    codes = {finding.code for finding in findings}
+    yield RepairStep("recover", partition, "", (), tuple(sorted(codes)))
+
+
+def run_plan(plan: RepairPlan, paths: list[str]) -> RepairPlan:
+    """Carry out a plan. LogLockedError, OSError."""
+    from kstore.store import LogStore  # imported here: it imports all of a store
+
+    kept: list[str] = []
+    partitions = list(dict.fromkeys(step.partition for step in plan.steps if step.action != "recover_store"))
+    leases = []
+    try:
+        for partition in partitions:  # all, before anything is changed
+            lease = PartitionLease(partition, reads_options=False)
+            leases.append(lease)
+            lease.take()
+        for step in plan.steps:
+            if step.action == "move_bytes":
+                kept += move_bytes(step.file, step.ranges)
+            elif step.action == "set_aside":
+                repairs = Repairs(step.partition)
+                repairs.set_aside(os.path.basename(step.file))
+                repairs.sync_names()
+                kept += repairs.kept
+    finally:
+        for lease in leases:
+            lease.leave(clean=False)
+    for partition in partitions:
+        before = _cut_files(partition)
+        with open_log(partition, "r+", clean=False, recovery_point=0, keep_cut=True):
+            pass
+        kept += sorted(_cut_files(partition) - before)
+    if any(step.action == "recover_store" for step in plan.steps):
+        stores = [path for path in paths if not is_partition(path)]
+        try:
+            LogStore(*stores, mode="a", background=False).close()
+        except KstoreError as e:
+            e.add_note("the partitions are repaired; the checkpoints of the log directory are not")
+            raise
+    return plan._replace(is_done=True, kept=tuple(kept))
+
+
+def _cut_files(partition: str) -> set[str]:
+    return {f"{partition}/{name}" for name in os.listdir(partition) if name.endswith(layout.CUT)}
