@@ -14,7 +14,7 @@ from kstore.errors import InvalidConfigError, KstoreError, PolicyViolationError,
 from kstore.tools.terminal import Screen, note
 
 EXAMPLES = """examples:
-  kstore stat data/orders-0                                  segments, spans of time, what looks wrong
+  kstore stat data/orders-0                                  segments, spans of time, codecs, keys
   kstore check data                                          is it whole, and would a broker start on it
   kstore records data/orders-0 --since 2026-11-20 --format jsonl
   kstore find data/orders-0 --timestamp 1711530458631
@@ -38,21 +38,21 @@ EXAMPLES = """examples:
   kstore cursors data --group billing --reset-to earliest --dry-run
   kstore shares data
 
-dump, records, follow, find, get, stat, check, top, topics, describe, cursors and shares write nothing and take no
-lock. The directory may belong to a broker that is running, or that crashed. append, retain, compact, erase,
-keys, recover, truncate, create, alter, delete and keep lock the directory as a broker does, and fail if it
-is still locked after --wait. The options of cursors that change positions write positions only, and
---forget of shares deletes states only, also beside a running writer; --export locks the directory that it
-writes to. sink changes staged files only with --recover, --forget or --sweep.
+dump, records, follow, find, get, stat, check, top, topics, describe, cursors and shares write nothing and
+take no lock. The directory may belong to a broker that is running, or that crashed. append, retain,
+compact, erase, keys, recover, truncate, create, alter, delete and keep lock the directory as a broker
+does, and fail if it is still locked after --wait. The options of cursors that change positions write
+positions only, and --forget of shares deletes states only, also beside a running writer; --export locks
+the directory that it writes to. sink changes staged files only with --recover, --forget or --sweep.
 
-Output to a file or a pipe is UTF-8 in every locale. On a terminal, stat, check, records, append, get, compact and
-erase show their progress on stderr.
+Output to a file or a pipe is UTF-8 in every locale. On a terminal, stat, check, records, append, get, compact
+and erase show their progress on stderr.
 
 Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted (0 for top and keep, which run
 until they are interrupted). If records are known to be lost at the end of a log, or between segments,
-records prints what is left, reports the loss on stderr unless --as-is is given, and exits with 0; stat
-exits with 1. Both exit with 1 if a single file has no batch or does not end with a whole one, or if a
-directory has packed segments only, such as .log.gz."""
+records prints what is left, reports the loss on stderr unless --as-is is given, and exits with 0. check
+exits with 1 for every problem, or with 2 if nothing is there. records exits with 1 if a single file has no
+batch or does not end with a whole one, or if a directory has packed segments only, such as .log.gz."""
 
 COMMANDS = {
     "dump": "print the files of a partition as kafka-dump-log does",
@@ -61,7 +61,7 @@ COMMANDS = {
     "find": "find a record by offset or by time",
     "get": "print the last record of a key, or all of them",
     "report": "write a page of HTML that shows a log directory or a partition",
-    "stat": "describe a partition or a log directory, and what is wrong with it",
+    "stat": "describe a partition or a log directory: segments, sizes, spans of time",
     "check": "check every byte of partitions and log directories, and print what is wrong",
     "append": "append lines or JSON Lines from standard input",
     "retain": "delete old segments by size and age, or print which would go",

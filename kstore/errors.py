@@ -131,7 +131,7 @@ class CorruptRecordError(CorruptFileError):
                 "anew, with seek() and commit(), or with kstore cursors DIR --group GROUP --topic TOPIC "
                 "--reset-to OFFSET"
                 if file.endswith(".positions")
-                else f"{place}kstore stat --verify {directory} tells what is damaged. To read on after it: "
+                else f"{place}kstore check {directory} tells what is damaged. To read on after it: "
                 'on_error="skip" (with recover=False in the last segment), or kstore records --as-is '
                 "--on-error skip"
             )

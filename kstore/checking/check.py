@@ -15,7 +15,7 @@ from kstore.checking.segment_facts import read_segment
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.log_dir_state import name_of
-from kstore.log.recovery.presence import require_partition
+from kstore.log.recovery.presence import is_partition, require_partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -97,7 +97,7 @@ def _wanted(paths: list[str]) -> tuple[list[tuple[str, bool]], list[directories.
     for path in paths:
         if not os.path.lexists(path):
             raise LogNotFoundError(f"nothing is at {path}")
-        if directories.is_partition(path):
+        if is_partition(path):
             wanted.append((path.rstrip("/") or path, False))
             continue
         names = directories.read_names(path)

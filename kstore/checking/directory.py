@@ -12,7 +12,6 @@ from kstore.log.cursors.group_file import groups_in, path_of, unread_bytes
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.log_dir_state import kept_checkpoints, read_checkpoint
 from kstore.log.files.manifest import read_manifest
-from kstore.log.recovery.presence import require_partition
 from kstore.properties import read_properties
 
 if TYPE_CHECKING:
@@ -36,19 +35,6 @@ _ENDINGS = {
     "-future": ("future_partition", "note"),
     "-stray": ("stray_partition", ""),
 }
-
-
-def is_partition(path: str) -> bool:
-    """Whether a path is a single file or a partition, and not a directory of partitions."""
-    if os.path.isfile(path):
-        return True
-    try:
-        require_partition(path)
-    except LogNotFoundError:
-        return False
-    if layout.parse_directory(os.path.basename(os.path.realpath(path))) is not None:
-        return True
-    return any(name.endswith(".log") and layout.parse_offset(name) is not None for name in os.listdir(path))
 
 
 class LogDirectoryNames(NamedTuple):

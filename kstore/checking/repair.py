@@ -11,13 +11,13 @@ import os
 
 from kstore.arguments import boolean
 from kstore.checking.check import check_paths
-from kstore.checking.directory import is_partition
 from kstore.checking.finding import Finding
 from kstore.checking.moving import Ranges, damaged_ranges, move_bytes
 from kstore.errors import KstoreError, visible
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
 from kstore.log.files.log_directory import PartitionLease
+from kstore.log.recovery.presence import is_partition
 from kstore.log.recovery.repairs import Repairs
 from kstore.opening import open as open_log
 

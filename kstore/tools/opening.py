@@ -95,4 +95,4 @@ def report_findings(log: PartitionLog, *, lists: bool = False) -> None:
     # a warning reports these
     elif found and not lists and not log.recovery.losses and not log.recovery.missing:
         count = "one thing is" if len(found) == 1 else f"{len(found)} things are"
-        note(f"{log.path}: {count} not as a clean shutdown leaves it; kstore stat {log.path} lists what")
+        note(f"{log.path}: {count} not as a clean shutdown leaves it; kstore check {log.path} lists what")

@@ -44,7 +44,7 @@ def recover(args: argparse.Namespace) -> int:
         print(recovery)
         verb = "would hold" if args.dry_run else "holds"
         say(f"the log {verb} offsets {start} to {end} (exclusive)")
-        verify = f"as in Kafka: kstore stat --verify {args.directory}"
+        verify = f"as in Kafka: kstore check {args.directory}"
         if recovery.clean:
             say(f"it was closed cleanly, so no checksums were checked, {verify}")
         elif recovery.recovery_point > start:

@@ -4,31 +4,22 @@ import argparse
 import contextlib
 import json
 import os
-import sys
 from collections import Counter
-from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from kstore.arguments import MAX64
 from kstore.engine.compact.last_offsets import KeyFile
 from kstore.engine.record.batch import CODECS
-from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogNotFoundError, visible
-from kstore.log.cursors.group_file import groups_in, read_positions
 from kstore.log.files import layout
-from kstore.log.files.log_dir_state import directory_of, is_kept_checkpoint, kept_checkpoints
-from kstore.log.files.manifest import read_manifest
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import key_file_of
-from kstore.log.recovery.gaps import is_compacted, is_said_to_delete
 from kstore.log.recovery.presence import is_partition
-from kstore.store import LogStore
 from kstore.store.store_directory import StoreDirectory
 from kstore.tools.numbers import counted, time_text
-from kstore.tools.opening import HARMLESS, add_open_arguments, open_partition
+from kstore.tools.opening import add_open_arguments, open_partition
 from kstore.tools.progress import Progress
 from kstore.tools.stores import add_also_argument
 from kstore.tools.terminal import aligned, note, say
@@ -47,7 +38,6 @@ HEADINGS = (
     "keys",
 )
 _TEXTS = (5, 6, 7)  # columns that are no numbers
-TAIL = " bytes at the end hold no whole batch"
 FIGURES = (
     "base_offset",
     "next_offset",
@@ -70,34 +60,17 @@ def add_stat_arguments(parser: argparse.ArgumentParser) -> None:
     add_open_arguments(parser, "; or a log directory, such as data, for all its partitions")
     add_also_argument(parser)
     parser.add_argument(
-        "--verify", action="store_true", help="also check the checksum of every batch, and read its records"
-    )
-    parser.add_argument(
         "--json", action="store_true", help="print one JSON object, or a list of them for a log directory"
     )
 
 
-class SegmentStat(NamedTuple):
-    """The figures of a segment, its first and last leader epoch, and its problems: those of batches by byte,
-    and others."""
-
-    fields: dict[str, Any]
-    epochs: tuple[int, int] | None
-    damage: dict[int, str]
-    wrong: list[str]
-
-
-def segment_stat(segment: Segment, *, verify: bool) -> SegmentStat:
-    """The figures of a segment from its headers, up to a damaged one. `verify`: check the checksums, too."""
-    damage: dict[int, str] = {}
-    wrong = []
+def segment_stat(segment: Segment) -> dict[str, Any]:
+    """The figures of a segment from its headers, up to a damaged one. CorruptFileError, OSError."""
     size = segment.size
     try:
         headers = segment.read_headers()
-    except CorruptFileError as e:
-        good = segment.recovery_walk(verify=False).valid_bytes
-        damage[good] = _without_path(e)
-        segment.limit_to(good)
+    except CorruptFileError:
+        segment.limit_to(segment.recovery_walk(verify=False).valid_bytes)
         headers = segment.read_headers()
     counts = headers["records_count"]
     known = headers["magic"] == 2
@@ -109,9 +82,8 @@ def segment_stat(segment: Segment, *, verify: bool) -> SegmentStat:
         records += len(segment.batch_at(position).messages())
     times = headers["max_timestamp"]
     stamped = times[times >= 0]
-    end = int(headers["position"][-1] + headers["size"][-1]) if len(headers) else 0
     keys, key_file = keys_of(segment)
-    fields = {
+    return {
         "base_offset": segment.base_offset,
         "next_offset": int(headers["last_offset"][-1]) + 1 if len(headers) else segment.base_offset,
         "records": records,
@@ -132,38 +104,6 @@ def segment_stat(segment: Segment, *, verify: bool) -> SegmentStat:
         "key_file": key_file,
         "path": segment.path,
     }
-    if end < segment.size:
-        damage[end] = f"{segment.size - end}{TAIL}"
-    falls = (headers["base_offset"][1:] <= headers["last_offset"][:-1]).nonzero()[0].tolist()
-    if falls:
-        at = headers["position"][falls[0]].item()
-        damage[at] = f"offsets do not rise from batch to batch, the first time behind byte {at}"
-    numbered = headers[known & (headers["leader_epoch"] >= 0)]
-    epochs = numbered["leader_epoch"].tolist()
-    wrong += [
-        f"{segment.path}: at byte {numbered['position'][at + 1]}: {_epoch_text(*pair)}"
-        for at, pair in enumerate(pairwise(epochs))
-        if pair[1] < pair[0]
-    ]
-    notes = [f"index rebuilt in memory: {note}" for note in segment.notes]
-    if not notes and len(stamped) and segment.max_timestamp_so_far.timestamp != fields["max_timestamp"]:
-        wrong.append(
-            f"{segment.path}: the time index ends at {segment.max_timestamp_so_far.timestamp}, "
-            f"the log at {fields['max_timestamp']}: lookups by time will miss records; "
-            f"kstore recover {segment.directory} --all makes the indexes anew"
-        )
-    if verify:
-        found = segment.recovery_walk()
-        if found.error is not None:
-            at = found.valid_bytes
-            if not damage.get(at, "").endswith(TAIL):
-                damage[at] = _without_path(found.error)
-            behind = BatchReader((segment,), 0, MAX64, first_position=at, on_error="skip")
-            for _ in behind:
-                pass
-            for skipped in behind.skipped:
-                damage.setdefault(skipped.position, str(skipped.error).removeprefix(f"{segment.path}: "))
-    return SegmentStat(fields, (epochs[0], epochs[-1]) if epochs else None, damage, wrong + notes)
 
 
 def keys_of(segment: Segment) -> tuple[int | None, str]:
@@ -181,23 +121,12 @@ def keys_of(segment: Segment) -> tuple[int | None, str]:
     return (keys, "fits") if key_file_of(segment) is not None else (None, "stale")
 
 
-def _without_path(error: CorruptFileError) -> str:
-    return str(error).removeprefix(f"{error.file}: ")
-
-
 def unread_stat(segment: Segment) -> dict[str, Any]:
     """The figures of a segment that cannot be read: only its size, if that is known."""
     known: dict[str, Any] = {"base_offset": segment.base_offset, "codecs": {}, "path": segment.path}
     with contextlib.suppress(OSError):
         known["bytes"] = segment.size
     return {**dict.fromkeys(FIGURES), **known}
-
-
-def _epoch_text(before: int, after: int) -> str:
-    return (
-        f"the leader epoch falls from {before} to {after}: one of them was changed on the disk, "
-        "and no checksum covers it"
-    )
 
 
 def _first_timestamp(segment: Segment, headers: Any) -> int:
@@ -208,82 +137,21 @@ def _first_timestamp(segment: Segment, headers: Any) -> int:
     return -1
 
 
-def gaps_between(segments: list[dict[str, Any]], log: PartitionLog) -> list[str]:
-    """Gaps between one segment and the next, as sentences: a file may be missing.
-
-    Compaction leaves gaps, too, also within segments. A log with gaps is therefore not reported if it is
-    known to be compacted, or if segments have gaps inside and its options do not exclude compaction. An empty
-    segment before a gap is the mark of a truncation inside a batch by an older version of kstore.
-    """
-    path = Path(log.path)
-    if is_compacted(path) or (
-        any(segment["has_gaps"] for segment in segments) and not is_said_to_delete(path)
-    ):
-        return []
-    return [
-        f"{after['path']}: offsets {before['next_offset']} to {after['base_offset'] - 1} are in no segment: "
-        "a file is missing, unless the topic was compacted"
-        for before, after in pairwise(segments)
-        if before["bytes"]
-        and before["next_offset"] < after["base_offset"]
-        and after["base_offset"] > log.log_start_offset
-    ]
-
-
-def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
-    """The figures of a partition and of its segments, and everything that looks wrong."""
-    findings = log.recovery.findings
-    wrong = [f"{f.kind}: {f.file}: {f.text}" for f in findings if f.kind not in HARMLESS]
-    named = {(f.file, f.position): f"{f.kind}: {f.file}: {f.text}" for f in findings if f.size > 0}
+def partition_stat(log: PartitionLog) -> dict[str, Any]:
+    """The figures of a partition and of its segments."""
     segments = []
-    epoch = -1
-    is_whole = True
     with Progress(len(log.segments), "reading") as progress:
         for done, segment in enumerate(log.segments):
             progress.update(done)
             try:
-                here = segment_stat(segment, verify=verify)
-            except CorruptFileError as e:
-                here = SegmentStat(unread_stat(segment), None, {e.position: _without_path(e)}, [])
-            except OSError as e:
-                here = SegmentStat(unread_stat(segment), None, {}, [str(e)])
-            segments.append(here.fields)
-            for at, text in sorted(here.damage.items()):
-                line = named.get((segment.path, at))
-                if line is None:
-                    wrong.append(f"{segment.path}: {text}")
-                elif not text.endswith(TAIL):  # one line for each damage
-                    wrong[wrong.index(line)] = f"{line}: {text}"
-            is_whole = is_whole and not here.damage and here.fields["records"] is not None
-            if here.epochs is not None:
-                if here.epochs[0] < epoch:
-                    wrong.append(f"{segment.path}: {_epoch_text(epoch, here.epochs[0])}")
-                epoch = here.epochs[1]
-            wrong += here.wrong
-    if verify and is_whole:
-        wrong += unreadable(log)
-    told = any(f.kind == "gap" for f in log.recovery.findings)
-    if is_whole and not told:  # else it is named already
-        wrong += gaps_between(segments, log)
-    wrong += [
-        f"{file}: a recovery has cut this off; kstore records {file} reads it. Remove the file if its "
-        "records are not needed"
-        for file in sorted(Path(log.path).glob("*.cut"))
-        if not is_kept_checkpoint(file.name)
-    ]
-    wrong += checkpoints_kept(Path(log.path))
+                segments.append(segment_stat(segment))
+            except (CorruptFileError, OSError):
+                segments.append(unread_stat(segment))
     try:
         topic_id = log.topic_id()
-    except CorruptFileError as e:
+    except CorruptFileError:
         topic_id = None
-        wrong.append(str(e))
-    if (path := Path(log.path)).is_dir():
-        wrong += damaged_positions(path)  # a log directory has those of the partitions in it
-        try:
-            read_manifest(log.path)
-        except (KstoreError, OSError) as e:
-            if not any(f.file == f"{log.path}/{layout.MANIFEST}" for f in findings):
-                wrong.append(str(e))
+    findings = log.recovery.findings
     return {
         "directory": log.path,
         "topic_id": None if topic_id is None else str(topic_id),
@@ -292,56 +160,10 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
         "log_end_offset": log.log_end_offset,
         "leader_epochs": log.leader_epochs,
         "segments": segments,
-        "checksums_checked": verify,
-        "leftovers": [
-            f.file for f in findings if f.kind == "leftover"
-        ],  # except those of deletions, which are not wrong
+        "leftovers": [f.file for f in findings if f.kind == "leftover"],
         "remote": [f.text for f in findings if f.kind == "remote"],
         "open_transactions": open_transactions(log),
-        "wrong": wrong,
     }
-
-
-def checkpoints_kept(directory: str | Path) -> list[str]:
-    """Sentences about the copies of damaged checkpoints in a directory, and their consequences."""
-    starts = (
-        "deleted records of partitions whose lines were lost may be readable again: delete_records() deletes "
-        "them anew"
-    )
-    policy = (
-        "retention deletes nothing by age or size of topics that no later compaction names, unless "
-        "cleanup.policy is given"
-    )
-    return [
-        f"{file}: a copy of a checkpoint that was damaged, so "
-        f"{starts if Path(file).name.startswith(layout.LOG_STARTS) else policy}. Remove the file if it "
-        "is not needed"
-        for file in kept_checkpoints(directory)
-    ]
-
-
-def unreadable(log: PartitionLog) -> list[str]:
-    """Sentences about batches with a right checksum whose records cannot be read or found by time."""
-    batches = log.scan(["timestamp", "max_timestamp", "base_offset"], on_error="skip")
-    late: dict[int, int] = {}  # base offset -> the largest timestamp in the header
-    try:
-        for batch in batches:
-            largest = batch.column("max_timestamp").values
-            is_late = batch.column("timestamp").values > largest
-            late.update(
-                zip(
-                    batch.column("base_offset").values[is_late].tolist(),
-                    largest[is_late].tolist(),
-                    strict=True,
-                )
-            )
-    except (CorruptFileError, OSError) as e:
-        return [str(e)]
-    return [str(skipped.error) for skipped in batches.skipped] + [
-        f"{log.path}: batch at offset {base}: it has a record later than {largest}, the largest timestamp "
-        "in its header: lookups by time do not find it"
-        for base, largest in late.items()
-    ]
 
 
 def open_transactions(log: PartitionLog) -> list[dict[str, int]]:
@@ -388,10 +210,6 @@ def partition_text(stat: dict[str, Any]) -> str:
         f"{'closed cleanly' if stat['clean'] else 'not closed cleanly'}"
     )
     lines = [head, *aligned([HEADINGS, *map(_row, segments)], _TEXTS)]
-    unchecked = "" if stat["checksums_checked"] else " (checksums not checked: --verify does that)"
-    wrong = f"{_things(stat['wrong'])} wrong" if stat["wrong"] else "nothing looks wrong"
-    lines.append(wrong + unchecked + (":" if stat["wrong"] else ""))
-    lines += [f"  {text}" for text in stat["wrong"]]
     lines += stat["remote"]
     lines += [
         f"a transaction of producer {found['producer_id']} is open since offset {found['first_offset']}, its "
@@ -407,19 +225,16 @@ def partition_text(stat: dict[str, Any]) -> str:
 
 
 def stat(args: argparse.Namespace) -> int:
-    """Describe a partition, or all partitions of a log directory, and what looks wrong with them. The number
-    of records includes transaction markers and records below the log start. The exit code is 1 if something
-    looks wrong."""
+    """Describe a partition, or all partitions of a log directory. The number of records includes transaction
+    markers and records below the log start. A segment or a partition that cannot be read is shown with "?" or
+    with its error. kstore check tells what is wrong."""
     path = Path(args.directory)
     if not path.exists():
         raise LogNotFoundError(f"no partition and no log directory at {path}")
     if is_partition(str(path)):
         if args.also:
             raise ValueError("--also is for a log directory, and this is a partition")
-        stats = [partition_stat(open_partition(args, lists=True), verify=args.verify)]
-        around = directory_of(path)
-        if path.is_dir() and around != str(path.absolute()):
-            stats[0]["wrong"] += checkpoints_kept(around)
+        stats = [partition_stat(open_partition(args, lists=True))]
         others: list[str] = []
     else:
         stats, others = _directory_stats(args)
@@ -429,13 +244,7 @@ def stat(args: argparse.Namespace) -> int:
         print("\n\n".join(map(_text, stats)))
     for text in others:
         note(text) if args.json else say(text)
-    code = 0
-    for stat in stats:
-        if wrong := stat["wrong"]:
-            sys.stdout.flush()
-            note(f"{stat['directory']}: {stat.get('error') or f'{_things(wrong)} wrong'}")
-            code = 1
-    return code
+    return 0
 
 
 def _directory_stats(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
@@ -454,43 +263,13 @@ def _directory_stats(args: argparse.Namespace) -> tuple[list[dict[str, Any]], li
             path = directory.path_of(tp)
             one = argparse.Namespace(**{**vars(args), "directory": str(path)})
             try:
-                stats.append(partition_stat(open_partition(one, lists=True), verify=args.verify))
+                stats.append(partition_stat(open_partition(one, lists=True)))
             except (KstoreError, OSError) as e:
                 stats.append(_unread(path, f"cannot be read: {e}"))
-        stats += [
-            _unread(path, "a symbolic link to nowhere")
-            for path in sorted(directory.path.iterdir())
-            if path.is_symlink() and not path.exists() and layout.is_partition_name(path.name)
-        ]
-        stats += [_unread(directory.path, text) for text in checkpoints_kept(directory.path)]
-        stats += [_unread(directory.path, text) for text in damaged_positions(directory.path)]
-        try:
-            read_manifest(directory.path)
-        except (KstoreError, OSError) as e:  # LogStore skips it with a warning
-            text = "; ".join((str(e), *getattr(e, "__notes__", ())))
-            stats.append(_unread(directory.path, f"its topics cannot be read: {text}"))
         others += directory.others
     if not stats:
         raise KstoreError(f"{args.directory} is neither a partition nor a log directory that holds any")
-    try:
-        lost = LogStore(args.directory, *args.also).health().missing
-    except (KstoreError, OSError) as e:
-        stats.append(_unread(Path(args.directory), f"its topics cannot be read: {e}"))
-    else:
-        hint = "name with --also the log directory that has it" if not args.also else "it may be lost"
-        stats += [_unread(Path(args.directory) / str(tp), f"in no log directory: {hint}") for tp in lost]
     return stats, _others(others)
-
-
-def damaged_positions(directory: Path) -> list[str]:
-    """Sentences about damaged files of positions in a directory."""
-    wrong = []
-    for group in groups_in(str(directory)):
-        try:
-            read_positions(str(directory), group)
-        except (KstoreError, OSError) as e:
-            wrong.append(f"the positions of group {group!r} cannot be read: {e}")
-    return wrong
 
 
 def _text(stat: dict[str, Any]) -> str:
@@ -498,7 +277,7 @@ def _text(stat: dict[str, Any]) -> str:
 
 
 def _unread(path: Path, error: str) -> dict[str, Any]:
-    return {"directory": str(path), "error": error, "wrong": [error]}
+    return {"directory": str(path), "error": error}
 
 
 def _others(names: list[str]) -> list[str]:
@@ -515,7 +294,3 @@ def _others(names: list[str]) -> list[str]:
         )
         found.setdefault(kinds.get(ending, "directories that are not partitions"), []).append(name)
     return [f"{what}: {', '.join(found[what])}" for what in sorted(found)]
-
-
-def _things(wrong: list[str]) -> str:
-    return "1 thing looks" if len(wrong) == 1 else f"{len(wrong)} things look"
