@@ -1,5 +1,5 @@
 """Writes docs/configuration.md and docs/command-line.md from LogConfig and from the parsers of the command
-line, and the tables of options in docs/spark.md.
+line, and the tables of options in docs/spark.md and of codes in docs/checking.md.
 
 Run it after a change of these: python docs/generate_pages.py. A test compares the files with what this would
 write.
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kstore.__main__ import EXAMPLES, make_parser
 from kstore.arguments import MAX64
+from kstore.checking.codes import CODES
 from kstore.config import ConfigOption, LogConfig
 from kstore.spark import options
 
@@ -160,7 +161,25 @@ def spark() -> str:
     return page
 
 
-PAGES = {"configuration.md": configuration, "command-line.md": command_line, "spark.md": spark}
+def checking() -> str:
+    """docs/checking.md with the table of codes."""
+    rows = [
+        f"| `{name}` | {code.severity} | {code.meaning} | {code.remedy} | {'stops' if code.stops_kafka else ''} |"
+        for name, code in CODES.items()
+    ]
+    table = "\n".join(["| code | severity | meaning | remedy | Kafka |", "|---|---|---|---|---|", *rows])
+    page = (DOCS / "checking.md").read_text(encoding="utf-8")
+    head, _, rest = page.partition("kstore/checking/codes.py -->\n")
+    _, _, tail = rest.partition("<!-- end of codes -->")
+    return f"{head}kstore/checking/codes.py -->\n\n{table}\n\n<!-- end of codes -->{tail}"
+
+
+PAGES = {
+    "configuration.md": configuration,
+    "command-line.md": command_line,
+    "spark.md": spark,
+    "checking.md": checking,
+}
 
 if __name__ == "__main__":
     for file, make in PAGES.items():

@@ -14,7 +14,7 @@ from kstore.checking.readers import positions_beyond, transactions_known, transa
 from kstore.checking.segment_facts import read_segment
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
-from kstore.log.files.log_dir_state import name_of
+from kstore.log.files.log_dir_state import directory_of, name_of
 from kstore.log.recovery.presence import is_partition, require_partition
 
 if TYPE_CHECKING:
@@ -78,14 +78,14 @@ def check_paths(
 
 
 def _ends(done: list[Checked], directory: str) -> dict[TopicPartition, tuple[int, int]]:
-    """The bounds of the partitions in a log directory, except those that are being written."""
+    """The bounds of the partitions whose checkpoints are in a log directory, except those that are being
+    written."""
+    around = os.path.abspath(directory)
     return {
         name_of(each.path): (each.start, each.end)
         for each in done
-        if os.path.dirname(each.path) == directory.rstrip("/")
-        and each.start is not None
-        and each.end is not None
-        and not each.is_live
+        if each.start is not None and each.end is not None and not each.is_live
+        if directory_of(each.path) == around
     }
 
 

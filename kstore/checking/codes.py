@@ -129,7 +129,11 @@ CODES: Mapping[str, Code] = {
     "producers_forgotten": Code(
         "damaged", "no snapshot of producers is sound: a retry may be appended again"
     ),
-    "not_closed": Code("note", "the log directory has no marker of a clean shutdown"),
+    "not_closed": Code(
+        "note",
+        "no marker of a clean shutdown: the next opening for writing recovers the logs",
+        f"{REPAIR} does, too",
+    ),
     "checkpoint_lacks": Code("note", "a checkpoint lacks partitions; the logs are read instead"),
     "checkpoint_of_none": Code("note", "a checkpoint names a partition that is not in the directory"),
     "checkpoint_beyond_end": Code("suspicious", "an offset of a checkpoint is beyond the end of the log"),

@@ -102,7 +102,7 @@ def check_files(names: LogDirectoryNames) -> Iterator[Finding]:
             continue
         if damage:
             code = "log_start_unknown" if name == layout.LOG_STARTS else "checkpoint_damaged"
-            stops = name in (layout.HIGH_WATERMARKS, layout.CLEANER_OFFSETS) and os.stat(file).st_size > 0
+            stops = os.stat(file).st_size > 0  # an empty one has no offsets
             yield found(code, file, damage.replace(f"{file}: ", ""), stops_kafka=stops)
     for file in kept_checkpoints(path):
         yield found("checkpoint_kept", file)
@@ -125,8 +125,7 @@ def check_checkpoints(
     here = {tp: ends[tp] for tp in names.partitions if tp in ends and tp.topic != layout.CLUSTER_METADATA}
     filled = {tp for tp, (start, end) in here.items() if end > start}
     if filled and not is_clean:
-        text = "it was not closed cleanly, or a process is writing it: the next opening for writing recovers the logs"
-        yield found("not_closed", path, text)
+        yield found("not_closed", path)
     for name in _OFFSET_FILES:
         file = f"{path}/{name}"
         try:

@@ -12,11 +12,13 @@ from kstore.checking.producers import OpenTransaction, check_producers
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
+from kstore.log.files.checkpoints import read_epochs
 from kstore.log.files.lock import holder_in, is_loaded
 from kstore.log.files.log_dir_state import (
     directory_of,
     is_kept_checkpoint,
     kept_checkpoints,
+    locate,
     located,
     read_state,
 )
@@ -142,6 +144,9 @@ class PartitionCheck:
                 start = loaded.log_start_offset
                 self.findings += segments.epochs_of(facts, loaded.leader_epochs.entries, epochs, start)
             self.findings += _of_files(self.path)
+            is_filled = loaded.log_end_offset > loaded.log_start_offset
+            if is_filled and not (self._is_clean or self.is_live) and locate(self.path).is_alone:
+                self.findings.append(found("not_closed", self.path))
         size = sum(each.size for each in facts)
         return Checked(
             self.path,
@@ -179,7 +184,22 @@ def _of_step(step: Step) -> Finding:
     first, end = step.offsets
     offsets = (first, end - 1) if 0 <= first < end else None
     text = step.text(done=False).replace(f"{step.file}: ", "")
-    return found(step.code.name.lower(), step.file, text, position=step.position, offsets=offsets)
+    code = step.code.name.lower()
+    stops = None
+    if step.code in (Code.CHECKPOINT_DAMAGED, Code.LOG_START_UNKNOWN):
+        stops = os.path.getsize(step.file) > 0
+    elif step.code is Code.EPOCHS_DAMAGED:
+        stops = os.path.exists(step.file) and _is_malformed(step.file)
+    return found(code, step.file, text, position=step.position, offsets=offsets, stops_kafka=stops)
+
+
+def _is_malformed(file: str) -> bool:
+    """Whether a leader-epoch-checkpoint cannot be parsed; Kafka takes one without entries as it is."""
+    try:
+        read_epochs(file)
+    except CorruptFileError:
+        return True
+    return False
 
 
 def unreadable(path: str, error: Exception) -> Finding:

@@ -64,6 +64,7 @@ _RECOVERED = (
     "log_start_beyond_end",
     "checkpoint_damaged",
     "log_start_unknown",
+    "not_closed",
 )
 _OF_DIRECTORY = (
     "not_closed",
