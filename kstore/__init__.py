@@ -87,10 +87,13 @@ _SOURCES = {
 }
 _MODULES = {name: module for module, names in _SOURCES.items() for name in names.split()}
 
-__all__ = ["__version__", *sorted(_MODULES)]  # noqa: PLE0604 - all are strings
+__all__ = ["__version__", "explain", *sorted(_MODULES)]  # noqa: PLE0604 - all are strings
 
 
 def __getattr__(name: str) -> object:
+    if name == "explain":  # a package; its import gives it its name here
+        __import__("kstore.explain")
+        return globals()[name]
     if name not in _MODULES:
         raise AttributeError(f"module 'kstore' has no attribute {name!r}")
     value: object = getattr(__import__(_MODULES[name], fromlist=[name]), name)  # without `importlib`: 0.5 ms

@@ -1,3 +1,4 @@
+from kstore import explain as explain
 from kstore._version import __version__ as __version__
 from kstore.checking.check import check as check
 from kstore.checking.finding import Finding as Finding
@@ -197,6 +198,7 @@ __all__ = [
     "__version__",
     "check",
     "encode_batch",
+    "explain",
     "get_include",
     "limit_open_files",
     "open",

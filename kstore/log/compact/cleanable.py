@@ -99,9 +99,14 @@ def _delay(dirty: Sequence[Segment], config: LogConfig, now_ms: int) -> int:
     until = now_ms - config.max_compaction_lag_ms
     if until <= 0:
         return 0
+    oldest = oldest_of(dirty)
+    return 0 if oldest is None else max(until - oldest, 0)
+
+
+def oldest_of(dirty: Sequence[Segment]) -> int | None:
+    """The timestamp of these segments from which max.compaction.lag.ms counts; None if no record has one."""
     firsts = [s.batch_at(0).max_timestamp for s in dirty if s.size]
-    oldest = min((timestamp for timestamp in firsts if timestamp > 0), default=until)
-    return max(until - oldest, 0)
+    return min((timestamp for timestamp in firsts if timestamp > 0), default=None)
 
 
 def legacy_horizon(segments: Sequence[Segment], first_dirty: int, delete_retention_ms: int) -> int:

@@ -8,7 +8,7 @@ from kstore.errors import CorruptRecordError
 from kstore.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import NoReturn
 
     from kstore.engine.segment.segment import Segment
@@ -122,6 +122,19 @@ def find_time(now: Loaded, reached: MaxTimestampIndex, timestamp: int) -> Offset
     the log start do not count, and if the segment that holds it has no such record left, the next one is
     asked.
     """
+    for segment, found in asked_for_time(now, reached, timestamp):
+        if found is not None:
+            check_inside(now, segment, found.offset)
+            return found
+    check_complete(now)
+    return None
+
+
+def asked_for_time(
+    now: Loaded, reached: MaxTimestampIndex, timestamp: int
+) -> Iterator[tuple[Segment, OffsetAndTimestamp | None]]:
+    """The segments that a lookup of a time asks, in order, with the answer of each; the last one has the answer
+    of the lookup."""
     segments = now.segments
     reaching = reached.first(timestamp)
     for at in range(max(reaching, floor_of(segments, now.log_start_offset, 0)), len(segments)):
@@ -129,12 +142,8 @@ def find_time(now: Loaded, reached: MaxTimestampIndex, timestamp: int) -> Offset
         if at > reaching and segment.largest_timestamp < timestamp:
             continue
         found = segment.find_timestamp(timestamp, now.log_start_offset)
-        if found is not None:
-            check_inside(now, segment, found.offset)
-            return found
+        yield segment, found
         # If the time index is lost, the file's time stood in for it: that would make a guess into an answer.
         is_guess = segment.base_offset in now.lost_time_indexes
-        if segment.base_offset >= now.log_start_offset and not is_guess:
-            break
-    check_complete(now)
-    return None
+        if found is not None or (segment.base_offset >= now.log_start_offset and not is_guess):
+            return

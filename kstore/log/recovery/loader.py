@@ -168,7 +168,7 @@ def load(
         plan.log_start_offset,
         plan.log_end_offset,
         epochs,
-        recovery if mode == "write" else recovery.shown(),
+        recovery.shown() if mode == "read" else recovery,
         plan.lost_time_indexes,
         plan.lost_transaction_indexes,
         plan.has_producers,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from types import MappingProxyType
 
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
@@ -56,6 +56,13 @@ class Need(NamedTuple):
 
     offset: int
     position: Position
+
+
+class Deletable(NamedTuple):
+    """The first time, in ms since 1970, at which retention deletes a segment, and the rule by which it does."""
+
+    time_ms: int
+    rule: Literal["start_offset", "size", "time"]
 
 
 class _FactsOf:
@@ -113,27 +120,11 @@ def decide(
     other.
     """
     _check(segments, log_end_offset)
+    rules = _Rules(config, log_start_offset, high_watermark)
+    left = rules.sizes_behind(segments)
     decisions: list[Decision] = []
-    by_size = config.deletes and config.retention_bytes >= 0
-    left = sum(segment.size for segment in segments) if by_size else 0
     for at, segment in enumerate(segments):
-        is_last = at == len(segments) - 1
-        left -= segment.size if by_size else 0
-        if segment.next_offset > high_watermark:
-            verdict = _kept(
-                f"it reaches to offset {segment.next_offset}, the high watermark is {high_watermark}"
-            )
-        elif is_last and segment.size == 0:
-            verdict = _kept("it is the last one, and empty")
-        else:
-            # One walk does for three: where a rule by offset or by size has stopped, it would not go on
-            # later.
-            verdicts = [_by_start_offset(segment, is_last, log_start_offset)]
-            if config.deletes:
-                verdicts += [_by_size(segment, left, config), _by_time(segment, now_ms, config)]
-            else:
-                verdicts.append(_kept(f"cleanup.policy is {','.join(config.cleanup_policy) or 'empty'}"))
-            verdict = next((v for v in verdicts if v.rule), _kept("; ".join(v.reason for v in verdicts)))
+        verdict = rules.verdict(segment, at == len(segments) - 1, left[at], now_ms)
         decisions.append(
             Decision(segment.base_offset, verdict.rule is not None, verdict.rule, verdict.reason)
         )
@@ -141,6 +132,67 @@ def decide(
             break
     behind = f"the older segment {decisions[-1].base_offset} stays" if decisions else ""
     return decisions + [Decision(s.base_offset, False, None, behind) for s in segments[len(decisions) :]]
+
+
+def earliest(
+    segments: Sequence[Facts],
+    config: LogConfig,
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    high_watermark: int,
+    now_ms: int,
+) -> list[Deletable | None]:
+    """When `decide` deletes each segment at the earliest, if only time passes; None for never. ValueError for
+    facts that contradict each other."""
+    _check(segments, log_end_offset)
+    rules = _Rules(config, log_start_offset, high_watermark)
+    left = rules.sizes_behind(segments)
+    found: list[Deletable | None] = []
+    time_ms = now_ms
+    for at, segment in enumerate(segments):
+        expired = segment.largest_timestamp + config.retention_ms + 1
+        for moment in (time_ms, max(time_ms, expired)):
+            rule = rules.verdict(segment, at == len(segments) - 1, left[at], moment).rule
+            if rule is not None:
+                found.append(Deletable(moment, rule))
+                time_ms = moment
+                break
+        else:
+            break
+    return found + [None] * (len(segments) - len(found))
+
+
+class _Rules(NamedTuple):
+    """The rules of retention for one log. They follow one another, each over what the one before left, from
+    the oldest segment on. One walk does for three: where a rule by offset or by size has stopped, it would not
+    go on later."""
+
+    config: LogConfig
+    log_start_offset: int
+    high_watermark: int
+
+    def sizes_behind(self, segments: Sequence[Facts]) -> Sequence[int]:
+        """The bytes in the segments after each, if the rule by size needs them; else zeros."""
+        if not (self.config.deletes and self.config.retention_bytes >= 0):
+            return [0] * len(segments)
+        sizes = [segment.size for segment in segments]
+        return [*accumulate(reversed(sizes[1:]), initial=0)][::-1] if sizes else []
+
+    def verdict(self, segment: Facts, is_last: bool, left: int, now_ms: int) -> _Verdict:
+        """What the rules say of a segment if all older ones go. left: bytes in the segments after it."""
+        if segment.next_offset > self.high_watermark:
+            return _kept(
+                f"it reaches to offset {segment.next_offset}, the high watermark is {self.high_watermark}"
+            )
+        if is_last and segment.size == 0:
+            return _kept("it is the last one, and empty")
+        verdicts = [_by_start_offset(segment, is_last, self.log_start_offset)]
+        if self.config.deletes:
+            verdicts += [_by_size(segment, left, self.config), _by_time(segment, now_ms, self.config)]
+        else:
+            verdicts.append(_kept(f"cleanup.policy is {','.join(self.config.cleanup_policy) or 'empty'}"))
+        return next((v for v in verdicts if v.rule), _kept("; ".join(v.reason for v in verdicts)))
 
 
 def decide_for(
@@ -164,15 +216,20 @@ def decide_for(
     )
     if not needs:
         return decisions
-    kept_for = {
-        group: min((_needed_from(log, need) for need in found), default=0) for group, found in needs.items()
-    }
+    kept_for = kept_from(log, needs)
     group = min(kept_for, key=lambda name: kept_for[name])
     reason = f"group {group!r} is at offset {kept_for[group]}"
     return [
         Decision(d.base_offset, False, None, reason) if d.delete and f.next_offset > kept_for[group] else d
         for d, f in zip(decisions, facts, strict=True)
     ]
+
+
+def kept_from(log: Loaded, needs: Mapping[str, Sequence[Need]]) -> dict[str, int]:
+    """The first offset that each group may still read."""
+    return {
+        group: min((_needed_from(log, need) for need in found), default=0) for group, found in needs.items()
+    }
 
 
 def _needed_from(log: Loaded, need: Need) -> int:

@@ -1,0 +1,105 @@
+"""Open transactions, with the transactional ids that a broker's coordinator knows."""
+
+from __future__ import annotations
+
+from kstore.broker.transaction_state import read_transaction_state
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.log.files.log_dir_state import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kstore.broker.transaction_state import CoordinatedTransaction
+    from kstore.log.partition import PartitionLog
+    from kstore.typed import StrPath
+
+
+class OpenPartition(NamedTuple):
+    """A partition with records of an open transaction: the offset of the first one, from which on readers of
+    committed records wait, and timestamps in ms since 1970."""
+
+    path: str
+    topic: str
+    partition: int
+    first_offset: int
+    first_timestamp: int
+    last_timestamp: int
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction without a marker of its end.
+
+    `transactional_id`, `coordinator_state` (such as "Ongoing"), `start_ms` and `timeout_ms` are those of the
+    coordinator, None if it does not know the producer, or if there is no __transaction_state. `is_hanging`:
+    True if no coordinator is to end it, so that it stays open until it is aborted by hand; None if that is not
+    known.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str | None
+    coordinator_state: str | None
+    start_ms: int | None
+    timeout_ms: int | None
+    is_hanging: bool | None
+    partitions: tuple[OpenPartition, ...]
+
+    @property
+    def since_ms(self) -> int:
+        """Since when it is open, in ms since 1970: by the coordinator, else by its first record."""
+        return self.start_ms or min(each.first_timestamp for each in self.partitions)
+
+
+def transactions(
+    logs: Iterable[PartitionLog], log_directories: Iterable[StrPath] = ()
+) -> list[OpenTransaction]:
+    """List the transactions that are open in these logs, the oldest first.
+
+    logs: partitions of one store or broker. log_directories: where its partitions of __transaction_state are,
+    from which transactional ids are read. CorruptFileError, OSError.
+    """
+    directories = list(log_directories)
+    found: dict[tuple[int, int], list[OpenPartition]] = {}
+    for log in logs:
+        for key, partition in open_in(log):
+            found.setdefault(key, []).append(partition)
+    return with_coordinator(found, read_transaction_state(directories) if found and directories else None)
+
+
+def open_in(log: PartitionLog) -> list[tuple[tuple[int, int], OpenPartition]]:
+    """The open transactions of one log, as (producer id, epoch) and the partition. CorruptFileError."""
+    found, name = [], name_of(log.path)
+    for state in log.producers().values():
+        first = state.current_txn_first_offset
+        if first is not None:
+            batch = next(log.from_file_start().batches(first), None)
+            begun = state.last_timestamp if batch is None else batch.base_timestamp
+            place = OpenPartition(log.path, name.topic, name.partition, first, begun, state.last_timestamp)
+            found.append(((state.producer_id, state.producer_epoch), place))
+    return found
+
+
+def with_coordinator(
+    found: Mapping[tuple[int, int], list[OpenPartition]], known: Mapping[int, CoordinatedTransaction] | None
+) -> list[OpenTransaction]:
+    """Open transactions, the oldest first. known: what coordinators have, None if that is not known."""
+    opened = []
+    for (producer_id, epoch), partitions in found.items():
+        about = None if known is None else known.get(producer_id)
+        hanging = None
+        if known is not None:
+            hanging = about is None or not all(about.ends(name_of(each.path), epoch) for each in partitions)
+        is_this = about is not None and not hanging
+        opened.append(
+            OpenTransaction(
+                producer_id,
+                epoch,
+                None if about is None else about.transactional_id,
+                None if about is None else about.state,
+                about.start_ms if about is not None and is_this else None,
+                None if about is None else about.timeout_ms,
+                hanging,
+                tuple(partitions),
+            )
+        )
+    return sorted(opened, key=lambda each: each.since_ms)
