@@ -13,10 +13,20 @@ from kstore._version import __version__
 from kstore.errors import InvalidConfigError, KstoreError, PolicyViolationError, visible
 from kstore.tools.terminal import Screen, note
 
+QUESTIONS = """questions of an operator (DATA is a log directory, of kstore or of a broker):
+  what is in here?                            kstore topics DATA; kstore stat DATA
+  what is damaged?                            kstore check DATA
+  why is this segment still here?             kstore explain retention DATA --topic orders
+  what does compaction wait for?              kstore explain compaction DATA --topic users
+  which transaction hangs, and whose is it?   kstore transactions DATA
+  restore one topic from a backup             kstore copy BACKUP RESTORED --topic orders"""
+
 EXAMPLES = """examples:
   kstore stat data/orders-0                                  segments, spans of time, codecs, keys
   kstore check data                                          is it whole, and would a broker start on it
   kstore records data/orders-0 --since 2026-11-20 --format jsonl
+  kstore records data --topic orders --since yesterday --output orders.parquet
+  kstore records data/orders-0 --offset 4711 --raw > value.bin
   kstore find data/orders-0 --timestamp 1711530458631
   kstore get data/users-0 --key ann
   kstore follow data/orders-0 --start 4711 --format jsonl
@@ -30,6 +40,9 @@ EXAMPLES = """examples:
   kstore keys data/users-0                                   files with which get finds a key at once
   kstore recover data/orders-0 --dry-run
   kstore repair data                                         a plan; --run carries it out
+  kstore explain opening data/orders-0
+  kstore explain lookup data/orders-0 --offset 4711
+  kstore transactions data --producer-id 4000 --abort --dry-run
 
   kstore create data orders --partitions 4 --config retention.ms=86400000
   kstore topics data
@@ -38,12 +51,14 @@ EXAMPLES = """examples:
   kstore cursors data --group billing --reset-to earliest --dry-run
   kstore shares data
 
-dump, records, follow, find, get, stat, check, top, topics, describe, cursors and shares write nothing and
-take no lock. The directory may belong to a broker that is running, or that crashed. append, retain,
-compact, erase, keys, recover, truncate, create, alter, delete and keep lock the directory as a broker
-does, and fail if it is still locked after --wait. The options of cursors that change positions write
-positions only, and --forget of shares deletes states only, also beside a running writer; --export locks
-the directory that it writes to. sink changes staged files only with --recover, --forget or --sweep.
+dump, records, follow, find, get, stat, check, report, explain, transactions, top, topics, describe, cursors and
+shares write nothing in the directory and take no lock. The directory may belong to a broker that is running,
+or that crashed. copy writes in its destination only. append, retain, compact, erase,
+keys, recover, truncate, create, alter, delete and keep lock the directory as a broker does, and fail if it
+is still locked after --wait. The options of cursors that change positions write positions only, and
+--forget of shares deletes states only, also beside a running writer; --export locks the directory that it
+writes to, and --abort of transactions that of the partitions. sink changes staged files only with --recover,
+--forget or --sweep.
 
 Output to a file or a pipe is UTF-8 in every locale. On a terminal, stat, check, records, append, get, compact
 and erase show their progress on stderr.
@@ -54,43 +69,81 @@ records prints what is left, reports the loss on stderr unless --as-is is given,
 exits with 1 for every problem, or with 2 if nothing is there. records exits with 1 if a single file has no
 batch or does not end with a whole one, or if a directory has packed segments only, such as .log.gz."""
 
-COMMANDS = {
-    "dump": "print the files of a partition as kafka-dump-log does",
-    "records": "print the records of a partition",
-    "follow": "print records as they are appended",
-    "find": "find a record by offset or by time",
-    "get": "print the last record of a key, or all of them",
-    "report": "write a page of HTML that shows a log directory or a partition",
-    "stat": "describe a partition or a log directory: segments, sizes, spans of time",
-    "check": "check every byte of partitions and log directories, and print what is wrong",
-    "append": "append lines or JSON Lines from standard input",
-    "retain": "delete old segments by size and age, or print which would go",
-    "compact": "keep the last record of each key only, or print which records would go",
-    "erase": "remove the records of keys for good, or print which would go",
-    "keys": "make .keys files, with which the last record of a key is found at once",
-    "recover": "recover a partition after an unclean stop",
-    "repair": "plan, and with --run carry out, the repair of what check finds",
-    "truncate": "remove the records from an offset to the end",
-    "copy": "copy a partition, a topic, a store or a broker's directory; again: only what is new",
-    "topics": "list the topics of a log directory",
-    "describe": "print a topic's configuration and partitions",
-    "create": "create a topic in a log directory",
-    "alter": "change a topic's configuration, or give it more partitions",
-    "cursors": "print how far groups of readers have come, move a group, exchange positions with Kafka",
-    "shares": "print what share groups have done with the records of queues, or forget a group",
-    "keep": "delete old segments, compact and so on in a log directory, until it is interrupted",
-    "top": "show the partitions that are written most, again and again",
-    "sink": "print what Spark's writers have under way and in staging, or finish, give up, sweep it",
-    "delete": "delete a topic with all its records",
+# The commands by what they are for, in the order of --help.
+GROUPS = {
+    "what is in a directory": {
+        "topics": "list the topics of a log directory",
+        "describe": "print a topic's configuration and partitions",
+        "stat": "describe a partition or a log directory: segments, sizes, spans of time",
+        "records": "print the records of a partition, a topic or a log directory, or the bytes of one value",
+        "find": "find a record by offset or by time",
+        "get": "print the last record of a key, or all of them",
+        "follow": "print records as they are appended",
+        "top": "show the partitions that are written most, again and again",
+        "dump": "print the files of a partition as kafka-dump-log does",
+    },
+    "what is wrong, and why": {
+        "check": "check every byte of partitions and log directories, and print what is wrong",
+        "explain": "why a segment is still there, what a lookup reads, what an opening would do, where the bytes are",
+        "transactions": "list open and hanging transactions, with their transactional ids, or abort one",
+        "report": "write a page of HTML that shows a log directory or a partition",
+        "recover": "recover a partition after an unclean stop",
+        "repair": "plan, and with --run carry out, the repair of what check finds",
+    },
+    "copies": {
+        "copy": "copy a partition, a topic, a store or a broker's directory; again: only what is new",
+    },
+    "groups of readers": {
+        "cursors": "print how far groups of readers have come, move a group, exchange positions with Kafka",
+        "shares": "print what share groups have done with the records of queues, or forget a group",
+    },
+    "append, delete, compact": {
+        "append": "append lines or JSON Lines from standard input",
+        "truncate": "remove the records from an offset to the end",
+        "retain": "delete old segments by size and age, or print which would go",
+        "compact": "keep the last record of each key only, or print which records would go",
+        "erase": "remove the records of keys for good, or print which would go",
+        "keys": "make .keys files, with which the last record of a key is found at once",
+    },
+    "topics of a log directory": {
+        "create": "create a topic in a log directory",
+        "alter": "change a topic's configuration, or give it more partitions",
+        "delete": "delete a topic with all its records",
+        "keep": "delete old segments, compact and so on in a log directory, until it is interrupted",
+        "sink": "print what Spark's writers have under way and in staging, or finish, give up, sweep it",
+    },
+}
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
+_TITLES = {next(iter(group)): title for title, group in GROUPS.items()}
+# Words of other tools for commands: the first one that is a command is named.
+_MEANT = {
+    "ls list dir tree": "topics",
+    "info status summary": "stat",
+    "config": "describe",
+    "cat print read head consume consumer export query select": "records",
+    "tail watch": "follow",
+    "search grep lookup": "find",
+    "dump-log dumplog": "dump",
+    "verify fsck validate audit scrub lint": "check stat",
+    "backup cp clone mirror sync restore snapshot": "copy",
+    "fix rebuild": "repair recover",
+    "why du size": "explain",
+    "txn transaction hanging": "transactions",
+    "groups group lag offsets consumers": "cursors",
+    "produce producer publish write put import load": "append",
+    "purge prune expire retention clean": "retain",
+    "vacuum gc": "compact",
+    "rm remove drop": "delete",
+    "set": "alter",
 }
 # A command is a function of this name, its docstring is the description, and add_NAME_arguments adds its
 # arguments. These are the modules of each package of kstore.tools.commands, and the commands in them; without
 # a "=", a module has the one command of its name.
 _PACKAGES = {
     "reading": "dump records follow find",
-    "changing": "append retain compact copy recover truncate keys=keys,get,erase",
+    "changing": "append retain compact copy recover transactions truncate keys=keys,get,erase",
     "stores": "topics=topics,describe,create,alter,delete cursors shares keep top sink",
-    "checking": "stat check repair report",
+    "checking": "stat check explain repair report",
 }
 
 
@@ -114,6 +167,17 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         except (ValueError, OSError):
             width = 80
         super().__init__(prog, width=width - 2)
+
+    def _format_action(self, action: argparse.Action) -> str:
+        """A line about a command, after the title of its group if it is the first one."""
+        text = super()._format_action(action)
+        if (
+            isinstance(action, argparse._SubParsersAction)
+            or action.dest not in _TITLES
+            or action.option_strings
+        ):
+            return text
+        return f"\n  {_TITLES[action.dest]}:\n{text}"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -147,7 +211,9 @@ def _unknown(command: str) -> str:
         return f"{command!r} is a directory, not a command: kstore stat {command} shows what is in it"
     from difflib import get_close_matches  # takes time to import
 
-    near = get_close_matches(command, COMMANDS, 1)
+    meant = {word: names for words, names in _MEANT.items() for word in words.split()}
+    found = get_close_matches(command.lower(), [*COMMANDS, *meant], 1)
+    near = [name for word in found for name in meant.get(word, word).split() if name in COMMANDS]
     hint = f"Did you mean {near[0]}?" if near else "kstore stat DIR shows a directory."
     return f"{command!r} is not a command. {hint} kstore --help lists the commands"
 
@@ -183,7 +249,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="kstore",
         description="Read, search, check and write Apache Kafka's data directories without a broker.",
-        epilog=EXAMPLES,
+        epilog=f"{QUESTIONS}\n\n{EXAMPLES}",
         formatter_class=_Help,
     )
     parser.add_argument("--version", action="version", version=f"kstore {__version__}")

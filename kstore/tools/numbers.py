@@ -5,6 +5,7 @@ import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from datetime import UTC, datetime
+from time import time_ns
 
 from kstore.arguments import MAX_OFFSET
 
@@ -52,15 +53,33 @@ def seconds(text: str) -> float:
     return number
 
 
+_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+TIMES_HELP = (
+    "TIME is milliseconds since 1970; ISO 8601 such as 2026-11-21T06:00:00 (UTC if no zone is given); 90s, "
+    "30m, 1h, 2d or 1w ago; today or yesterday, at 00:00 UTC; now"
+)
+
+
 def moment(text: str) -> int:
-    """A point in time, in milliseconds since 1970."""
+    """A point in time, in milliseconds since 1970: as TIMES_HELP has it."""
     try:
-        number = parse_time(text)
+        number = _relative(text)
+        if number is None:
+            number = parse_time(text)
     except (ValueError, OverflowError) as e:
         raise ArgumentTypeError(str(e)) from None
     if not -MAX_OFFSET <= number <= MAX_OFFSET:
         raise ArgumentTypeError(f"{text!r} is no time that a record can have")
     return number
+
+
+def _relative(text: str) -> int | None:
+    """A time that is named by its distance from now, or None."""
+    now_ms = time_ns() // 1_000_000
+    if found := re.fullmatch(rf"([0-9]{{1,15}})({'|'.join(_UNITS)})", text):
+        return now_ms - int(found[1]) * _UNITS[found[2]]
+    day = _UNITS["d"]
+    return {"now": now_ms, "today": now_ms - now_ms % day, "yesterday": now_ms - now_ms % day - day}.get(text)
 
 
 def parse_time(text: str) -> int:
@@ -73,7 +92,9 @@ def parse_time(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is neither milliseconds nor a time such as 2026-11-21T06:00:00") from None
+        raise ValueError(
+            f"{text!r} is neither milliseconds nor a time such as 2026-11-21T06:00:00, 1h or yesterday"
+        ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
@@ -89,3 +110,11 @@ def time_text(ms: int) -> str:
         )
     except (OverflowError, ValueError, OSError):
         return str(ms)
+
+
+def age_text(ms: int) -> str:
+    """A span of time in its largest unit that has at least one."""
+    for unit, size in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1000)):
+        if ms >= size:
+            return f"{ms / size:.1f} {unit}s"
+    return f"{ms} ms"

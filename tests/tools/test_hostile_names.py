@@ -91,6 +91,9 @@ WORDS: list[list[str]] = [
       for name in (ZERO + ".index", ZERO + ".timeindex", ZERO + ".txnindex", FIVE + E + ".snapshot")
       for sanity in ((), ("--index-sanity-check",), ("--verify-index-only",))),
     ["cursors", "{d}", "--group", "g", "--reset-to", "latest", "--dry-run"], ["records", "{p}", E],
+    ["transactions", "{d}"], ["transactions", "{p}", "--producer-id", "1", "--abort", "--dry-run"],
+    *(["explain", what, "{d}"] for what in ("retention", "compaction", "opening", "sizes")),
+    ["explain", "lookup", "{p}", "--offset", "0"], ["records", "{d}"],
     ["recover", "{p}"], ["records", "{d}/" + E], ["stat", "{d}/" + E + "-0"],
 ]  # fmt: skip
 

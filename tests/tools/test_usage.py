@@ -1,10 +1,12 @@
 """Wrong usage ends with 2, wrong data with 1; each has a line on stderr, and nothing is written."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 import kstore
+from kstore.__main__ import QUESTIONS
 from tests.tools.conftest import Feed, Run
 
 CONFIGURED = [
@@ -37,11 +39,50 @@ def test_errors_and_exit_codes(tmp_path: Path, partition: Path, run: Run) -> Non
 def test_an_unknown_command_names_what_may_be_meant(tmp_path: Path, run: Run) -> None:
     for word, hint in (
         ("record", "Did you mean records?"),
-        ("ls", "kstore stat DIR shows a directory."),
+        ("ls", "Did you mean topics?"),
+        ("tail", "Did you mean follow?"),
+        ("cat", "Did you mean records?"),
+        ("consume", "Did you mean records?"),
+        ("produce", "Did you mean append?"),
+        ("info", "Did you mean stat?"),
+        ("dump-log", "Did you mean dump?"),
+        ("Verify", "Did you mean "),
+        ("fsck", "Did you mean "),
+        ("txns", "Did you mean "),
+        ("qqqq", "kstore stat DIR shows a directory."),
         (str(tmp_path), f"kstore stat {tmp_path} shows what is in it"),
     ):
         code, out, err = run(word, "data")
         assert (code, out, hint in err) == (2, "", True)
+
+
+def test_the_questions_of_the_help_are_answered(tmp_path: Path, run: Run) -> None:
+    """The commands that --help names for an operator's questions run as they are, on a broker's directory."""
+    golden = Path(__file__).parents[1] / "golden/data/broker/data"
+    data = shutil.copytree(golden, tmp_path / "data")
+    help_text = run("--help")[1]
+    answers = {
+        "what is in here?": "bounded  1 partition  index.interval.bytes=256",
+        "why is this segment still here?": "retention.bytes is 6000",
+        "which transaction hangs": "no transaction is open",
+        "what does compaction wait for?": "dirty ratio",
+    }
+    lines = QUESTIONS.splitlines()[1:]
+    assert all(line in help_text for line in lines)
+    for line in lines:
+        question, _, commands = line.strip().partition("   ")
+        printed = ""
+        assert commands.count(";") <= 1
+        for command in commands.split(";"):
+            words = (
+                command.replace("DATA", str(data))
+                .replace("orders", "bounded")
+                .replace("users", "state_store")
+            )
+            code, out, _ = run(*words.split()[1:])
+            assert code in (0, 1), command
+            printed += out
+        assert next((text for start, text in answers.items() if question.startswith(start)), "") in printed
 
 
 WRONG = [
@@ -139,7 +180,6 @@ def test_no_command_takes_a_log_directory_for_a_partition(odd: Path, tmp_path: P
     (tmp_path / "other-0" / "readme").write_bytes(b"x")
     before = sorted(tmp_path.rglob("*"))
     for words in (
-        ["records"],
         ["follow"],
         ["find", "--latest"],
         ["recover"],

@@ -17,7 +17,7 @@ def add_retain_arguments(parser: argparse.ArgumentParser) -> None:
         "--defaults",
         action="store_true",
         help="use Kafka's defaults: retention.ms=604800000 (7 days), retention.bytes=-1, "
-        "cleanup.policy=delete. If neither the log nor the store has saved retention.ms or "
+        "cleanup.policy=delete. If neither the log nor the store nor the broker has saved retention.ms or "
         "retention.bytes, one of --config, --server-properties and --defaults is needed",
     )
     parser.add_argument(

@@ -1,0 +1,173 @@
+"""kstore transactions."""
+
+import argparse
+import contextlib
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import kstore
+from kstore.broker.transaction_state import read_transaction_state
+from kstore.errors import CorruptFileError, KstoreError, PolicyViolationError
+from kstore.explain.open_transactions import OpenPartition, OpenTransaction, open_in, with_coordinator
+from kstore.log.files.log_dir_state import directory_of
+from kstore.log.producers.end_marker import abort_marker
+from kstore.tools.numbers import age_text, offset, time_text, whole
+from kstore.tools.selection import add_selection_arguments, selected
+from kstore.tools.terminal import note, say
+from kstore.tools.writing import add_wait_argument, note_open
+
+_producer_id = whole("a producer id")
+
+
+def add_transactions_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "directory", metavar="DIR", help="partition directory; or a log directory, for all its partitions"
+    )
+    add_selection_arguments(parser)
+    parser.add_argument(
+        "--producer-id", type=_producer_id, metavar="N", help="only transactions of this producer"
+    )
+    parser.add_argument(
+        "--abort",
+        action="store_true",
+        help="end the open transaction of --producer-id in all selected partitions, as kafka-transactions.sh "
+        "abort does: its records are aborted",
+    )
+    parser.add_argument(
+        "--first-offset",
+        type=offset,
+        metavar="OFFSET",
+        help="with --abort: only if the transaction begins at this offset; needs one partition",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with --abort: only print what would be aborted"
+    )
+    add_wait_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each transaction")
+
+
+def transactions(args: argparse.Namespace) -> int:
+    """List open transactions, the oldest first, with producer, transactional id, age and partitions, or abort
+    one. Readers of committed records, and compaction, wait for the end of a transaction. A hanging one is open
+    in a partition, and no coordinator is to end it. Transactional ids are read from __transaction_state in the
+    log directory; a broker may be running. --abort locks the log directory, and fails if a broker has it."""
+    if not args.abort and (args.dry_run or args.first_offset is not None):
+        raise ValueError("--dry-run and --first-offset need --abort")
+    if args.abort and args.producer_id is None:
+        raise ValueError("--abort needs --producer-id")
+    found, code = _found(args)
+    if args.abort:
+        _abort(args, found)
+        return code
+    now_ms = time.time_ns() // 1_000_000
+    for each in found:
+        say(*([json.dumps(_plain(each))] if args.json else _text(each, now_ms)))
+    if not found and not args.json:
+        say("no transaction is open")
+    return code
+
+
+def _found(args: argparse.Namespace) -> tuple[list[OpenTransaction], int]:
+    """The open transactions, and the exit code: 1 if a partition, or the coordinator's topic, cannot be
+    read. An error of the only partition is raised."""
+    partitions, _ = selected(args)
+    opened: dict[tuple[int, int], list[OpenPartition]] = {}
+    code = 0
+    for one in partitions:
+        try:
+            with kstore.open(one.path) as log:
+                for key, place in open_in(log):
+                    if args.producer_id in (None, key[0]):
+                        opened.setdefault(key, []).append(place)
+        except (KstoreError, OSError) as e:
+            if len(partitions) == 1:
+                raise
+            note(f"{one.path}: {e}")
+            code = 1
+    directories = {directory_of(one.path): None for one in partitions}
+    known = None
+    if opened:
+        try:
+            known = read_transaction_state([*directories, *args.also])
+        except (CorruptFileError, OSError) as e:
+            note(f"transactional ids are not known: {e}")
+            code = 1
+    return with_coordinator(opened, known), code
+
+
+def _abort(args: argparse.Namespace, found: list[OpenTransaction]) -> None:
+    """Abort the transactions that were found, or only print it. KstoreError if there is none."""
+    places = [place for each in found for place in each.partitions]
+    if not places:
+        raise KstoreError(f"producer {args.producer_id} has no open transaction in {args.directory}")
+    if args.first_offset is not None:
+        if len(places) > 1:
+            raise ValueError("--first-offset is for one partition: give --topic and --partition")
+        if places[0].first_offset != args.first_offset:
+            raise KstoreError(
+                f"the transaction of producer {args.producer_id} begins at offset {places[0].first_offset} of "
+                f"{places[0].path}, not at {args.first_offset}"
+            )
+    for each in found:
+        if each.coordinator_state == "PrepareCommit" and not each.is_hanging:
+            raise PolicyViolationError(
+                f"the coordinator has decided to commit the transaction of producer {each.producer_id}, "
+                f"transactional id {each.transactional_id!r}: a broker that starts ends it, and an abort here "
+                "would contradict the commit"
+            )
+        if each.is_hanging is False:
+            note(
+                f"the coordinator has the transaction of producer {each.producer_id} as {each.coordinator_state}: "
+                "a broker that starts ends it, at the latest after its timeout"
+            )
+    if args.dry_run:
+        for directory in {directory_of(place.path) for place in places}:
+            note_open(Path(args.directory), Path(directory))
+        _say_ended(args, places, "would be aborted")
+        return
+    with contextlib.ExitStack() as stack:  # all are locked before the first is changed
+        logs = [stack.enter_context(kstore.open(place.path, "r+", wait=args.wait)) for place in places]
+        for log in logs:
+            state = log.producers()[args.producer_id]
+            if state.current_txn_first_offset is not None:
+                marker = abort_marker(state, time.time_ns() // 1_000_000)
+                log.append_batches(marker, origin="coordinator", transaction_version=0)
+                log.flush()
+    _say_ended(args, places, "aborted")
+
+
+def _say_ended(args: argparse.Namespace, places: Iterable[OpenPartition], verb: str) -> None:
+    for place in places:
+        say(
+            f"{place.path}: transaction of producer {args.producer_id} from offset {place.first_offset} on {verb}"
+        )
+
+
+def _plain(each: OpenTransaction) -> dict[str, object]:
+    return {
+        **each._asdict(),
+        "since_ms": each.since_ms,
+        "partitions": [place._asdict() for place in each.partitions],
+    }
+
+
+def _text(each: OpenTransaction, now_ms: int) -> list[str]:
+    if each.transactional_id is None:
+        whose = "transactional id not known"
+    else:
+        whose = f"transactional id {each.transactional_id}"
+    state = {
+        None: "",
+        True: ", hanging: no coordinator is to end it",
+        False: f", coordinator: {each.coordinator_state}",
+    }[each.is_hanging]
+    age = age_text(now_ms - each.since_ms)
+    producer = f"producer {each.producer_id}, epoch {each.producer_epoch}"
+    lines = [f"{producer}, {whose}: open for {age}, since {time_text(each.since_ms)}{state}"]
+    lines += [
+        f"  {place.path}: from offset {place.first_offset} on, last record {time_text(place.last_timestamp)}"
+        for place in each.partitions
+    ]
+    return lines
