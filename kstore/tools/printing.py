@@ -18,6 +18,7 @@ from kstore.tools.terminal import for_terminal
 Fields = dict[str, Any]
 Form = Callable[[bytes | None], object]  # the JSON form of keys, values and header values
 COLUMNS = ("offset", "timestamp", "key", "value", "headers")  # of CSV
+PLACE = ("topic", "partition")  # before these, if there are several partitions
 FORMS_HELP = (
     'jsonl: one JSON object a line. Keys, values and header values are text, {"base64": "..."} if they are '
     "not UTF-8, or null. The object has the fields of the batch, too. `kstore append --format jsonl` reads "
@@ -33,8 +34,8 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _FORMULA = re.compile("'*[=+@\t\r\n\uff1d\uff0b\uff0d\uff20-]")
 
 
-def add_form_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the output of records."""
+def add_form_arguments(parser: argparse.ArgumentParser, raw: str = "") -> None:
+    """Add the options for the output of records. `raw`: what else --raw does."""
     parser.add_argument(
         "--redact",
         action="store_true",
@@ -48,7 +49,7 @@ def add_form_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--raw",
         action="store_true",
-        help="with --format csv: print cells unchanged, with formulas and control characters",
+        help=f"with --format csv: print cells unchanged, with formulas and control characters{raw}",
     )
 
 
@@ -61,7 +62,8 @@ def check_form(args: argparse.Namespace) -> None:
     if args.redact and args.format == "log":
         raise ValueError("--redact cannot be used with --format log")
     if args.raw and args.format != "csv":
-        raise ValueError("--raw needs --format csv")
+        one = " (or, in kstore records, --offset without --format)" if "offset" in args else ""
+        raise ValueError(f"--raw needs --format csv{one}")
 
 
 def batch_fields(batch: RecordBatch) -> Fields:
@@ -160,12 +162,18 @@ def as_row(record: Record, redact: bool, raw: bool = False) -> tuple[object, ...
 
 
 def as_json(
-    batch: RecordBatch, record: Record | None, form: Form = plain, about: Fields | None = None
+    batch: RecordBatch,
+    record: Record | None,
+    form: Form = plain,
+    about: Fields | None = None,
+    place: Fields | None = None,
 ) -> str:
-    """A record as a line of JSON, with the fields of its batch unless `about` has them. record None: an empty
-    batch."""
+    """A record as a line of JSON, with the fields of its batch unless `about` has them, and those of `place`.
+    record None: an empty batch."""
     fields = {"offset": None} if record is None else record_fields(batch, record, form)
-    return json.dumps({**fields, "batch": about or about_batch(batch)}, separators=(",", ":"))
+    return json.dumps(
+        {**(place or {}), **fields, "batch": about or about_batch(batch)}, separators=(",", ":")
+    )
 
 
 def about_batch(batch: RecordBatch) -> Fields:
@@ -232,9 +240,11 @@ def guarded(text: str) -> str:
 
 
 class Printer:
-    """A printer of records in the form of --format, --redact, --base64 and --raw."""
+    """A printer of records in the form of --format, --redact, --base64 and --raw. `places`: each record is
+    printed with its topic and partition, those of `place`."""
 
-    def __init__(self, args: argparse.Namespace, out: TextIO) -> None:
+    def __init__(self, args: argparse.Namespace, out: TextIO, *, places: bool = False) -> None:
+        self.place: tuple[str, int] | None = None
         self._format, self._redact, self._raw = args.format, args.redact, args.raw
         self._form = hidden if args.redact else encoded if args.base64 else plain
         self._out = out
@@ -242,20 +252,24 @@ class Printer:
         self._batch: RecordBatch | None = None
         self._about: Fields = {}
         if args.format == "csv":
-            self._rows.writerow(COLUMNS)
+            self._rows.writerow((*PLACE, *COLUMNS) if places else COLUMNS)
 
     def print(self, batch: RecordBatch, record: Record | None, **about: object) -> None:
         """Print a record, or an empty batch, which only JSON shows. `about`: more fields of the batch."""
         if self._format == "jsonl":
             if batch is not self._batch:
                 self._batch, self._about = batch, about | about_batch(batch)
-            print(as_json(batch, record, self._form, self._about), file=self._out)
+            place = dict(zip(PLACE, self.place or (), strict=False))
+            print(as_json(batch, record, self._form, self._about, place), file=self._out)
         elif record is None:
             return
         elif self._format == "csv":
-            self._rows.writerow(as_row(record, self._redact, self._raw))
+            self._rows.writerow((*(self.place or ()), *as_row(record, self._redact, self._raw)))
         elif self._format == "log":
             if not batch.is_control:
-                print(as_log(record), file=self._out)
+                print(self._prefix(" ") + as_log(record), file=self._out)
         else:
-            print(as_line(batch, record, self._redact), file=self._out)
+            print(self._prefix("\t") + as_line(batch, record, self._redact), file=self._out)
+
+    def _prefix(self, separator: str) -> str:
+        return "" if self.place is None else separator.join((*map(str, self.place), ""))

@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from kstore.tools.numbers import moment, offset, time_text
+from kstore.tools.numbers import TIMES_HELP, moment, offset, time_text
 from kstore.tools.opening import add_open_arguments, open_partition
 from kstore.tools.terminal import say
 
@@ -16,7 +16,7 @@ def add_find_arguments(parser: argparse.ArgumentParser) -> None:
         "--timestamp",
         type=moment,
         metavar="TIME",
-        help="the first record with this timestamp or a later one (milliseconds since 1970, or ISO 8601)",
+        help=f"the first record with this timestamp or a later one. {TIMES_HELP}",
     )
     what.add_argument("--earliest", action="store_true", help="the log start offset")
     what.add_argument("--latest", action="store_true", help="the log end offset")

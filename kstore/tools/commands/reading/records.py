@@ -1,24 +1,24 @@
 """kstore records."""
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from kstore.arguments import ON_ERROR, warn_of_seconds
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import Skipped
-from kstore.errors import LibraryError
-from kstore.libraries import library
 from kstore.log.partition import PartitionLog
-from kstore.log.read.scan import Scan
-from kstore.tools.numbers import moment, offset
+from kstore.tools.arrow_table import ArrowTable
+from kstore.tools.numbers import TIMES_HELP, moment, offset
 from kstore.tools.opening import UNREAD, add_isolation_argument, add_open_arguments, open_partition
 from kstore.tools.output import check_output, open_output
 from kstore.tools.printing import FORMS_HELP, Printer, add_form_arguments, check_form
 from kstore.tools.progress import Progress
+from kstore.tools.selection import Selected, add_selection_arguments, selected
 from kstore.tools.terminal import note
 
 FORMATS = ("arrow", "parquet")  # binary formats, written by pyarrow
@@ -28,11 +28,17 @@ _LEFT_AT_END = ("tail_left", "wrong_name", "file_tail")  # codes of findings
 
 
 def add_records_arguments(parser: argparse.ArgumentParser) -> None:
-    add_open_arguments(parser)
+    add_open_arguments(
+        parser,
+        "; or a log directory, such as data: the records of all partitions, one partition after the other by "
+        "topic and number, each with its topic and partition. Topics whose names begin with __ need --topic",
+    )
+    add_selection_arguments(parser)
     parser.add_argument(
         "--format",
         choices=("jsonl", "csv", "text", "log", *FORMATS),
-        help=f"{FORMS_HELP}. arrow (an IPC stream) and parquet need pyarrow. Default: the ending of the name "
+        help=f"{FORMS_HELP}. arrow (an IPC stream) and parquet need pyarrow; timestamps are of the type "
+        "timestamp[ms, UTC], and null where a record has none. Default: the ending of the name "
         "of --output, such as .parquet; text without --output, and for names that end with .txt, .tsv, "
         ".log or without an ending",
     )
@@ -50,6 +56,12 @@ def add_records_arguments(parser: argparse.ArgumentParser) -> None:
         help="columns for arrow and parquet (default: offset, timestamp, timestamp_type, key, value, "
         "headers)",
     )
+    parser.add_argument(
+        "--bom",
+        action="store_true",
+        help="with --format csv: begin with a byte order mark, by which Excel knows UTF-8",
+    )
+    parser.add_argument("--offset", type=offset, help="only the record at this offset")
     parser.add_argument("--start", type=offset, metavar="OFFSET", help="first offset (default: log start)")
     parser.add_argument(
         "--stop", type=offset, metavar="OFFSET", help="offset to stop before (default: log end)"
@@ -58,8 +70,7 @@ def add_records_arguments(parser: argparse.ArgumentParser) -> None:
         "--since",
         type=moment,
         metavar="TIME",
-        help="leave out records with an earlier timestamp. TIME is milliseconds since 1970, or ISO 8601 such "
-        "as 2026-11-21T06:00:00 (UTC if no zone is given)",
+        help=f"leave out records with an earlier timestamp. {TIMES_HELP}",
     )
     parser.add_argument(
         "--until", type=moment, metavar="TIME", help="leave out records with this timestamp or a later one"
@@ -80,7 +91,7 @@ def add_records_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also print records below the log start offset that are still in the files",
     )
-    add_form_arguments(parser)
+    add_form_arguments(parser, "; with --offset and without --format: print only the bytes of the value")
 
 
 def note_range(log: PartitionLog, args: argparse.Namespace) -> None:
@@ -145,30 +156,86 @@ def _note_left_out(log: PartitionLog, left_out: Iterable[Skipped], *, is_as_is: 
 
 
 def records(args: argparse.Namespace) -> int:
-    """Print the records of a partition as JSON Lines, CSV, text, Arrow or Parquet."""
+    """Print the records of a partition, or of the topics in a log directory, as JSON Lines, CSV, text, Arrow or
+    Parquet; or the bytes of one value."""
     if args.output is not None:
         check_output(args.output)
-    if args.format is None:
+    only_value = args.raw and args.offset is not None and args.format is None
+    if only_value:
+        args.format = "value"
+    elif args.format is None:
         args.format = _format_of(args.output or "")
-    check_form(args)
+    _check(args, only_value=only_value)
+    if args.offset is not None:
+        args.start, args.stop = args.offset, args.offset + 1
+    partitions, has_places = selected(args, internal=False)
+    if only_value:
+        if len(partitions) > 1:
+            raise ValueError("--raw with --offset is for one partition: give --topic and --partition")
+        return _print_value(_of_one(args, partitions[0]))
+    if args.format in FORMATS:
+        return run_columns(args, partitions, has_places=has_places)
+    for name, ms in (("--since", args.since), ("--until", args.until)):
+        if ms is not None:
+            warn_of_seconds(name, ms)
+    code = 0
+    with _output(args.output, text=True) as out:
+        out.write("\ufeff" if args.bom else "")
+        printer = Printer(args, out, places=has_places)
+        for one, log in _logs(args, partitions):
+            if has_places:
+                printer.place = str(one.topic), one.partition or 0
+            for base, batch, record in chosen(log, args):
+                printer.print(batch, record, segment=base)
+            code = max(code, _code(log))
+    return code
+
+
+def _check(args: argparse.Namespace, *, only_value: bool) -> None:
+    """ValueError for options that do not fit together."""
+    if not only_value:
+        check_form(args)
+    if args.bom and args.format != "csv":
+        raise ValueError("--bom needs --format csv")
     if args.columns is not None and args.format not in FORMATS:
         raise ValueError("--columns needs --format arrow or parquet")
     if args.since is not None and args.until is not None and args.since > args.until:
         raise ValueError("no time is between --since and --until: --since must be earlier")
+    if args.offset is not None and (args.start is not None or args.stop is not None):
+        raise ValueError("--offset is one record: give it without --start and --stop")
+
+
+def _of_one(args: argparse.Namespace, one: Selected) -> argparse.Namespace:
+    return argparse.Namespace(**{**vars(args), "directory": one.path})
+
+
+def _logs(
+    args: argparse.Namespace, partitions: Iterable[Selected]
+) -> Iterator[tuple[Selected, PartitionLog]]:
+    """The partitions, each opened in its turn and closed before the next one."""
+    for one in partitions:
+        with open_partition(_of_one(args, one)) as log:
+            view = log.from_file_start() if args.below_start else log
+            note_range(view, args)
+            yield one, view
+
+
+def _print_value(args: argparse.Namespace) -> int:
+    """Print the bytes of the value at --offset. 1 if it is null, or if there is no such record."""
     with open_partition(args) as log:
-        if args.below_start:
-            log = log.from_file_start()
-        note_range(log, args)
-        if args.format in FORMATS:
-            return run_columns(log, args)
-        for name, ms in (("--since", args.since), ("--until", args.until)):
-            if ms is not None:
-                warn_of_seconds(name, ms)
-        with _output(args.output, text=True) as out:
-            printer = Printer(args, out)
-            for base, batch, record in chosen(log, args):
-                printer.print(batch, record, segment=base)
-    return _code(log)
+        record = (log.from_file_start() if args.below_start else log).get(args.offset)
+    if record.offset != args.offset or record.value is None:
+        is_null = record.offset == args.offset
+        note(
+            f"the value at offset {args.offset} is null" if is_null else f"no record has offset {args.offset}"
+        )
+        return 1
+    if args.output is None and sys.stdout.isatty():  # which escapes control characters
+        sys.stdout.write(record.value.decode("utf-8", "backslashreplace"))
+        return 0
+    with _output(args.output, text=False) as out:
+        out.write(record.value)
+    return 0
 
 
 def _code(log: PartitionLog) -> int:
@@ -193,51 +260,30 @@ def _output(path: str | None, *, text: bool) -> AbstractContextManager[Any]:
     return nullcontext(sys.stdout if text else sys.stdout.buffer)
 
 
-def run_columns(log: PartitionLog, args: argparse.Namespace) -> int:
-    """Write the records as columns."""
+def run_columns(args: argparse.Namespace, partitions: Iterable[Selected], *, has_places: bool) -> int:
+    """Write the records as columns; with `has_places`, topic and partition are the first ones."""
     if args.redact or args.control:
         raise ValueError("--redact and --control cannot be used with --format arrow or parquet")
     if args.output is None and sys.stdout.isatty():
         raise ValueError(
             "--format arrow and parquet write no text: name a file with --output, or redirect the output"
         )
-    scan = log.scan(
-        args.columns,
-        since=args.since,
-        until=args.until,
-        start=args.start,
-        stop=args.stop,
-        isolation=args.isolation,
-        on_error=args.on_error,
-    )
-    with _output(args.output, text=False) as out:
-        write_columns(scan, args.format, out)
-    _note_left_out(log, scan.skipped, is_as_is=args.as_is)
-    return _code(log)
-
-
-def write_columns(scan: Scan, form: str, out: BinaryIO) -> int:
-    """Write a scan to a binary file with a progress bar, and return the number of rows."""
-    pyarrow = _imported("pyarrow")
-    schema = pyarrow.schema(scan)
-    written = 0
-    with _writer(form, out, schema) as writer, Progress(scan.size, "writing") as progress:
-        scan.progress = progress.update  # selected rows may be far apart
-        for batch in scan:
-            writer.write_batch(pyarrow.record_batch(batch))
-            written += len(batch)
-            progress.update(scan.bytes_passed)
-    return written
-
-
-def _writer(form: str, out: BinaryIO, schema: Any) -> Any:
-    if form == "arrow":
-        return _imported("pyarrow.ipc").new_stream(out, schema)
-    return _imported("pyarrow.parquet").ParquetWriter(out, schema, compression="zstd")
-
-
-def _imported(module: str) -> Any:
-    try:
-        return library(module)
-    except LibraryError as e:
-        sys.exit(f"kstore: --format arrow and parquet need pyarrow: {e}")
+    code, table = 0, None
+    with contextlib.ExitStack() as stack:
+        for one, log in _logs(args, partitions):
+            scan = log.scan(
+                args.columns,
+                since=args.since,
+                until=args.until,
+                start=args.start,
+                stop=args.stop,
+                isolation=args.isolation,
+                on_error=args.on_error,
+            )
+            if table is None:  # not before the options were checked
+                out = stack.enter_context(_output(args.output, text=False))
+                table = stack.enter_context(ArrowTable(scan, args.format, out, has_places=has_places))
+            table.write(scan, one.topic, one.partition)
+            _note_left_out(log, scan.skipped, is_as_is=args.as_is)
+            code = max(code, _code(log))
+    return code
