@@ -64,6 +64,9 @@ with kstore.open("orders-0", "a") as log:
 them with `store.alter_topic` or `kstore alter DIR TOPIC`. Options that you pass to `kstore.open` there have precedence, and are not
 saved. A topic that the store has not created or changed has the saved options of its first partition.
 
+**In a broker's directory**, the commands also use the options that the broker has for the topic, as
+[this page](explain.md#options-of-topics) explains. `kstore.open` and `LogStore` use only those that kstore has saved.
+
 **Retention by age.** Nothing is deleted by age unless `retention_ms` is set, even to its default of 7 days.
 
 **Kafka's notation.** `LogConfig.from_topic` reads the options of a topic in Kafka's notation, `LogConfig.from_server_properties` a
