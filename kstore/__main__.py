@@ -51,11 +51,11 @@ EXAMPLES = """examples:
   kstore cursors data --group billing --reset-to earliest --dry-run
   kstore shares data
 
-dump, records, follow, find, get, stat, check, report, explain, transactions, top, topics, describe, cursors and
-shares write nothing in the directory and take no lock. The directory may belong to a broker that is running,
-or that crashed. copy writes in its destination only. append, retain, compact, erase,
-keys, recover, truncate, create, alter, delete and keep lock the directory as a broker does, and fail if it
-is still locked after --wait. The options of cursors that change positions write positions only, and
+dump, records, follow, find, get, stat, check, report, explain, transactions, top, topics, describe, cursors
+and shares write nothing in the directory and take no lock. The directory may belong to a broker that is
+running, or that crashed. copy writes in its destination only. append, retain, compact, erase, keys, recover,
+truncate, create, alter, delete and keep lock the directory as a broker does, and fail if it is still locked
+after --wait. The options of cursors that change positions write positions only, and
 --forget of shares deletes states only, also beside a running writer; --export locks the directory that it
 writes to, and --abort of transactions that of the partitions. sink changes staged files only with --recover,
 --forget or --sweep.
@@ -84,7 +84,7 @@ GROUPS = {
     },
     "what is wrong, and why": {
         "check": "check every byte of partitions and log directories, and print what is wrong",
-        "explain": "why a segment is still there, what a lookup reads, what an opening would do, where the bytes are",
+        "explain": "why a segment is still there, what an opening would do, where the bytes are, and so on",
         "transactions": "list open and hanging transactions, with their transactional ids, or abort one",
         "report": "write a page of HTML that shows a log directory or a partition",
         "recover": "recover a partition after an unclean stop",

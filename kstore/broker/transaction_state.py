@@ -53,8 +53,8 @@ class CoordinatedTransaction(NamedTuple):
 
 
 def read_transaction_state(directories: Iterable[StrPath]) -> dict[int, CoordinatedTransaction] | None:
-    """The transactions in the partitions of __transaction_state in these log directories, by producer id; None
-    if there is no such partition. CorruptFileError, OSError."""
+    """The transactions in the partitions of __transaction_state in these log directories, by producer id;
+    None if there is no such partition. CorruptFileError, OSError."""
     found: dict[str, CoordinatedTransaction] = {}
     paths = {
         path.resolve()

@@ -35,15 +35,15 @@ class CodecSize(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Where the bytes of a partition are. The fields from `values` to `other_files` add up to `total`, the size
-    of all files.
+    """Where the bytes of a partition are. The fields from `values` to `other_files` add up to `total`, the
+    size of all files.
 
     Of uncompressed batches: `values`, `keys`, `headers` (names and values) and `record_overhead` (lengths,
     offsets and timestamps of records). `compressed_records`: records of compressed batches, which have
-    `decompressed_values`, `decompressed_keys` and `decompressed_headers`. `batch_headers`: the 61 bytes of each
-    batch. `control_batches`: markers of transactions. `unread`: bytes of .log files that are in no sound batch.
-    `indexes`: .index, .timeindex and .txnindex files. `other_files`: all others. `codecs`: what other codecs
-    would make of a sample of the batches.
+    `decompressed_values`, `decompressed_keys` and `decompressed_headers`. `batch_headers`: the 61 bytes of
+    each batch. `control_batches`: markers of transactions. `unread`: bytes of .log files that are in no sound
+    batch. `indexes`: .index, .timeindex and .txnindex files. `other_files`: all others. `codecs`: what other
+    codecs would make of a sample of the batches.
     """
 
     path: str
@@ -69,8 +69,8 @@ class Sizes(NamedTuple):
 def sizes(log: PartitionLog, *, sample: int = 32) -> Sizes:
     """Measure where the bytes of a partition are, by reading all of its batches.
 
-    sample: how many batches, spread over the log, are compressed with each codec. 0: none. Damaged batches are
-    left out, and counted as unread. OSError.
+    sample: how many batches, spread over the log, are compressed with each codec. 0: none. Damaged batches
+    are left out, and counted as unread. OSError.
     """
     sample = integer("sample", sample)
     whole = log.from_file_start()

@@ -162,7 +162,8 @@ def _waits(log: PartitionLog, config: LogConfig, found: Cleanable, now_ms: int) 
     if active.size:
         text = (
             f"the active segment, {active.size} bytes, is compacted after it was rolled: at segment.bytes "
-            f"({config.effective_segment_bytes}), or by an append after segment.ms ({config.effective_segment_ms})"
+            f"({config.effective_segment_bytes}), or by an append after segment.ms "
+            f"({config.effective_segment_ms})"
         )
         waits.append(CompactionWait("active_segment", active.base_offset, None, text))
     return waits

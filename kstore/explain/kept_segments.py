@@ -81,8 +81,8 @@ def retention(
     """Explain why retention keeps or deletes each segment of a log, and when it deletes it at the earliest.
 
     config: the configuration of the topic. Default: that of the log, if it is open for writing; else the
-    options that are saved for the topic, by kstore or by a broker. now_ms: the time in ms since 1970. Default:
-    now. keep_for: groups of cursors and share groups, as for `log.retain()`.
+    options that are saved for the topic, by kstore or by a broker. now_ms: the time in ms since 1970.
+    Default: now. keep_for: groups of cursors and share groups, as for `log.retain()`.
 
     The answer holds as long as nothing is appended, deleted or configured. As for `log.retain()`, nothing is
     deleted by age if retention_ms was not set. CorruptFileError, OSError.

@@ -29,9 +29,9 @@ class SegmentLookup(NamedTuple):
     """What a lookup does in one segment. `reason`: why this segment.
 
     `time_index_entry` is the entry that a lookup of a time uses, `offset_index_entry` the one that gives the
-    byte where reading begins; None if the index has no entry at or below what is looked up, so that the search
-    begins at the first record. `batches` are read in order from there on. `notes`: why an index was rebuilt in
-    memory.
+    byte where reading begins; None if the index has no entry at or below what is looked up, so that the
+    search begins at the first record. `batches` are read in order from there on. `notes`: why an index was
+    rebuilt in memory.
     """
 
     base_offset: int
@@ -60,7 +60,8 @@ class Lookup(NamedTuple):
 
 
 def lookup(log: PartitionLog, *, offset: int | None = None, timestamp: int | None = None) -> Lookup:
-    """Explain `log.find(offset=…)` or `log.find(timestamp=…)`: which segment, index entry and batches it reads.
+    """Explain `log.find(offset=…)` or `log.find(timestamp=…)`: which segment, index entry and batches it
+    reads.
 
     timestamp: milliseconds since 1970. An offset outside the log is explained, too. TypeError unless one of
     both is given. CorruptRecordError, OSError.
@@ -81,7 +82,9 @@ def _of_offset(log: PartitionLog, offset: int) -> Lookup:
     start, end = now.log_start_offset, now.log_end_offset
     found, steps = None, list[SegmentLookup]()
     if offset < start:
-        text = f"offset {offset} is below the log start offset {start}: its record was deleted, or never was here"
+        text = (
+            f"offset {offset} is below the log start offset {start}: its record is not here, or was deleted"
+        )
     elif offset >= end:
         text = f"offset {offset} is not below the log end offset {end}: the record is not written yet"
     else:
@@ -103,8 +106,8 @@ def _of_offset(log: PartitionLog, offset: int) -> Lookup:
             text = f"the record at offset {offset} is there"
         else:
             text = (
-                f"no record has offset {offset}: a compaction or a transaction left none, so the next one, at "
-                f"offset {found.offset}, is returned"
+                f"no record has offset {offset}: a compaction or a transaction left none, so the next one, "
+                f"at offset {found.offset}, is returned"
             )
     return Lookup(log.path, offset, None, start, end, found, text, tuple(steps))
 
@@ -120,8 +123,8 @@ def _of_time(log: PartitionLog, timestamp: int) -> Lookup:
             else "time of its file, as it has none,"
         )
         why = (
-            f"it is the {'next' if steps else 'first'} segment whose largest {what} {segment.largest_timestamp} "
-            f"reaches {timestamp}"
+            f"it is the {'next' if steps else 'first'} segment whose largest {what} "
+            f"{segment.largest_timestamp} reaches {timestamp}"
         )
         slot = segment.time_index.lookup(timestamp)
         entry = TimestampOffset(*slot) if slot[0] >= 0 else None

@@ -31,8 +31,8 @@ class OpenTransaction(NamedTuple):
 
     `transactional_id`, `coordinator_state` (such as "Ongoing"), `start_ms` and `timeout_ms` are those of the
     coordinator, None if it does not know the producer, or if there is no __transaction_state. `is_hanging`:
-    True if no coordinator is to end it, so that it stays open until it is aborted by hand; None if that is not
-    known.
+    True if no coordinator is to end it, so that it stays open until it is aborted by hand; None if that is
+    not known.
     """
 
     producer_id: int

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class OpeningStep(NamedTuple):
-    """A step of an opening. `code` is a stable word, `text` a sentence; `position` and `size` are in bytes, -1
-    if they mean nothing.
+    """A step of an opening. `code` is a stable word, `text` a sentence; `position` and `size` are in bytes,
+    -1 if they mean nothing.
 
     `action`: what the opening does to the file: "delete", "cut", "rename", "set_aside" (rename to .cut),
     "delete_segment", "write_index", "write_indexes", "split" or "sync_names"; None if it only reports.

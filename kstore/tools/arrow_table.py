@@ -12,8 +12,9 @@ _TIMES = ("timestamp", "base_timestamp", "max_timestamp")
 
 
 class ArrowTable:
-    """A table that is written to a binary file, in the form "arrow" or "parquet". Its columns are those of the
-    first scan, after topic and partition with `has_places`. Timestamps are timestamp[ms, UTC]; -1 is null."""
+    """A table that is written to a binary file, in the form "arrow" or "parquet". Its columns are those of
+    the first scan, after topic and partition with `has_places`. Timestamps are timestamp[ms, UTC]; -1 is
+    null."""
 
     def __init__(self, scan: Scan, form: str, out: BinaryIO, *, has_places: bool) -> None:
         self._pyarrow = pyarrow = _imported("pyarrow")

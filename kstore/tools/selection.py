@@ -15,7 +15,8 @@ _number = whole("the number of a partition", 0, 2**31 - 1)
 
 
 class Selected(NamedTuple):
-    """A partition: its topic and number, None if its directory has no such name, and its directory or file."""
+    """A partition: its topic and number, None if its directory has no such name, and its directory or
+    file."""
 
     topic: str | None
     partition: int | None
@@ -43,8 +44,9 @@ def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def selected(args: argparse.Namespace, *, internal: bool = True) -> tuple[list[Selected], bool]:
-    """The partitions, by topic and number, and whether DIR is a log directory. internal: with the topics whose
-    names begin with "__". __cluster_metadata is only selected by its name. LogNotFoundError if there is none."""
+    """The partitions, by topic and number, and whether DIR is a log directory. internal: with the topics
+    whose names begin with "__". __cluster_metadata is only selected by its name. LogNotFoundError if there is
+    none."""
     path = Path(args.directory)
     if not path.exists():
         raise LogNotFoundError(f"no partition and no log directory at {path}")

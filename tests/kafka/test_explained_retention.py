@@ -1,4 +1,5 @@
-"""Kafka's retention deletes a segment at the moment that kstore.explain names, and not a millisecond before."""
+"""Kafka's retention deletes a segment at the moment that kstore.explain names, and not a millisecond
+before."""
 
 import os
 import random

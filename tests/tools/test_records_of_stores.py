@@ -1,4 +1,5 @@
-"""kstore records over a log directory: topic and partition in every format, times, and the bytes of one value."""
+"""kstore records over a log directory: topic and partition in every format, times, and the bytes of one
+value."""
 
 import csv
 import datetime

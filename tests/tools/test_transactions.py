@@ -45,7 +45,8 @@ def listed(run: Run, *words: object) -> list[dict[str, object]]:
 
 
 def places(found: dict[str, object]) -> list[tuple[object, ...]]:
-    return [(p["topic"], p["partition"], p["first_offset"]) for p in found["partitions"]]  # type: ignore[attr-defined]
+    partitions: Any = found["partitions"]
+    return [(p["topic"], p["partition"], p["first_offset"]) for p in partitions]
 
 
 def committed(path: Path) -> list[bytes | None]:
@@ -171,7 +172,8 @@ def test_a_damaged_partition_hides_no_other(data: Path, run: Run) -> None:
 
 
 def test_a_real_broker(tmp_path: Path, run: Run) -> None:
-    """Its transactions all ended. Without its last marker one is open, and its coordinator does not end it."""
+    """Its transactions all ended. Without its last marker one is open, and its coordinator does not end
+    it."""
     data = Path(shutil.copytree(GOLDEN, tmp_path / "data"))
     assert listed(run, data) == []
     with kstore.open(data / "payments-0", "r+") as log:

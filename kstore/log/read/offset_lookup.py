@@ -133,8 +133,8 @@ def find_time(now: Loaded, reached: MaxTimestampIndex, timestamp: int) -> Offset
 def asked_for_time(
     now: Loaded, reached: MaxTimestampIndex, timestamp: int
 ) -> Iterator[tuple[Segment, OffsetAndTimestamp | None]]:
-    """The segments that a lookup of a time asks, in order, with the answer of each; the last one has the answer
-    of the lookup."""
+    """The segments that a lookup of a time asks, in order, with the answer of each; the last one has the
+    answer of the lookup."""
     segments = now.segments
     reaching = reached.first(timestamp)
     for at in range(max(reaching, floor_of(segments, now.log_start_offset, 0)), len(segments)):

@@ -59,7 +59,8 @@ class Need(NamedTuple):
 
 
 class Deletable(NamedTuple):
-    """The first time, in ms since 1970, at which retention deletes a segment, and the rule by which it does."""
+    """The first time, in ms since 1970, at which retention deletes a segment, and the rule by which it
+    does."""
 
     time_ms: int
     rule: Literal["start_offset", "size", "time"]
@@ -165,8 +166,8 @@ def earliest(
 
 class _Rules(NamedTuple):
     """The rules of retention for one log. They follow one another, each over what the one before left, from
-    the oldest segment on. One walk does for three: where a rule by offset or by size has stopped, it would not
-    go on later."""
+    the oldest segment on. One walk does for three: where a rule by offset or by size has stopped, it would
+    not go on later."""
 
     config: LogConfig
     log_start_offset: int

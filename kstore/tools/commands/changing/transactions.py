@@ -50,9 +50,10 @@ def add_transactions_arguments(parser: argparse.ArgumentParser) -> None:
 
 def transactions(args: argparse.Namespace) -> int:
     """List open transactions, the oldest first, with producer, transactional id, age and partitions, or abort
-    one. Readers of committed records, and compaction, wait for the end of a transaction. A hanging one is open
-    in a partition, and no coordinator is to end it. Transactional ids are read from __transaction_state in the
-    log directory; a broker may be running. --abort locks the log directory, and fails if a broker has it."""
+    one. Readers of committed records, and compaction, wait for the end of a transaction. A hanging one is
+    open in a partition, and no coordinator is to end it. Transactional ids are read from __transaction_state
+    in the log directory; a broker may be running. --abort locks the log directory, and fails if a broker has
+    it."""
     if not args.abort and (args.dry_run or args.first_offset is not None):
         raise ValueError("--dry-run and --first-offset need --abort")
     if args.abort and args.producer_id is None:
@@ -107,20 +108,20 @@ def _abort(args: argparse.Namespace, found: list[OpenTransaction]) -> None:
             raise ValueError("--first-offset is for one partition: give --topic and --partition")
         if places[0].first_offset != args.first_offset:
             raise KstoreError(
-                f"the transaction of producer {args.producer_id} begins at offset {places[0].first_offset} of "
-                f"{places[0].path}, not at {args.first_offset}"
+                f"the transaction of producer {args.producer_id} begins at offset {places[0].first_offset} "
+                f"of {places[0].path}, not at {args.first_offset}"
             )
     for each in found:
         if each.coordinator_state == "PrepareCommit" and not each.is_hanging:
             raise PolicyViolationError(
                 f"the coordinator has decided to commit the transaction of producer {each.producer_id}, "
-                f"transactional id {each.transactional_id!r}: a broker that starts ends it, and an abort here "
-                "would contradict the commit"
+                f"transactional id {each.transactional_id!r}: a broker that starts ends it, and an abort "
+                "here would contradict the commit"
             )
         if each.is_hanging is False:
             note(
-                f"the coordinator has the transaction of producer {each.producer_id} as {each.coordinator_state}: "
-                "a broker that starts ends it, at the latest after its timeout"
+                f"the coordinator has the transaction of producer {each.producer_id} as "
+                f"{each.coordinator_state}: a broker that starts ends it, at the latest after its timeout"
             )
     if args.dry_run:
         for directory in {directory_of(place.path) for place in places}:
@@ -140,9 +141,8 @@ def _abort(args: argparse.Namespace, found: list[OpenTransaction]) -> None:
 
 def _say_ended(args: argparse.Namespace, places: Iterable[OpenPartition], verb: str) -> None:
     for place in places:
-        say(
-            f"{place.path}: transaction of producer {args.producer_id} from offset {place.first_offset} on {verb}"
-        )
+        whose = f"transaction of producer {args.producer_id}"
+        say(f"{place.path}: {whose} from offset {place.first_offset} on {verb}")
 
 
 def _plain(each: OpenTransaction) -> dict[str, object]:

@@ -36,8 +36,8 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
         choices=tuple(_TEXTS),
-        help="retention: why each segment is kept, and when it is deleted at the earliest. lookup: which segment, "
-        "index entry and batches a lookup of --offset or --timestamp reads. opening: what an opening for "
+        help="retention: why each segment is kept, and when it is deleted at the earliest. lookup: which "
+        "segment, index entry and batches a lookup of --offset or --timestamp reads. opening: what an opening for "
         "writing, or a broker's start, would do. compaction: what compaction waits for. sizes: where the "
         "bytes are, and what other codecs would save",
     )
@@ -51,7 +51,7 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="GROUP",
-        help="for retention: nothing is deleted that this group of cursors has not committed (may be repeated)",
+        help="for retention: nothing is deleted that this group still needs (may be repeated)",
     )
     parser.add_argument(
         "--at",
@@ -266,9 +266,8 @@ def _sizes(found: explaining.Sizes) -> list[str]:
         lines.append(f"decompressed, the compressed records have {sum(content)} bytes: {', '.join(texts)}")
     for each in found.codecs:
         sample = f"{counted(each.sample_batches, 'batch')}, {each.sample_bytes} bytes"
-        lines.append(
-            f"with codec {each.codec}: about {each.log_bytes} bytes of batches ({each.bytes} in a sample of {sample})"
-        )
+        sizes = f"about {each.log_bytes} bytes of batches ({each.bytes} in a sample of {sample})"
+        lines.append(f"with codec {each.codec}: {sizes}")
     return lines
 
 

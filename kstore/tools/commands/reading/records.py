@@ -156,8 +156,8 @@ def _note_left_out(log: PartitionLog, left_out: Iterable[Skipped], *, is_as_is: 
 
 
 def records(args: argparse.Namespace) -> int:
-    """Print the records of a partition, or of the topics in a log directory, as JSON Lines, CSV, text, Arrow or
-    Parquet; or the bytes of one value."""
+    """Print the records of a partition, or of the topics in a log directory, as JSON Lines, CSV, text, Arrow
+    or Parquet; or the bytes of one value."""
     if args.output is not None:
         check_output(args.output)
     only_value = args.raw and args.offset is not None and args.format is None
