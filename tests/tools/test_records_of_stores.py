@@ -17,7 +17,7 @@ import pytest
 import kstore
 from tests.helpers.files import flip
 from tests.helpers.processes import environment
-from tests.tools.conftest import Run, T
+from tests.tools.conftest import Feed, Run, T
 
 HOUR = 3_600_000
 VALUES = {("a", 0): [b"a0", b"\xff\x00"], ("a", 1): [b"a1"], ("b", 0): ["b\u00fc".encode()]}
@@ -59,6 +59,12 @@ def test_topic_and_partition_in_every_format(data: Path, tmp_path: Path, run: Ru
         assert list(zip(*(table[name].to_pylist() for name in names), strict=True)) == ROWS
         assert table.schema.field("timestamp").type == pyarrow.timestamp("ms", tz="UTC")
         assert table.schema.names[:2] == ["topic", "partition"]
+
+
+def test_what_is_printed_can_be_appended(data: Path, tmp_path: Path, run: Run, feed: Feed) -> None:
+    feed(run("records", data, "--format", "jsonl")[1])
+    assert run("append", tmp_path / "copy-0", "--format", "jsonl")[0] == 0
+    assert [record.value for record in kstore.open(tmp_path / "copy-0")] == [row[3] for row in ROWS]
 
 
 def test_selections(data: Path, tmp_path: Path, run: Run) -> None:
@@ -182,3 +188,11 @@ def test_one_damaged_partition_hides_no_other(data: Path, run: Run) -> None:
     _, out, err = run("records", data, "--on-error", "skip")
     assert "b\u00fc" in out
     assert "a-1" in err
+    (data / "aa-0").mkdir()
+    (data / "aa-0" / "readme").write_bytes(b"x")
+    code, out, err = run("records", data, "--on-error", "skip")
+    assert (code, "b\u00fc" in out, "aa-0" in err) == (1, True, True)
+    code, _, err = run("records", data, "--on-error", "skip", "--output", data.parent / "x.parquet")
+    assert (code, "aa-0" in err) == (1, True)
+    table = pyarrow.parquet.read_table(data.parent / "x.parquet")
+    assert table["topic"].to_pylist() == ["a", "a", "b"]

@@ -26,7 +26,13 @@ _ANY_TIME = f"message.timestamp.after.max.ms={2**63 - 1}"
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|.|$)", re.DOTALL)
 _RECORD = re.compile(r"\brecord (\d+)\b")  # the index of a record in an error of extend()
 _ESCAPES = {"t": "\t", "\\": "\\"}
-PASSED_OVER = ("offset", "sequence", "batch")  # fields of the old position of the record
+PASSED_OVER = (
+    "topic",
+    "partition",
+    "offset",
+    "sequence",
+    "batch",
+)  # fields of the old position of the record
 
 
 class Row(NamedTuple):
@@ -50,7 +56,7 @@ def add_append_arguments(parser: argparse.ArgumentParser) -> None:
         "line, as `kstore records --format jsonl` prints them: value (required), key and headers (pairs, "
         "or an object), each text, "
         '{"base64": "..."} or null; timestamp (milliseconds; now if it is null or missing). The fields '
-        "offset, sequence and batch are ignored; any other field is an error",
+        "topic, partition, offset, sequence and batch are ignored; any other field is an error",
     )
     parser.add_argument(
         "--key-separator",

@@ -3,7 +3,7 @@
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from kstore.arguments import ON_ERROR, warn_of_seconds
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import Skipped
+from kstore.errors import KstoreError
 from kstore.log.partition import PartitionLog
 from kstore.tools.arrow_table import ArrowTable
 from kstore.tools.numbers import TIMES_HELP, moment, offset
@@ -183,6 +184,9 @@ def records(args: argparse.Namespace) -> int:
         out.write("\ufeff" if args.bom else "")
         printer = Printer(args, out, places=has_places)
         for one, log in _logs(args, partitions):
+            if log is None:
+                code = 1
+                continue
             if has_places:
                 printer.place = str(one.topic), one.partition or 0
             for base, batch, record in chosen(log, args):
@@ -210,11 +214,20 @@ def _of_one(args: argparse.Namespace, one: Selected) -> argparse.Namespace:
 
 
 def _logs(
-    args: argparse.Namespace, partitions: Iterable[Selected]
-) -> Iterator[tuple[Selected, PartitionLog]]:
-    """The partitions, each opened in its turn and closed before the next one."""
+    args: argparse.Namespace, partitions: Sequence[Selected]
+) -> Iterator[tuple[Selected, PartitionLog | None]]:
+    """The partitions, each opened in its turn and closed before the next one. None for one that cannot be
+    opened, with --on-error skip and others."""
     for one in partitions:
-        with open_partition(_of_one(args, one)) as log:
+        try:
+            opened = open_partition(_of_one(args, one))
+        except (KstoreError, OSError) as e:
+            if args.on_error == "raise" or len(partitions) == 1:
+                raise
+            note(f"{one.path}: {e}")
+            yield one, None
+            continue
+        with opened as log:
             view = log.from_file_start() if args.below_start else log
             note_range(view, args)
             yield one, view
@@ -260,7 +273,7 @@ def _output(path: str | None, *, text: bool) -> AbstractContextManager[Any]:
     return nullcontext(sys.stdout if text else sys.stdout.buffer)
 
 
-def run_columns(args: argparse.Namespace, partitions: Iterable[Selected], *, has_places: bool) -> int:
+def run_columns(args: argparse.Namespace, partitions: Sequence[Selected], *, has_places: bool) -> int:
     """Write the records as columns; with `has_places`, topic and partition are the first ones."""
     if args.redact or args.control:
         raise ValueError("--redact and --control cannot be used with --format arrow or parquet")
@@ -271,6 +284,9 @@ def run_columns(args: argparse.Namespace, partitions: Iterable[Selected], *, has
     code, table = 0, None
     with contextlib.ExitStack() as stack:
         for one, log in _logs(args, partitions):
+            if log is None:
+                code = 1
+                continue
             scan = log.scan(
                 args.columns,
                 since=args.since,
