@@ -28,6 +28,7 @@ _SOURCES = {
     "kstore.checking.finding": "Finding Report",
     "kstore.checking.repair": "RepairPlan RepairStep repair",
     "kstore.config": "LogConfig",
+    "kstore.copying.adoption": "Adoption adopt",
     "kstore.copying.operation": "CopyReport copy",
     "kstore.copying.wanted": "PartitionCopy",
     "kstore.engine.append.record_accumulator": "Ticket",

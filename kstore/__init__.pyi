@@ -7,6 +7,8 @@ from kstore.checking.repair import RepairPlan as RepairPlan
 from kstore.checking.repair import RepairStep as RepairStep
 from kstore.checking.repair import repair as repair
 from kstore.config import LogConfig as LogConfig
+from kstore.copying.adoption import Adoption as Adoption
+from kstore.copying.adoption import adopt as adopt
 from kstore.copying.operation import CopyReport as CopyReport
 from kstore.copying.operation import copy as copy
 from kstore.copying.wanted import PartitionCopy as PartitionCopy

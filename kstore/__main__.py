@@ -43,6 +43,8 @@ EXAMPLES = """examples:
   kstore explain opening data/orders-0
   kstore explain lookup data/orders-0 --offset 4711
   kstore transactions data --producer-id 4000 --abort --dry-run
+  kstore copy data backup                                    again: only what is new
+  kstore copy data orders --topic orders --since 2026-11-20
 
   kstore create data orders --partitions 4 --config retention.ms=86400000
   kstore topics data
@@ -56,8 +58,8 @@ and shares write nothing in the directory and take no lock. The directory may be
 running, or that crashed. copy writes in its destination only. append, retain, compact, erase, keys, recover,
 truncate, create, alter, delete and keep lock the directory as a broker does, and fail if it is still locked
 after --wait. The options of cursors that change positions write positions only, and
---forget of shares deletes states only, also beside a running writer; --export locks the directory that it
-writes to, and --abort of transactions that of the partitions. sink changes staged files only with --recover,
+--forget of shares deletes states only, also beside a running writer; --export and adopt lock the
+directories that they write to, and --abort of transactions that of the partitions. sink changes staged files only with --recover,
 --forget or --sweep.
 
 Output to a file or a pipe is UTF-8 in every locale. On a terminal, stat, check, records, append, get, compact
@@ -92,6 +94,7 @@ GROUPS = {
     },
     "copies": {
         "copy": "copy a partition, a topic, a store or a broker's directory; again: only what is new",
+        "adopt": "make the topics of a store topics of a stopped Kafka broker",
     },
     "groups of readers": {
         "cursors": "print how far groups of readers have come, move a group, exchange positions with Kafka",
@@ -141,7 +144,7 @@ _MEANT = {
 # a "=", a module has the one command of its name.
 _PACKAGES = {
     "reading": "dump records follow find",
-    "changing": "append retain compact copy recover transactions truncate keys=keys,get,erase",
+    "changing": "adopt append retain compact copy recover transactions truncate keys=keys,get,erase",
     "stores": "topics=topics,describe,create,alter,delete cursors shares keep top sink",
     "checking": "stat check explain repair report",
 }

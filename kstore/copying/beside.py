@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 
+from kstore.broker.topic_options import topic_options
 from kstore.engine.io.directory import make_directory
 from kstore.engine.io.file import read_whole, write_whole
 from kstore.errors import LogChangedError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
-from kstore.log.files.log_dir_state import kept_options, locate
+from kstore.log.files.log_dir_state import locate
 from kstore.log.files.manifest import Manifest, read_manifest, write_manifest
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def copy_beside(source: str, target: str, wanted: Wanted) -> set[str]:
     if locate(source).name.topic == layout.CLUSTER_METADATA:
         wanted_names += [name for name in names if name.endswith(_SNAPSHOT_OF_METADATA)]
         wanted_names += [_QUORUM_STATE] if _QUORUM_STATE in names else []
-    if layout.SHARES in names and not (wanted.is_bounded or wanted.renumber):
+    if layout.SHARES in names and not (wanted.is_bounded or wanted.renumber or wanted.is_for_broker):
         make_directory(f"{target}/{layout.SHARES}")
         states = os.listdir(f"{source}/{layout.SHARES}")
         wanted_names += [f"{layout.SHARES}/{name}" for name in states if name.endswith(".state")]
@@ -41,19 +42,17 @@ def copy_beside(source: str, target: str, wanted: Wanted) -> set[str]:
     return copied
 
 
-def copy_manifest(log: PartitionLog, target: str, *, alone: bool, renumber: bool = False) -> set[str]:
-    """Copies the manifest of a view; the name of the file, if there is one. `alone`: the copy does not lie in
-    a store, so the options of its topic are saved in it. LogChangedError if the log was truncated since the
-    view was taken. CorruptCheckpointError, OSError."""
+def copy_manifest(log: PartitionLog, target: str, wanted: Wanted) -> set[str]:
+    """Copies the manifest of a view; the name of the file, if there is one. LogChangedError if the log was
+    truncated since the view was taken. CorruptCheckpointError, OSError."""
     manifest = read_manifest(log.path)
     if manifest.truncations != log.snapshot.truncations:
         raise LogChangedError(log.path, -1, 0, 0, "it was truncated")
-    kept = kept_options(log.path)
-    if kept.of_store and alone:
-        manifest = manifest._replace(options=kept.options)
-    if renumber:  # a new log: positions in the old one mean nothing in it
+    if wanted.saves_options:
+        manifest = manifest._replace(options=topic_options(log.path).options)
+    if wanted.renumber:  # a new log: positions in the old one mean nothing in it
         manifest = Manifest(options=manifest.options)
-    if manifest == Manifest():
+    if manifest == Manifest() or wanted.is_for_broker:
         return set()
     write_manifest(target, manifest)
     return {layout.MANIFEST}

@@ -32,9 +32,18 @@ _MARGIN = 1 << 20  # bytes that stay free
 class Destination:
     """A copy that is being made. `path` is its directory until `finish`, `final` its place then."""
 
-    def __init__(self, final: str, source: str, progress: ProgressCallback | None = None) -> None:
+    def __init__(
+        self,
+        final: str,
+        source: str,
+        progress: ProgressCallback | None = None,
+        *,
+        copying: str = "",
+        previous: str = "",
+    ) -> None:
         self.final = final
-        self.path = final + COPYING
+        self.path = copying or final + COPYING
+        self._previous = previous or final + PREVIOUS
         self.manifest = f"{final}/{NAME}"
         self._source = source
         self._progress = progress
@@ -55,7 +64,7 @@ class Destination:
             is_there = False
         if not is_there:
             raise KstoreError(f"{self.path}: another process is making this copy now")
-        previous = self.final + PREVIOUS
+        previous = self._previous
         if not os.path.lexists(self.final) and os.path.lexists(previous):
             rename(previous, self.final)
         try:
@@ -141,12 +150,14 @@ class Destination:
     # ---- progress and space --------------------------------------------------------------------------------
 
     def plan(self, total: int) -> None:
-        """Notes how many bytes there are to copy."""
+        """Notes how many bytes there are to copy, or to reuse."""
         self._total = total
 
-    def expect(self, size: int) -> None:
-        """OSError (ENOSPC) unless there is space for so many bytes, some of which may be reused."""
-        known = sum(entry.size for entry in {**self._before, **self._known}.values() if entry.source)
+    def expect(self, size: int, name: str = "") -> None:
+        """OSError (ENOSPC) unless there is space for so many bytes of a folder, some of which may be reused."""
+        entries = {**self._before, **self._known}
+        under = f"{name}/" if name else ""
+        known = sum(entry.size for path, entry in entries.items() if entry.source and path.startswith(under))
         free = shutil.disk_usage(self.path).free
         if size - known + _MARGIN > free:
             text = f"{size - known} bytes are to be copied, and only {free} are free"
@@ -168,7 +179,7 @@ class Destination:
                 shutil.rmtree(path)  # of a partition that is no longer there
         self._journal.finish(self.path, _LOCK)
         sync_directory(self.path)
-        previous = self.final + PREVIOUS
+        previous = self._previous
         if os.path.lexists(self.final):
             rename(self.final, previous)
         rename(self.path, self.final)

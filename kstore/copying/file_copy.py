@@ -18,7 +18,7 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, CorruptRecordError, LogChangedError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
-from kstore.log.files.leader_epochs import LeaderEpochCheckpoint
+from kstore.log.files.leader_epochs import LeaderEpochCheckpoint, LeaderEpochs
 from kstore.log.files.log_dir_state import kept_options, read_cleaner_offset, read_log_start
 from kstore.log.files.producer_snapshot import checked_count
 from kstore.log.partition import PartitionLog
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kstore.copying.wanted import Wanted
     from kstore.engine.io.file import File
 
+_LEADER_EPOCH_AT = 12  # in a batch
 _PIECE = 1 << 20
 
 
@@ -63,7 +64,7 @@ class FileCopy:
         is_cut = stop < log.log_end_offset
         first = start if start > log.log_start_offset else 0  # else the files are kept from their beginning
         parts = list(parts_of(segments, first, stop, log.log_end_offset))
-        self.destination.expect(sum(part.end - part.position for part in parts))
+        self.destination.expect(sum(part.end - part.position for part in parts), self.name)
         bases = []
         for at, part in enumerate(parts):
             sealed = part.is_whole and at + 1 < len(parts) and not part.segment.origin
@@ -73,8 +74,11 @@ class FileCopy:
             self._begin_empty(start)
             bases.append(start)
         self._copy_snapshots(bases, start, stop)
-        LeaderEpochCheckpoint(self.target, log.snapshot.leader_epochs.until(stop).since(start))
-        self.kept |= copy_manifest(log, self.target, alone=not self.name)
+        epochs = log.snapshot.leader_epochs.until(stop).since(start)
+        if self.wanted.leader_epoch is not None:
+            epochs = LeaderEpochs([(self.wanted.leader_epoch, start)])
+        LeaderEpochCheckpoint(self.target, epochs)
+        self.kept |= copy_manifest(log, self.target, self.wanted)
         loaded = load(self.target, clean=True, recovery_point=stop, log_start_offset=start)
         end = loaded.log_end_offset
         if not is_cut and not skips and end != stop:  # another program has changed a file in place
@@ -129,6 +133,8 @@ class FileCopy:
             draft.write(size, tail)
             size += len(tail)
         made = self._segment(part.base_offset)
+        if self.wanted.leader_epoch is not None:
+            _put_leader_epoch(made, draft, self.wanted.leader_epoch)
         walk = made.recovery_walk()
         if walk.error is not None or walk.valid_bytes < size:
             if self.wanted.on_error != "skip":
@@ -201,6 +207,15 @@ class FileCopy:
             path = f"{self.target}/{name}"
             if name not in self.kept and os.path.isfile(path) and not self.destination.is_own(path):
                 unlink(path)
+
+
+def _put_leader_epoch(segment: Segment, draft: File, epoch: int) -> None:
+    """Writes a leader epoch into the batches of a draft, in a field that no checksum covers."""
+    headers = segment.read_headers(0, ["position", "leader_epoch", "magic"])
+    for position in headers["position"][
+        (headers["leader_epoch"] != epoch) & (headers["magic"] == 2)
+    ].tolist():
+        draft.write(position + _LEADER_EPOCH_AT, epoch.to_bytes(4, "big"))
 
 
 def _in_source(error: Exception | None, path: str, origin: int) -> Exception:

@@ -135,6 +135,9 @@ def copy(
         )
     work = Destination(final, place, progress)
     one = _is_partition(place)
+    # A store has a table of topics, a broker has its metadata; a partition by itself has neither.
+    is_brokers = os.path.exists(f"{place}/{layout.META_PROPERTIES}")
+    wanted = wanted._replace(saves_options=one or (topic is not None and is_brokers))
     if one and topic is not None:
         raise ValueError(f"topic needs a log directory, and {place} is a partition")
     try:
@@ -179,7 +182,10 @@ def _copy_directory(
     # KRaft's metadata last: a topic of a later moment than the partitions has empty ones, and none is a stray
     found.sort(key=lambda tp: (tp.topic == layout.CLUSTER_METADATA, tp))
     work.begin()
-    work.plan(sum(_size_of(f"{place}/{tp}") for tp in found))
+    total = sum(_size_of(f"{place}/{tp}") for tp in found)
+    work.plan(total)
+    if not wanted.is_bounded:
+        work.expect(total)
     # Positions first: none may be beyond the end of its partition.
     _copy_files(place, topic, work.path, wanted)
     copied: dict[str, PartitionCopy] = {}

@@ -10,7 +10,7 @@ from kstore.arguments import MAX64
 from kstore.copying.beside import copy_beside, copy_manifest
 from kstore.copying.wanted import Checkpoints, PartitionCopy
 from kstore.engine.io.directory import make_directory
-from kstore.engine.io.file import File, unlink
+from kstore.engine.io.file import File, sync_directory, unlink
 from kstore.engine.record.batch_builder import encode_batch
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
@@ -41,7 +41,8 @@ class RewrittenCopy:
         log = PartitionLog(self.source, recover=wanted.on_error != "skip")
         start, stop = wanted.range_of(log)
         gaps = log.losses_between(start, stop if stop < log.log_end_offset else MAX64)
-        self.destination.expect(sum(segment.size for segment in log.segments))
+        if not wanted.is_bounded:
+            self.destination.expect(sum(segment.size for segment in log.segments), self.name)
         batches = log.batches(
             start,
             stop,
@@ -62,7 +63,8 @@ class RewrittenCopy:
         ]
         for name in (*layout.CHECKPOINTS, layout.HIGH_WATERMARKS, layout.LOCK, layout.MANIFEST):
             unlink(f"{self.target}/{name}", missing_ok=True)
-        copy_manifest(log, self.target, alone=not self.name, renumber=wanted.renumber)
+        copy_manifest(log, self.target, wanted)
+        sync_directory(self.target)
         cleaner = None if wanted.renumber else read_cleaner_offset(self.source)
         known = Checkpoints(
             end, begin if begin > base else None, None if cleaner is None else max(begin, min(cleaner, end))

@@ -20,6 +20,13 @@ class Wanted(NamedTuple):
     on_error: Literal["raise", "skip"] = "raise"
     codec: str = ""  # "" keeps that of each batch
     renumber: bool = False
+    saves_options: bool = False  # whether the options of the topic are saved in the partition
+    leader_epoch: int | None = None  # for all batches, instead of their own
+
+    @property
+    def is_for_broker(self) -> bool:
+        """Whether kstore's own files are left out, because a broker is to have the copy."""
+        return self.leader_epoch is not None
 
     @property
     def is_rewritten(self) -> bool:

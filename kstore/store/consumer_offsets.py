@@ -35,7 +35,7 @@ from kstore.log.writer import LogWriter
 from kstore.properties import read_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from os import PathLike
 
     from kstore.engine.record.batch import Record, RecordBatch
@@ -345,9 +345,25 @@ def give_back(
     directory, or in those `beside`, if it is one of them: together they have the topics of one broker. See
     LogStore.export_cursors."""
     groups = _checked_groups(groups)
+    boolean("dry_run", dry_run)
+    return append_positions(
+        lambda: committed_here(paths, groups), paths, target, partitions, beside, dry_run=dry_run
+    )
+
+
+def append_positions(
+    committed: Callable[[], Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]]],
+    paths: Mapping[TopicPartition, str],
+    target: str | PathLike[str],
+    partitions: int | None,
+    beside: Iterable[str | PathLike[str]] = (),
+    *,
+    dry_run: bool,
+) -> CursorTransfer:
+    """Appends the positions of groups to __consumer_offsets, as `give_back` does. `paths` are the partitions
+    with the topic ids that a broker knows."""
     if partitions is not None:
         partitions = integer("partitions", partitions, 1, 2**31 - 1)
-    boolean("dry_run", dry_run)
     directory = Path(path_text("target", target))
     if _own_number(directory) is not None:
         raise ValueError(f"{directory} is one partition of {TOPIC}: give the log directory in which it lies")
@@ -360,7 +376,7 @@ def give_back(
     before: dict[int, dict[str, dict[TopicPartition, OffsetAndMetadata]]] = {}
     result = CursorTransfer({}, {})
     records: dict[int, list[tuple[bytes, bytes]]] = {}
-    for group, positions in committed_here(paths, groups).items():
+    for group, positions in committed().items():
         number = partition_of(group, count)
         if number not in before:
             before[number] = _committed_in([known[number]] if number in known else []).positions

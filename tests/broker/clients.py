@@ -95,6 +95,7 @@ def produce_java(node: Node, topic: str, values: Iterable[str]) -> None:
 def records(node: Node, topic: str, number: int = 0, isolation: str = "read_committed") -> list[Row]:
     """Every record of a partition with librdkafka."""
     options = {"group.id": "unused", "enable.auto.commit": False, "isolation.level": isolation}
+    options["auto.offset.reset"] = "earliest"  # the log may begin later
     place = TopicPartition(topic, number, 0)
     with consuming(node, options | {"enable.partition.eof": True}) as consumer:
         consumer.assign([place])

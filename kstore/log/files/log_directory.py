@@ -537,6 +537,18 @@ class LogDirectory:
 
     # ---- checkpoints ---------------------------------------------------------------------------------------
 
+    def put_closed(self, name: TopicPartition, start: int | None, end: int, cleaner: int | None) -> None:
+        """Write the checkpoints of a partition that was closed cleanly elsewhere, durably, before its files are
+        moved here. OSError, LogFailedError."""
+        with self.writing:
+            self.check_place()
+            self.checkpoints.put(layout.LOG_STARTS, name, start)
+            if cleaner is not None:
+                self.checkpoints.put_cleaner_offset(name, cleaner)
+            for file in (layout.RECOVERY_POINTS, layout.HIGH_WATERMARKS):
+                self.checkpoints.put(file, name, end)
+            self.checkpoints.store()
+
     def store(self) -> None:
         """Write the checkpoint files that have changed. OSError, LogFailedError."""
         with self.writing:

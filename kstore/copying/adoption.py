@@ -1,0 +1,336 @@
+"""kstore.adopt: the topics of a store become topics of a broker that is stopped.
+
+The order makes a crash harmless. A partition is copied under names that end in -delete, which a broker removes
+when it starts. Then its checkpoints are written, which mean nothing for the empty partition that the broker has
+made, and then the directories are renamed. So a partition is the broker's empty one or complete. Positions of
+groups come last. The manifest of the copy stays in the partition until all is done: by it the next run knows
+what it need not do again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from kstore.arguments import boolean, elements, path_text
+from kstore.broker.cluster_metadata import find_cluster_metadata
+from kstore.config import LogConfig
+from kstore.copying.destination import Destination
+from kstore.copying.manifest import NAME, read_manifest_of_copy
+from kstore.copying.partition_copy import copy_partition
+from kstore.copying.wanted import Wanted
+from kstore.engine.io.file import rename, sync_directory, unlink
+from kstore.errors import LogLockedError, LogNotFoundError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.log.files import checkpoints, layout
+from kstore.log.files.layout import TopicPartition
+from kstore.log.files.lock import holder_in
+from kstore.log.files.log_dir_state import kept_options
+from kstore.log.files.log_directory import WholeLease
+from kstore.log.partition import PartitionLog
+from kstore.log.read.progress import check_progress
+from kstore.properties import read_properties
+from kstore.store import LogStore
+from kstore.store.consumer_offsets import TOPIC as OFFSETS
+from kstore.store.consumer_offsets import append_positions, committed_here
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from os import PathLike
+
+    from kstore.log.cursors.offset_commits import OffsetAndMetadata
+    from kstore.log.read.progress import ProgressCallback
+
+_EPOCH = 0  # the first leader epoch of a topic: no client meets one above that of the broker's metadata
+_ABSENT = ("key.files",)  # options that only kstore has; so are those that begin with "internal."
+
+
+class Adoption(NamedTuple):
+    """The result of kstore.adopt(), or the plan of it.
+
+    `commands` are the commands that must be run with Kafka's tools first, while the broker runs: nothing was
+    changed if there are any. `partitions` maps the adopted partitions to their directories, `positions` maps
+    groups to the positions that were written. `notes` are sentences about what a broker cannot take over.
+    """
+
+    commands: tuple[str, ...]
+    partitions: dict[TopicPartition, Path]
+    positions: dict[str, dict[TopicPartition, OffsetAndMetadata]]
+    notes: tuple[str, ...]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether no command must be run first."""
+        return not self.commands
+
+
+def adopt(
+    store: str | PathLike[str],
+    into: str | PathLike[str] | Iterable[str | PathLike[str]],
+    *,
+    topics: Iterable[str] | None = None,
+    bootstrap_server: str = "localhost:9092",
+    dry_run: bool = False,
+    progress: ProgressCallback | None = None,
+) -> Adoption:
+    """Makes the topics of a store topics of a Kafka broker in KRaft mode; returns an Adoption. The store is not
+    changed.
+
+    store: the directory of the store, which no program has open for writing. into: all log directories of the
+    broker, which must be stopped. topics: the names of those to adopt; all if it is None.
+
+    If the broker does not have the topics yet, or with other options, nothing is changed, and the `commands` of
+    the result create them: run them while the broker runs, stop it, and call adopt() again. Partitions are
+    copied into the directories that the broker has made for them. Records, offsets, timestamps, transactions,
+    log starts, the state of compaction and positions of groups are kept. Leader epochs become 0, because those
+    of kstore mean nothing to the broker. The broker starts without recovery.
+
+    After a crash in the middle, call it again before the broker starts. dry_run: changes nothing.
+    bootstrap_server: for the commands. progress: called as progress(done, total), in bytes.
+
+    LogLockedError if the broker is running or the store is being written. ValueError if a directory is not a
+    broker's, if the broker's partition has records, or if it has more partitions than the store. CorruptFileError
+    for damage. OSError.
+    """
+    boolean("dry_run", dry_run)
+    if progress is not None:
+        check_progress(progress)
+    given = [into] if isinstance(into, str | os.PathLike) else list(into)
+    directories = [os.path.abspath(path_text("into", each)) for each in given]
+    place = os.path.abspath(path_text("store", store))
+    plan = _Plan(place, directories, None if topics is None else elements("topics", topics))
+    commands = tuple(plan.commands(bootstrap_server))
+    if commands or dry_run:
+        positions = {} if commands else plan.append_positions(dry_run=True)
+        return Adoption(commands, plan.partitions(), positions, tuple(plan.notes()))
+    return _carry_out(plan, progress)
+
+
+class _Plan:
+    """What is to be adopted, and where it goes. Reads only."""
+
+    def __init__(self, place: str, directories: Sequence[str], topics: Sequence[str] | None) -> None:
+        self.place, self.directories = place, directories
+        if (holder := holder_in(place)) is not None:
+            raise LogLockedError(place, os.getpid() if holder == "kstore" else None)
+        for directory in directories:
+            _check_broker(directory)
+        with LogStore(place) as store:
+            names = [name for name in store.topics if name not in layout.KAFKAS_COMPACTED]
+            names = [name for name in names if name != layout.CLUSTER_METADATA]
+            for name in topics or ():
+                if name not in names:
+                    raise LogNotFoundError(f"no topic {name!r} in {place}")
+            self.topics = names if topics is None else list(dict.fromkeys(topics))
+            self.counts = {name: len(store.topics[name]) for name in self.topics}
+            self.sources = {
+                TopicPartition(name, number): str(path)
+                for name in self.topics
+                for number, path in store.describe(name).partitions.items()
+            }
+        self.metadata = find_cluster_metadata(directories)
+        self.places = {tp: self._place_of(tp) for tp in self.sources}
+        for directory in directories:
+            for tp in map(layout.partition_named, os.listdir(directory)):
+                if tp is not None and tp.topic in self.counts and tp.partition >= self.counts[tp.topic]:
+                    raise ValueError(
+                        f"{directory} has {tp}, and the store has {self.counts[tp.topic]} partitions of the topic: "
+                        f"add_partitions() of the store, or a topic with as many, is needed"
+                    )
+
+    def _place_of(self, tp: TopicPartition) -> str:
+        """The path at which the broker has a partition; "" if it has none. ValueError if that has records."""
+        for directory in self.directories:
+            path = f"{directory}/{tp}"
+            if os.path.isdir(path):
+                if not self.is_adopted(path):
+                    _check_empty(path)
+                return path
+        for directory in self.directories:  # an earlier run has ended between two renames
+            if os.path.isdir(self.name_of(tp, directory, "adopted")):
+                return f"{directory}/{tp}"
+        return ""
+
+    def is_adopted(self, path: str) -> bool:
+        """Whether an earlier run has put a complete copy there, which nobody has changed since."""
+        try:
+            files = read_manifest_of_copy(f"{path}/{NAME}")
+        except FileNotFoundError:
+            return False
+        return all(entry.is_unchanged(path) for entry in files.values())
+
+    def name_of(self, tp: TopicPartition, directory: str, what: str) -> str:
+        """A path that a broker removes when it starts, and that is the same in each run."""
+        digest = hashlib.md5(f"{self.place} {tp} {what}".encode(), usedforsecurity=False).hexdigest()
+        rest = f"-{tp.partition}.{digest}-delete"
+        return f"{directory}/{tp.topic[: 255 - len(rest)]}{rest}"
+
+    def partitions(self) -> dict[TopicPartition, Path]:
+        return {tp: Path(path) for tp, path in self.places.items() if path}
+
+    # ---- what must be done with Kafka's tools --------------------------------------------------------------
+
+    def commands(self, server: str) -> Iterable[str]:
+        """The commands that make the topics what they are in the store."""
+        quoted = shlex.quote(server)
+        for name in self.topics:
+            present = sum(bool(self.places[tp]) for tp in self.sources if tp.topic == name)
+            options = self._options_of(name)
+            if not present:
+                config = "".join(
+                    f" --config {shlex.quote(f'{key}={value}')}" for key, value in options.items()
+                )
+                yield (
+                    f"kafka-topics.sh --bootstrap-server {quoted} --create --topic {name} "
+                    f"--partitions {self.counts[name]} --replication-factor 1{config}"
+                )
+                continue
+            if present < self.counts[name]:
+                yield (
+                    f"kafka-topics.sh --bootstrap-server {quoted} --alter --topic {name} "
+                    f"--partitions {self.counts[name]}"
+                )
+            known = None if self.metadata is None else self.metadata.options_of_topic(name)
+            changed = {
+                key: value for key, value in options.items() if known is not None and known.get(key) != value
+            }
+            if changed:
+                config = ",".join(
+                    f"{key}=[{value}]" if "," in value else f"{key}={value}" for key, value in changed.items()
+                )
+                yield (
+                    f"kafka-configs.sh --bootstrap-server {quoted} --alter --entity-type topics "
+                    f"--entity-name {name} --add-config {shlex.quote(config)}"
+                )
+        if self.committed() and not self._has_offsets():
+            # Asking for any group makes the topic __consumer_offsets.
+            yield f"kafka-consumer-groups.sh --bootstrap-server {quoted} --describe --group kstore-adopt"
+
+    def _options_of(self, name: str) -> dict[str, str]:
+        """The options of a topic in Kafka's notation, without those that only kstore has."""
+        path = next(path for tp, path in sorted(self.sources.items()) if tp.topic == name)
+        options = LogConfig.from_topic(kept_options(path).options).to_topic()
+        return {
+            key: value
+            for key, value in sorted(options.items())
+            if key not in _ABSENT and not key.startswith("internal.")
+        }
+
+    def _has_offsets(self) -> bool:
+        return any(
+            tp is not None and tp.topic == OFFSETS
+            for directory in self.directories
+            for tp in map(layout.partition_named, os.listdir(directory))
+        )
+
+    def notes(self) -> Iterable[str]:
+        """What a broker cannot take over."""
+        for tp, path in self.sources.items():
+            if os.path.isdir(f"{path}/{layout.SHARES}"):
+                yield f"{tp}: the states of its share groups stay in the store"
+            with PartitionLog(path) as log:
+                if log.last_stable_offset() < log.log_end_offset:
+                    yield (
+                        f"{tp}: a transaction is open since offset {log.last_stable_offset()}, of which the broker "
+                        "does not know; kafka-transactions.sh find-hanging finds it, and abort ends it"
+                    )
+
+    # ---- positions -----------------------------------------------------------------------------------------
+
+    def committed(self) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+        """The positions of the groups, with the leader epoch that the records have in the broker."""
+        found = committed_here(self.sources)
+        return {
+            group: {
+                tp: position._replace(leader_epoch=min(position.leader_epoch, _EPOCH))
+                for tp, position in positions.items()
+            }
+            for group, positions in found.items()
+        }
+
+    def append_positions(self, *, dry_run: bool) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+        """Writes the positions into __consumer_offsets; those that were written."""
+        first, *_ = self.directories
+        done = append_positions(self.committed, self.places, first, None, self.directories, dry_run=dry_run)
+        return done.positions
+
+
+def _check_broker(directory: str) -> None:
+    """ValueError unless it is a log directory of a broker in KRaft mode; LogLockedError if that is running."""
+    properties = f"{directory}/{layout.META_PROPERTIES}"
+    if not os.path.isfile(properties):
+        raise ValueError(
+            f"{directory} is not a log directory of a broker: it has no {layout.META_PROPERTIES}"
+        )
+    if read_properties(properties).get("version") != "1":
+        raise ValueError(f"{directory} belongs to a broker that is not in KRaft mode")
+    holder = holder_in(directory)
+    if holder is not None:
+        raise LogLockedError(directory, os.getpid() if holder == "kstore" else None)
+
+
+def _check_empty(path: str) -> None:
+    with PartitionLog(path) as log:
+        if log.log_start_offset < log.log_end_offset or any(segment.size for segment in log.segments):
+            raise ValueError(
+                f"{path} has records, up to offset {log.log_end_offset}: adopt the store into a new topic"
+            )
+    if not os.path.isfile(f"{path}/{layout.METADATA}"):
+        raise ValueError(f"{path} has no {layout.METADATA}: it was not made by a broker in KRaft mode")
+
+
+def _carry_out(plan: _Plan, progress: ProgressCallback | None) -> Adoption:
+    if not all(os.path.exists(f"{each}/{layout.CLEAN_SHUTDOWN}") for each in plan.directories):
+        # an earlier run, or the broker, was killed: recover its partitions as it would
+        LogStore(*plan.directories, mode="a", background=False).close()
+    with ExitStack() as stack:
+        leases = {}
+        for directory in plan.directories:
+            leases[directory] = lease = WholeLease(directory)
+            stack.callback(lease.leave_unclean)
+            lease.take()
+        for tp, source in plan.sources.items():
+            path = plan.places[tp]
+            if not os.path.isdir(path) or not plan.is_adopted(path):
+                _adopt_one(plan, tp, source, path, leases[os.path.dirname(path)], progress)
+        positions = plan.append_positions(dry_run=False)
+        for path in plan.places.values():
+            unlink(f"{path}/{NAME}", missing_ok=True)
+        for lease in leases.values():
+            lease.leave(clean=True)
+    return Adoption((), plan.partitions(), positions, tuple(plan.notes()))
+
+
+def _adopt_one(
+    plan: _Plan,
+    tp: TopicPartition,
+    source: str,
+    path: str,
+    lease: WholeLease,
+    progress: ProgressCallback | None,
+) -> None:
+    directory = os.path.dirname(path)
+    name = partial(plan.name_of, tp, directory)
+    work = Destination(name("adopted"), source, progress, copying=name("copying"), previous=name("previous"))
+    topic_id = checkpoints.read_topic_id(
+        f"{path if os.path.isdir(path) else name('adopted')}/{layout.METADATA}"
+    )
+    try:
+        work.begin()
+        _, known = copy_partition(source, "", work, Wanted(leader_epoch=_EPOCH))
+        checkpoints.write_topic_id(f"{work.path}/{layout.METADATA}", topic_id)
+        work.finish(set())
+    finally:
+        work.release()
+    assert lease.directory is not None
+    lease.directory.put_closed(tp, known.log_start, known.recovery_point, known.cleaner)
+    if os.path.isdir(path):
+        rename(path, name("empty"))
+    rename(work.final, path)
+    sync_directory(directory)
+    shutil.rmtree(name("empty"), ignore_errors=True)
