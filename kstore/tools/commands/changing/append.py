@@ -7,11 +7,14 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
 from kstore.arguments import MAX_DECOMPRESSED_BYTES
+from kstore.engine.record.batch import CODECS
+from kstore.engine.record.batch_builder import encode_batch
 from kstore.errors import InvalidRecordError, RecordTooLargeError, visible
 from kstore.log.writer import LogWriter
 from kstore.tools.numbers import byte_count, counted
@@ -20,6 +23,7 @@ from kstore.tools.terminal import note
 from kstore.tools.writing import add_write_arguments, config_of, open_writer
 
 CHUNK = 4096  # records of one extend()
+_MOST_DELTA = 2**31 - 1  # offsets of one batch
 READ = 1 << 16  # bytes of one read: a pipe holds as many
 FIELDS = ("value", "key", "timestamp", "headers")
 _ANY_TIME = f"message.timestamp.after.max.ms={2**63 - 1}"
@@ -44,6 +48,8 @@ class Row(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
     line: int = 0  # the number of its line, from 1
     is_transactional: bool = False  # whether it was in a transaction in the old log
+    offset: int = -1  # in the old log, and its leader epoch there; -1 if it is not known
+    leader_epoch: int = -1
 
 
 def add_append_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +62,8 @@ def add_append_arguments(parser: argparse.ArgumentParser) -> None:
         "line, as `kstore records --format jsonl` prints them: value (required), key and headers (pairs, "
         "or an object), each text, "
         '{"base64": "..."} or null; timestamp (milliseconds; now if it is null or missing). The fields '
-        "topic, partition, offset, sequence and batch are ignored; any other field is an error",
+        "topic, partition, offset (without --keep-offsets), sequence and batch are ignored; any other field is "
+        "an error",
     )
     parser.add_argument(
         "--key-separator",
@@ -69,6 +76,12 @@ def add_append_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --format jsonl: keys, values and header values are in base64 or null, as `kstore records "
         "--base64` prints them",
+    )
+    parser.add_argument(
+        "--keep-offsets",
+        action="store_true",
+        help="with --format jsonl: the records keep the offsets in the field offset, which must rise from the "
+        "log end offset on and may have gaps, and the leader epoch in batch.leader_epoch if there is one",
     )
     parser.add_argument(
         "--batch-bytes",
@@ -91,6 +104,8 @@ def append(args: argparse.Namespace) -> int:
         raise OSError("standard input is closed: there is nothing to append")
     if args.base64 and args.format != "jsonl":
         raise ValueError("--base64 needs --format jsonl")
+    if args.keep_offsets and args.format != "jsonl":
+        raise ValueError("--keep-offsets needs --format jsonl")
     if args.key_separator is not None and args.format != "lines":
         raise ValueError("--key-separator needs --format lines")
     separator = None if args.key_separator is None else unescaped(args.key_separator)
@@ -103,21 +118,28 @@ def append(args: argparse.Namespace) -> int:
     total = status.st_size if stat.S_ISREG(status.st_mode) else 0
     with open_writer(args, "a") as log, Progress(total, "append") as progress:
         first = log.log_end_offset
+        keeping = _KeepingOffsets(log) if args.keep_offsets else None
+        append = partial(_append, log) if keeping is None else keeping.append
+
+        def summary() -> str:
+            end = log.log_end_offset
+            return _summary(first, end, end - first if keeping is None else keeping.count)
+
         try:
-            transactional = _append_all(log, rows, args.batch_bytes, progress)
+            transactional = _append_all(append, rows, args.batch_bytes, progress)
             if args.durable:
                 log.flush()
         except (Exception, KeyboardInterrupt) as e:
             what = "it was interrupted" if isinstance(e, KeyboardInterrupt) else "this:"
-            note(f"{_summary(first, log.log_end_offset)} before {what}")
+            note(f"{summary()} before {what}")
             raise
-        end = log.log_end_offset
+        told = summary()
     if transactional:
         note(
             f"{counted(transactional, 'record')} were in transactions, and are outside of any now. They "
             "include those of aborted ones, unless `kstore records --isolation read_committed` left them out"
         )
-    _tell(_summary(first, end))
+    _tell(told)
     return 0
 
 
@@ -152,13 +174,14 @@ def unescaped(text: str) -> bytes:
     return separator.encode("utf-8", "surrogateescape")
 
 
-def _summary(first: int, end: int) -> str:
-    return f"{counted(end - first, 'record')} appended" + (
-        f": offsets {first} to {end - 1}" if end > first else ""
-    )
+def _summary(first: int, end: int, count: int) -> str:
+    which = f": offsets {first} to {end - 1}" if end - first == count > 0 else ""
+    return f"{counted(count, 'record')} appended" + (which or (f", up to offset {end - 1}" if count else ""))
 
 
-def _append_all(log: LogWriter, rows: Iterator[Row | None], batch_bytes: int, progress: Progress) -> int:
+def _append_all(
+    append: Callable[[list[Row], int], None], rows: Iterator[Row | None], batch_bytes: int, progress: Progress
+) -> int:
     """Append rows; return how many of them were in transactions. ValueError, InvalidRecordError or
     RecordTooLargeError for a line, after all lines before it were appended."""
     chunk: list[Row] = []
@@ -177,11 +200,11 @@ def _append_all(log: LogWriter, rows: Iterator[Row | None], batch_bytes: int, pr
             transactional += row.is_transactional
             done += len(row.value or b"") + len(row.key or b"") + 1
         if chunk and (row is None or len(chunk) == CHUNK):
-            _append(log, chunk, batch_bytes)
+            append(chunk, batch_bytes)
             chunk.clear()
             progress.update(done)
     if chunk:
-        _append(log, chunk, batch_bytes)
+        append(chunk, batch_bytes)
     if wrong is not None:
         raise wrong
     return transactional
@@ -239,6 +262,66 @@ def _append(log: LogWriter, rows: list[Row], batch_bytes: int) -> None:
             if "message_timestamp_after_max_ms allows" in str(e):
                 e.add_note(f"for a copy of records, which keeps such timestamps: --config {_ANY_TIME}")
         raise
+
+
+class _KeepingOffsets:
+    """Appends rows with the offsets that they have."""
+
+    def __init__(self, log: LogWriter) -> None:
+        self._log = log
+        self.count = 0  # of the appended rows
+        self._least = log.log_end_offset
+        self._epoch = log.leader_epoch
+        codec = log.config.compression_type
+        self._codec = codec if codec in CODECS else "none"
+
+    def append(self, rows: list[Row], batch_bytes: int) -> None:
+        """ValueError for a row, after all rows before it were appended."""
+        batch: list[Row] = []
+        size = 0
+        for row in rows:
+            try:
+                epoch = self._checked(row)
+            except ValueError:
+                self._write(batch)
+                raise
+            more = len(row.value or b"") + len(row.key or b"") + 20
+            is_far = bool(batch) and row.offset - batch[0].offset > _MOST_DELTA
+            if size + more > batch_bytes or epoch != self._epoch or is_far:
+                self._write(batch)
+                batch, size = [], 0
+            self._epoch, self._least = epoch, row.offset + 1
+            batch.append(row)
+            size += more
+        self._write(batch)
+
+    def _checked(self, row: Row) -> int:
+        """The leader epoch of a row. ValueError."""
+        if row.offset < 0:
+            raise ValueError(f"line {row.line}: no offset, which --keep-offsets needs")
+        if row.offset < self._least:
+            raise ValueError(f"line {row.line}: offset {row.offset} must be at least {self._least}")
+        epoch = self._epoch if row.leader_epoch < 0 else row.leader_epoch
+        if epoch < self._epoch:
+            raise ValueError(f"line {row.line}: leader epoch {epoch} must be at least {self._epoch}")
+        return epoch
+
+    def _write(self, rows: list[Row]) -> None:
+        if not rows:
+            return
+        now, base = self._log.clock_ms(), rows[0].offset
+        records = [
+            (now if row.timestamp is None else row.timestamp, row.key, row.value, row.headers) for row in rows
+        ]
+        data = encode_batch(
+            records,
+            base_offset=base,
+            codec=self._codec,
+            leader_epoch=self._epoch,
+            offset_deltas=[row.offset - base for row in rows],
+        )
+        self._log.append_batches(data, keep_offsets=True)
+        self.count += len(rows)
 
 
 def _lines(lines: Iterable[bytes | None], separator: bytes | None) -> Iterator[Row | None]:
@@ -307,7 +390,18 @@ def _row(fields: Any, is_base64: bool) -> Row:
         timestamp,
         headers,
         is_transactional=isinstance(batch, dict) and batch.get("transactional") is True,
+        offset=_whole("offset", fields.get("offset")),
+        leader_epoch=_whole("leader_epoch", batch.get("leader_epoch")) if isinstance(batch, dict) else -1,
     )
+
+
+def _whole(name: str, value: object) -> int:
+    """A number from 0 on, or -1 for none. TypeError."""
+    if value is None or value == -1:
+        return -1
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise TypeError(f"{name} {value!r:.80} is not a number from 0 on")
+    return value
 
 
 def _header(pair: Any, is_base64: bool) -> tuple[str, bytes | None]:
