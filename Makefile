@@ -16,7 +16,7 @@ QUICK := tests/unit tests/golden tests/pages tests/tools $(wildcard tests/test_*
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
 
-demo: .venv/built ## read a real broker's log directory, copy a topic, run a pipeline through Spark
+demo: .venv/built ## read a real broker's log directory, copy a topic, run a pipeline through Spark, and show the result in a page
 	$(BIN)/python examples/demo.py
 	$(MAKE) --no-print-directory .venv/with-spark
 	$(BIN)/python examples/pipeline.py

@@ -183,6 +183,10 @@ def main(master: str = "local[2]") -> None:
     with tempfile.TemporaryDirectory() as directory:
         print(land(Path(directory)), "records landed", flush=True)
         found, wanted = run(spark, Path(directory)), expected()
+        page = REPOSITORY / "build" / "demo.html"
+        page.parent.mkdir(exist_ok=True)
+        logs = kstore.LogStore(Path(directory) / "landing", Path(directory) / "results")
+        logs.report().save(page)
     executors = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
     spark.stop()
     print(f"{found['batches']} micro-batches; bytes by topic: {found['sizes']}")
@@ -192,6 +196,7 @@ def main(master: str = "local[2]") -> None:
     if not master.startswith("local"):
         print(f"{len(executors) - 1} executors did the tasks")  # the driver is in this list, too
     print("equal to what is computed without Spark: sizes, windows in the log, windows in Parquet")
+    print(f"a page that shows these logs, for a browser: {page}")
 
 
 if __name__ == "__main__":

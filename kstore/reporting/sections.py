@@ -73,21 +73,30 @@ def _findings(facts: Facts) -> Section:
         (
             each.severity,
             each.code,
-            each.file,
+            _below(facts, each.file),
             each.position if each.position >= 0 else "",
             "" if each.offsets is None else "{:,} to {:,}".format(*each.offsets),
-            each.meaning,
+            _below(facts, each.meaning),
             each.remedy,
             "yes" if each.stops_kafka else "",
         )
         for each in found
     ]
     headings = ("severity", "code", "file", "byte", "offsets", "meaning", "remedy", "stops Kafka")
-    tables = (_table("findings", headings, rows),) if rows else ()
+    used = [at for at in range(len(headings)) if any(row[at] != "" for row in rows)]
+    table = _table(
+        "findings", tuple(headings[at] for at in used), [tuple(row[at] for at in used) for row in rows]
+    )
+    tables = (table,) if rows else ()
     summary = ", ".join(
         f"{number:,} {severity}" for severity, number in _counted(each.severity for each in found) if number
     )
     return Section("findings", "Findings", f"{summary or 'None'}. {text}", (), tables)
+
+
+def _below(facts: Facts, text: str) -> str:
+    """A text with paths below the directory in place of whole ones, if there is one directory."""
+    return text.replace(f"{facts.directories[0]}/", "") if len(facts.directories) == 1 else text
 
 
 def _counted(severities: Any) -> list[tuple[str, int]]:
@@ -162,6 +171,7 @@ def _partitions(facts: Facts) -> Section:
         ],
     )
     text = f"The bytes of all segments, by {what}. Indexes are not counted.{left_out}"
+    text = text if names else "There is no partition."
     tables = (table,) if table.rows else ()
     return Section("partitions", "Partitions by size", text, (picture,) if any(sizes) else (), tables)
 
@@ -244,7 +254,9 @@ def _segments(facts: Facts) -> Section:
     )
     pictures = tuple(picture for picture in (times, offsets) if picture["spans"])
     tables = (Table("states", ("state", "segments", "bytes"), states), _table("segments", headings, listed))
-    return Section("segments", "Segments", text, pictures, tables if listed else ())
+    return Section(
+        "segments", "Segments", text if listed else "There is no segment.", pictures, tables if listed else ()
+    )
 
 
 def _merged(segments: Sequence[SegmentFacts]) -> list[tuple[str, int, int, int, int, str]]:
@@ -265,6 +277,8 @@ def _span(run: Sequence[SegmentFacts]) -> tuple[str, int, int, int, int, str]:
     begin, end = run[0].base_offset, run[-1].next_offset
     what = "" if len(run) == 1 else f"{len(run)} segments, "
     text = f"{what}offsets {begin:,} to {end:,}, {size_text(sum(segment.size for segment in run))}"
+    if all(segment.records is not None for segment in run):
+        text += f", {counted(sum(segment.records or 0 for segment in run), 'record')}"
     last = max(segment.max_timestamp for segment in run)
     return run[0].state, min(firsts, default=-1), last, begin, end, text
 

@@ -63,7 +63,8 @@
 
   // ---- pictures -------------------------------------------------------------------------------------------
 
-  const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+  // The end of a name has the number of the partition.
+  const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 7)}…${text.slice(-6)}` : text);
 
   function names(labels) {
     const most = innerWidth < 600 ? 14 : 32;
