@@ -30,7 +30,7 @@ ITEM = re.compile(r"( *)(?:[-*+]|\d+\.) ")
 
 def stage() -> None:
     """Copies the pages, and what they show, to build/pages."""
-    docs = [p for p in sorted((REPOSITORY / "docs").rglob("*")) if p.suffix in (".md", ".css")]
+    docs = [p for p in sorted((REPOSITORY / "docs").rglob("*")) if p.suffix in (".md", ".css", ".webp")]
     paths = [*(REPOSITORY / name for name in OUTSIDE), *docs]
     shutil.rmtree(STAGE, ignore_errors=True)
     for path in paths:

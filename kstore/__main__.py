@@ -24,6 +24,7 @@ QUESTIONS = """questions of an operator (DATA is a log directory, of kstore or o
 EXAMPLES = """examples:
   kstore stat data/orders-0                                  segments, spans of time, codecs, keys
   kstore check data                                          is it whole, and would a broker start on it
+  kstore report data -o page.html                            a page for a browser: sizes, segments, lag
   kstore records data/orders-0 --since 2026-11-20 --format jsonl
   kstore records data --topic orders --since yesterday --output orders.parquet
   kstore records data/orders-0 --offset 4711 --raw > value.bin

@@ -72,6 +72,12 @@ PARTS = (
         ("kstore/log", "kstore/store", "kstore/testing", "tests/crash_states"),
     ),
     Part(
+        "browser",
+        "the page of a report in a real browser: console, movement, contrast, keyboard",
+        (*PYTEST, "tests/reporting/test_browser.py"),
+        ("kstore/reporting", "tests/reporting"),
+    ),
+    Part(
         "interrupts",
         "signals, forks and failing allocations at points of every operation",
         (*PYTEST, "-n", "2", "tests/interrupts"),

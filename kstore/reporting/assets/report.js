@@ -126,24 +126,24 @@
     const { start, step } = picture;
     const count = picture.series[0].values.length;
     return {
-      type: "line",
+      type: "bar",
       data: {
         datasets: picture.series.map((each) => ({
-          label: each.name, fill: "stack", stepped: true, pointRadius: 0, borderWidth: 0,
-          backgroundColor: color(each.color), pointHitRadius: 8,
-          data: [...each.values, each.values.at(-1)].map((bytes, at) => (
-            { x: start + at * step, y: bytes / (step / 1000) })),
+          label: each.name, backgroundColor: color(each.color), barPercentage: 1, categoryPercentage: 1,
+          inflateAmount: 0.4,
+          data: each.values.map((bytes, at) => (
+            { x: start + (at + 0.5) * step, y: bytes / (step / 1000), from: start + at * step })),
         })),
       },
       options: {
         interaction: { mode: "index", intersect: false },
         scales: {
-          x: timeAxis(start, start + count * step),
+          x: { ...timeAxis(start, start + count * step), stacked: true, offset: false },
           y: { stacked: true, beginAtZero: true, ticks: { maxTicksLimit: 6,
             callback: (value) => `${size(value)}/s` } },
         },
         plugins: { tooltip: { filter: (item) => item.raw.y > 0, callbacks: {
-          title: (items) => (items.length ? `from ${utc(items[0].raw.x)}` : ""),
+          title: (items) => (items.length ? `from ${utc(items[0].raw.from)}` : ""),
           label: (item) => `${item.dataset.label}: ${size(item.raw.y)}/s` } } },
       },
     };

@@ -36,7 +36,7 @@ def report(args: argparse.Namespace) -> int:
     offsets, sizes and times, and no keys or values."""
     if args.also and is_partition(args.directory):
         raise ValueError("--also is for a log directory, and this is a partition")
-    checked = kstore.check(args.directory) if args.check else None
+    checked = kstore.check(args.directory, *args.also) if args.check else None
     subject = LogStore(args.directory, *args.also) if args.also else args.directory
     kstore.report(subject, checked=checked).save(args.output)
     note(f"the page is {visible(os.path.abspath(args.output))}")
