@@ -51,6 +51,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("kstore.copying", "kstore.explain"),
     ("kstore.checking",),
     ("kstore.reporting", "kstore.serving"),
+    ("kstore.frames",),
+    ("kstore.arrow", "kstore.polars"),
     ("kstore",),
     ("kstore.testing", "kstore.spark.errors", "kstore.spark.java", "kstore.spark.schema"),
     ("kstore.spark.arrow", "kstore.spark.paths"),

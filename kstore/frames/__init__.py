@@ -1,0 +1,1 @@
+"""Logs as tables of other libraries: conditions, sources, values in JSON."""

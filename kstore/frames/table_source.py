@@ -1,0 +1,142 @@
+"""The records of a log, of topics or of a store, in batches of columns that a condition bounds."""
+
+from __future__ import annotations
+
+import os
+
+from kstore.arguments import choice, elements, instances, path_text
+from kstore.errors import LogNotFoundError
+from kstore.frames.conditions import ANYTHING, bounds_of
+from kstore.light_typing import TYPE_CHECKING, NamedTuple, cast
+from kstore.log.files.layout import TopicPartition, partition_named
+from kstore.log.partition import PartitionLog
+from kstore.log.read.scan import COLUMNS
+from kstore.store.log_store import LogStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from kstore.engine.columns.array import ColumnBatch
+    from kstore.frames.conditions import Condition
+    from kstore.log.read.scan import Scan
+    from kstore.typed import Column, StrPath
+
+_BATCH_ROWS, _BATCH_BYTES = 1 << 16, 8 << 20
+NAMES = ("topic", "partition")
+
+
+class Found(NamedTuple):
+    """Records of a partition, which is None for a log whose directory has another name."""
+
+    partition: TopicPartition | None
+    batch: ColumnBatch
+
+
+class TableSource:
+    """What a table of another library reads. Each reading opens the logs again and shows each as it is then;
+    an open log or store is read as it is."""
+
+    def __init__(
+        self,
+        source: StrPath | PartitionLog | LogStore,
+        topic: str | Iterable[str] | None,
+        partitions: Iterable[int] | None,
+        threads: int | None,
+        **options: Any,
+    ) -> None:
+        """`options` are those of PartitionLog.scan, without columns and conditions. threads: None for half of
+        the processors, because the library that reads the table uses the others."""
+        options["threads"] = min(4, max(1, (os.cpu_count() or 1) // 2)) if threads is None else threads
+        self._source = source if isinstance(source, PartitionLog | LogStore) else _absolute(source)
+        self._topics = (topic,) if isinstance(topic, str) else topic and tuple(instances("topic", topic, str))
+        self._numbers = None if partitions is None else elements("partitions must be numbers", partitions)
+        self._options = options
+        self._is_log = self._finds_log()
+        if self._is_log and (topic is not None or partitions is not None):
+            raise TypeError(f"{self} is one partition: topic and partitions are for a store")
+        tp, log = next(self._logs(), (None, None))
+        if log is None:
+            raise LogNotFoundError(f"no partition of {self} is to be read")
+        self._scan(log, COLUMNS)  # checks the options
+        self.columns = COLUMNS if tp is None else (*NAMES, *COLUMNS)
+
+    def _finds_log(self) -> bool:
+        if self._topics is not None or isinstance(self._source, LogStore):
+            return False
+        if isinstance(self._source, PartitionLog):
+            return True
+        try:
+            PartitionLog(self._source).close()
+        except LogNotFoundError as e:
+            if not e.is_log_directory:
+                raise
+            return False
+        return True
+
+    def _logs(self) -> Iterator[tuple[TopicPartition | None, PartitionLog]]:
+        if self._is_log:
+            log = (
+                self._source
+                if isinstance(self._source, PartitionLog)
+                else PartitionLog(cast(str, self._source))
+            )
+            yield partition_named(os.path.basename(log.path)), log
+            return
+        store = self._source if isinstance(self._source, LogStore) else LogStore(cast(str, self._source))
+        there = store.topics
+        for topic in self._topics or there:
+            if topic not in there:
+                named = ", ".join(there) or "none"
+                raise LogNotFoundError(f"no topic {topic} in {store.path}: the topics are {named}")
+            for number in there[topic] if self._numbers is None else self._numbers:
+                yield TopicPartition(topic, number), store.log(topic, number)
+
+    def _scan(self, log: PartitionLog, names: Iterable[str], **more: Any) -> Scan:
+        columns = cast("tuple[Column, ...]", tuple(name for name in names if name not in NAMES))
+        sizes = {"batch_rows": _BATCH_ROWS, "batch_bytes": _BATCH_BYTES}
+        return log.scan(columns, **(sizes | self._options | more))
+
+    def empty(self) -> Scan:
+        """A scan of no record, with the types of all columns but topic and partition."""
+        _, log = next(self._logs())
+        return self._scan(log, self.columns, start=0, stop=0)
+
+    def read(
+        self, columns: Iterable[str], condition: Condition = ANYTHING, most: int | None = None
+    ) -> Iterator[Found]:
+        """Batches of columns with all records, `most` of them at most, for which the condition can be
+        true."""
+        names = [name for name in columns if name not in NAMES] or ["offset"]  # which counts the rows
+        for tp, log in self._logs():
+            known = {} if tp is None else {"topic": tp.topic.encode(), "partition": tp.partition}
+            bounds = bounds_of(condition, known)
+            if bounds is None:
+                continue
+            more = bounds.options()
+            if "until" in more and self._options.get("in_order"):
+                more["threads"] = 1  # others would read ahead, behind the end of the range
+            if most is not None:
+                more |= {"batch_rows": max(1, min(most, _BATCH_ROWS)), "threads": 1}
+            for batch in self._scan(log, names, **more):
+                yield Found(tp, batch)
+                if most is not None:
+                    most -= len(batch)
+                    if most <= 0:
+                        return
+
+    def __str__(self) -> str:
+        source = self._source
+        where = source.path if isinstance(source, PartitionLog | LogStore) else source
+        return f"{', '.join(self._topics)} in {where}" if self._topics else str(where)
+
+
+def _absolute(source: object) -> str:
+    return os.path.abspath(path_text("source", source))
+
+
+def checked_format(value_format: str | None, schema: object) -> bool:
+    """Whether values are decoded from JSON. TypeError, ValueError."""
+    if value_format is None and schema is not None:
+        raise TypeError('schema is an option of value_format="json"')
+    return value_format is not None and bool(choice("value_format", value_format, ("json",)))
