@@ -76,6 +76,8 @@ _SOURCES = {
     "kstore.opening": "get_include open open_async",
     "kstore.page": "Page",
     "kstore.reporting.report": "report",
+    "kstore.serving.server": "Server",
+    "kstore.serving.service": "serve",
     "kstore.store": "LogStore",
     "kstore.store.consumer_offsets": "CursorTransfer",
     "kstore.store.descriptions": "StoreHealth TopicDescription",

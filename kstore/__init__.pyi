@@ -90,6 +90,8 @@ from kstore.opening import open as open
 from kstore.opening import open_async as open_async
 from kstore.page import Page as Page
 from kstore.reporting.report import report as report
+from kstore.serving.server import Server as Server
+from kstore.serving.service import serve as serve
 from kstore.store import LogStore as LogStore
 from kstore.store.consumer_offsets import CursorTransfer as CursorTransfer
 from kstore.store.descriptions import StoreHealth as StoreHealth
@@ -177,6 +179,7 @@ __all__ = [
     "Residency",
     "Segment",
     "Sent",
+    "Server",
     "ShareGroup",
     "ShareGroupState",
     "Skipped",
@@ -208,5 +211,6 @@ __all__ = [
     "open_files",
     "repair",
     "report",
+    "serve",
     "wait",
 ]

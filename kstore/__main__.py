@@ -53,6 +53,7 @@ EXAMPLES = """examples:
   kstore sink data
   kstore cursors data --group billing --reset-to earliest --dry-run
   kstore shares data
+  kstore serve data --port 9092
 
 dump, records, follow, find, get, stat, check, report, explain, transactions, top, topics, describe, cursors
 and shares write nothing in the directory and take no lock. The directory may belong to a broker that is
@@ -60,13 +61,13 @@ running, or that crashed. copy writes in its destination only. append, retain, c
 truncate, create, alter, delete and keep lock the directory as a broker does, and fail if it is still locked
 after --wait. The options of cursors that change positions write positions only, and
 --forget of shares deletes states only, also beside a running writer; --export and adopt lock the
-directories that they write to, and --abort of transactions that of the partitions. sink changes staged files only with --recover,
---forget or --sweep.
+directories that they write to, and --abort of transactions that of the partitions. serve locks its
+directory with --write. sink changes staged files only with --recover, --forget or --sweep.
 
 Output to a file or a pipe is UTF-8 in every locale. On a terminal, stat, check, records, append, get, compact
 and erase show their progress on stderr.
 
-Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted (0 for top and keep, which run
+Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted (0 for top, keep and serve, which run
 until they are interrupted). If records are known to be lost at the end of a log, or between segments,
 records prints what is left, reports the loss on stderr unless --as-is is given, and exits with 0. check
 exits with 1 for every problem, or with 2 if nothing is there. records exits with 1 if a single file has no
@@ -114,6 +115,7 @@ GROUPS = {
         "alter": "change a topic's configuration, or give it more partitions",
         "delete": "delete a topic with all its records",
         "keep": "delete old segments, compact and so on in a log directory, until it is interrupted",
+        "serve": "serve a log directory to Kafka clients, until it is interrupted",
         "sink": "print what Spark's writers have under way and in staging, or finish, give up, sweep it",
     },
 }
@@ -146,7 +148,7 @@ _MEANT = {
 _PACKAGES = {
     "reading": "dump records follow find",
     "changing": "adopt append retain compact copy recover transactions truncate keys=keys,get,erase",
-    "stores": "topics=topics,describe,create,alter,delete cursors shares keep top sink",
+    "stores": "topics=topics,describe,create,alter,delete cursors shares keep serve top sink",
     "checking": "stat check explain repair report",
 }
 

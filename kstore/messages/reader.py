@@ -22,7 +22,7 @@ class Reader:
 
     __slots__ = ("_at", "_data")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | memoryview) -> None:
         self._data = data
         self._at = 0
 
@@ -35,7 +35,7 @@ class Reader:
         if size > self.remaining:
             raise DecodeError(f"{size} byte(s) wanted at {self._at}, {self.remaining} left", reason="null")
         self._at += size
-        return self._data[self._at - size : self._at]
+        return bytes(self._data[self._at - size : self._at])
 
     def number(self, size: int, signed: bool = True) -> int:
         """A big-endian integer of `size` bytes."""

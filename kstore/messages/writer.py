@@ -42,7 +42,7 @@ class Writer:
 
     def number(self, value: object, size: int, signed: bool, name: str) -> None:
         """Write a big-endian integer of `size` bytes. EncodeError."""
-        if type(value) is not int:
+        if not isinstance(value, int) or isinstance(value, bool):
             raise EncodeError(f"field {name} is not an integer: {value!r}")
         try:
             self._parts += value.to_bytes(size, "big", signed=signed)

@@ -194,6 +194,11 @@ class LogStore:
         return self._catalog.paths()
 
     @property
+    def mode(self) -> Literal["r", "a"]:
+        """ "r" if the store is open for reading, "a" if it is open for writing."""
+        return "a" if self._catalog.is_writing else "r"
+
+    @property
     def partitions(self) -> list[TopicPartition]:
         """The partitions, by topic and number."""
         self._catalog.look()

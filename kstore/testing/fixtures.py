@@ -1,7 +1,7 @@
 """Fixtures for pytest. Write `pytest_plugins = ["kstore.testing.fixtures"]` into the conftest.py of your
 tests.
 
-`kstore_log` is an empty log that is open for writing. `kstore_log_directory` is a log directory with two
+`kstore_broker` is a broker. `kstore_log` is an empty log that is open for writing. `kstore_log_directory` is a log directory with two
 partitions.
 """
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import kstore
+from kstore.testing import Broker, broker
 
 
 @pytest.fixture
@@ -18,6 +19,14 @@ def kstore_log(tmp_path: Path) -> Iterator[kstore.LogWriter]:
     """An empty log, open for writing, with segments of 2,000 bytes. It is closed after the test."""
     with kstore.open(tmp_path / "log-0", "a", internal_segment_bytes=2000, segment_index_bytes=256) as log:
         yield log
+
+
+@pytest.fixture
+def kstore_broker() -> Iterator[Broker]:
+    """A broker in this process, which creates the topics that clients ask for: `kstore_broker.bootstrap_servers`
+    is its address. It is stopped after the test."""
+    with broker() as running:
+        yield running
 
 
 @pytest.fixture

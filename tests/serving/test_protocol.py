@@ -69,9 +69,6 @@ def test_headers(api: object) -> None:
 
 
 def test_wrong_requests() -> None:
-    metadata = APIS[3]
-    with pytest.raises(DecodeError, match="2 byte"):
-        read_request(metadata, 1, Reader(struct.pack(">ih", 0, 0)))
     with pytest.raises(DecodeError, match="non-nullable field key"):
         read_request(APIS[10], 0, Reader(struct.pack(">h", -1)))
     with pytest.raises(DecodeError, match="not UTF-8"):

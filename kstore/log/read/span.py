@@ -28,6 +28,15 @@ class Span:
     def __bool__(self) -> bool:
         return self.size > 0
 
+    @property
+    def aborted(self) -> list[tuple[int, int]] | None:
+        """(producer id, first offset) of the aborted transactions that the bytes may hold, each once; None
+        unless isolation="read_committed" was asked for, or if there are no bytes."""
+        found = [part.aborted for part in self.slices]
+        if None in found or not found:
+            return None
+        return list(dict.fromkeys(each for aborted in found for each in aborted or ()))
+
     def send(self, sock: socket, position: int = 0) -> Sent:
         """Sends its bytes to a socket, from byte `position` of the span on, without copying them if possible.
         See Slice.send.

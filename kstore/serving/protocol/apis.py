@@ -100,15 +100,13 @@ def read_header(source: Reader) -> Header:
 
 
 def read_request(api: Api, version: int, source: Reader) -> dict[str, Any]:
-    """The values of a request, from behind `read_header` on. DecodeError, also for bytes after the last field."""
+    """The values of a request, from behind `read_header` on. As in Kafka, bytes after the last field are
+    ignored: librdkafka sends some. DecodeError."""
     if version >= api.request.flexible:
         for _ in range(source.varint()):
             source.varint()
             source.array(source.varint())
-    values = api.request.read_version(source, version)
-    if source.remaining:
-        raise DecodeError(f"{source.remaining} byte(s) follow the {api.request.name} of version {version}")
-    return values
+    return api.request.read_version(source, version)
 
 
 def write_response(api: Api, version: int, correlation_id: int, values: dict[str, Any]) -> list[Any]:

@@ -1,0 +1,217 @@
+"""A connection of a client: its frames, its requests in order, and their responses."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import select
+import socket
+from threading import Condition
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from kstore.engine.io.synchronization import EventFd
+from kstore.errors import KstoreError
+from kstore.messages.errors import DecodeError
+from kstore.messages.reader import Reader
+from kstore.serving.error_codes import ErrorCode
+from kstore.serving.protocol.apis import API_VERSIONS, APIS, read_header, read_request, write_response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Handler: TypeAlias = Callable[[dict[str, Any], int, "Connection"], dict[str, Any] | None]
+
+_LOG = logging.getLogger("kstore.serving")
+_SMALL = 1 << 16  # bytes of a frame that needs no place in the budget, and of one read from the socket
+_FRAME_SECONDS = 30  # for a frame to come whole, and for a response to be taken
+
+
+class Limits(NamedTuple):
+    """What clients may use: bytes of one request, of all large requests at a time, connections, and seconds
+    between two requests."""
+
+    frame_bytes: int = 100 << 20  # Kafka's socket.request.max.bytes
+    memory_bytes: int = 256 << 20
+    connections: int = 1000
+    idle_seconds: int = 600  # Kafka's connections.max.idle.ms
+
+
+class Disconnect(Exception):
+    """Raised by a handler to close the connection instead of answering."""
+
+
+class MemoryBudget:
+    """The bytes of large requests that all connections have in memory together."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+        self._freed = Condition()
+
+    def take(self, size: int) -> None:
+        """Wait until there is room for so many bytes. A size is at most the whole budget."""
+        with self._freed:
+            self._freed.wait_for(lambda: self._left >= size)
+            self._left -= size
+
+    def give_back(self, size: int) -> None:
+        """Bytes that were taken are free again."""
+        with self._freed:
+            self._left += size
+            self._freed.notify_all()
+
+
+class Connection:
+    """One client. Its thread reads a request, answers it, and reads the next one.
+
+    `address`: the host and the port that the client connected to. `host`: that of the client. `client_id`: the
+    one in the request that is handled. `event`: what a handler arms to be woken in `wait`.
+    """
+
+    client_id: str | None = None
+
+    def __init__(
+        self, sock: socket.socket, handlers: Mapping[int, Handler], limits: Limits, budget: MemoryBudget
+    ) -> None:
+        self._sock = sock
+        self._handlers = handlers
+        self._limits = limits
+        self._budget = budget
+        self._received = bytearray()  # and not handled yet
+        self.host: str = sock.getpeername()[0]
+        self.address: tuple[str, int] = sock.getsockname()[:2]
+        self.event = EventFd()
+        self._poll = select.poll()
+        self._poll.register(self.event, select.POLLIN)
+        self._poll.register(sock, select.POLLRDHUP)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _seconds(_FRAME_SECONDS))
+
+    def run(self) -> None:
+        """Serve the client until it leaves, is idle for too long, or sends what is no request."""
+        try:
+            while self._serve_one():
+                pass
+        except DecodeError as error:
+            _LOG.info("closed the connection of %s: %s", self.host, error)
+        except (Disconnect, OSError):
+            pass  # the client has gone, or has taken nothing for too long
+        except KstoreError as error:  # the file that is being sent was truncated: half a response is out
+            _LOG.warning("closed the connection of %s: %s", self.host, error)
+        except Exception:  # noqa: BLE001 - whatever a handler raises ends one connection only
+            _LOG.exception("a request of %s failed; its connection is closed", self.host)
+        finally:
+            self._sock.close()
+
+    def close(self) -> None:
+        """End the connection, from another thread."""
+        with contextlib.suppress(OSError):  # it has ended
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the event, and return whether it was set. Disconnect if the client has gone."""
+        found = self._poll.poll(max(seconds, 0) * 1000)
+        for descriptor, _ in found:
+            if descriptor != self.event.fileno():
+                raise Disconnect
+        return bool(found)
+
+    # ---- requests ------------------------------------------------------------------------------------------
+
+    def _serve_one(self) -> bool:
+        """Handle the next request. False if the client has left."""
+        size = self._next_size()
+        if size < 0:
+            return False
+        if size <= _SMALL:
+            self._handle(self._small_frame(size))
+            return True
+        self._budget.take(size)
+        try:
+            self._handle(self._large_frame(size))
+        finally:
+            self._budget.give_back(size)
+        return True
+
+    def _handle(self, frame: bytes | memoryview) -> None:
+        source = Reader(frame)
+        header = read_header(source)
+        api, handler = APIS.get(header.key), self._handlers.get(header.key)
+        if api is None or handler is None:
+            raise DecodeError(f"a request for API {header.key}, which is not offered")
+        self.client_id = header.client_id
+        version, answer = header.version, None
+        if api.lowest <= version <= api.highest:
+            answer = handler(read_request(api, version, source), version, self)
+            if answer is None:
+                return
+        elif api.key == API_VERSIONS:  # as in Kafka, the client asks again with a version that it learns here
+            version, answer = 0, {**(handler({}, 0, self) or {}), "errorCode": ErrorCode.UNSUPPORTED_VERSION}
+        else:
+            raise DecodeError(
+                f"version {version} of {api.name}, of which {api.lowest} to {api.highest} are offered"
+            )
+        self._send(write_response(api, version, header.correlation_id, answer))
+
+    def _send(self, pieces: list[Any]) -> None:
+        """Send a response. The bytes before an attachment wait for it, so that they share a packet."""
+        size = sum(len(each) if isinstance(each, bytearray) else each.size for each in pieces)
+        pending = size.to_bytes(4, "big")
+        for piece in pieces:
+            if isinstance(piece, bytearray):
+                pending += piece
+                continue
+            self._sock.sendall(pending, socket.MSG_MORE)
+            pending = b""
+            if piece.send(self._sock).size != piece.size:
+                raise Disconnect  # it was not taken in time
+        if pending:
+            self._sock.sendall(pending)
+
+    # ---- frames --------------------------------------------------------------------------------------------
+
+    def _next_size(self) -> int:
+        """The size of the next frame, -1 at the end of the connection. DecodeError."""
+        self._allow(self._limits.idle_seconds)
+        while len(self._received) < 4:
+            data = self._sock.recv(_SMALL)
+            if not data:
+                return -1
+            self._received += data
+        size = int.from_bytes(self._received[:4], "big", signed=True)
+        if not 0 < size <= self._limits.frame_bytes:
+            raise DecodeError(f"a request of {size} bytes, of which {self._limits.frame_bytes} are allowed")
+        del self._received[:4]
+        return size
+
+    def _small_frame(self, size: int) -> bytes:
+        while len(self._received) < size:
+            self._allow(_FRAME_SECONDS)
+            data = self._sock.recv(_SMALL)
+            if not data:
+                raise Disconnect
+            self._received += data
+        frame = bytes(self._received[:size])
+        del self._received[:size]
+        return frame
+
+    def _large_frame(self, size: int) -> memoryview:
+        self._allow(_FRAME_SECONDS)
+        frame = memoryview(bytearray(size))
+        at = min(len(self._received), size)
+        frame[:at] = self._received[:at]
+        del self._received[:at]
+        while at < size:
+            got = self._sock.recv_into(frame[at:])
+            if not got:
+                raise Disconnect
+            at += got
+        return frame
+
+    def _allow(self, seconds: int) -> None:
+        """How long the next reading may take."""
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _seconds(seconds))
+
+
+def _seconds(seconds: int) -> bytes:
+    """A struct timeval."""
+    return seconds.to_bytes(8, "little") + bytes(8)

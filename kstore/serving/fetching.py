@@ -1,0 +1,146 @@
+"""Fetch: stored batches, sent from their files to the socket."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from kstore.errors import KstoreError
+from kstore.log.files.layout import TopicPartition
+from kstore.serving.error_codes import ErrorCode, code_of
+
+if TYPE_CHECKING:
+    from kstore.serving.connection import Connection
+    from kstore.serving.partitions import Partitions
+
+MAX_BYTES: Final = 55 << 20  # Kafka's fetch.max.bytes of a broker
+_READ_COMMITTED = 1
+
+
+class _Wanted(NamedTuple):
+    """A partition of a request."""
+
+    tp: TopicPartition
+    offset: int
+    leader_epoch: int
+    max_bytes: int
+
+
+def wrong_epoch(known: int, current: int) -> ErrorCode:
+    """The error if a client knows another leader epoch than the log has; -1 if it knows none."""
+    if current < 0 or current == known:
+        return ErrorCode.NONE
+    return ErrorCode.FENCED_LEADER_EPOCH if current < known else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+class Fetcher:
+    """Answers Fetch requests."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
+
+    def fetch(self, values: dict[str, Any], version: int, connection: Connection) -> dict[str, Any]:
+        """The batches of each partition from an offset on, as soon as there are `minBytes`, or after
+        `maxWaitMs`.
+
+        The first partition that has any gives at least one batch, whatever the limits. The answer is complete,
+        and never part of a fetch session.
+        """
+        wanted = [
+            _Wanted(
+                TopicPartition(topic["topic"], each["partition"]),
+                each["fetchOffset"],
+                each["currentLeaderEpoch"],
+                each["partitionMaxBytes"],
+            )
+            for topic in values["topics"]
+            for each in topic["partitions"]
+        ]
+        if not wanted:
+            return {}
+        read = _Read(self._partitions, wanted, values)
+        deadline = monotonic() + values["maxWaitMs"] / 1000
+        read.all()
+        if not read.is_enough and deadline > monotonic():
+            self._wait(read, wanted, deadline, connection)
+        return _answer(values, read)
+
+    def _wait(self, read: _Read, wanted: list[_Wanted], deadline: float, connection: Connection) -> None:
+        while True:
+            connection.event.clear()
+            for each in wanted:
+                with suppress(KstoreError, OSError, ValueError):  # reading it finds the error
+                    self._partitions.arm(each.tp, connection.event)
+            read.all()  # what came before the event was armed
+            left = deadline - monotonic()
+            if read.is_enough or left <= 0:
+                return
+            connection.wait(min(left, self._partitions.longest_wait))
+
+
+class _Read:
+    """The partitions of a request, read once or again and again."""
+
+    def __init__(self, partitions: Partitions, wanted: list[_Wanted], values: dict[str, Any]) -> None:
+        self.answers: list[dict[str, Any]] = []
+        self.is_enough = False
+        self._partitions = partitions
+        self._wanted = wanted
+        self._min_bytes = values["minBytes"]
+        self._max_bytes = min(values["maxBytes"], MAX_BYTES)
+        self._is_committed = values["isolationLevel"] == _READ_COMMITTED
+        self._isolation: Literal["read_committed", "read_uncommitted"] = (
+            "read_committed" if self._is_committed else "read_uncommitted"
+        )
+
+    def all(self) -> None:
+        """Read all partitions as they are now."""
+        self.answers = []
+        size, has_failed = 0, False
+        for each in self._wanted:
+            answer = self._one(each, self._max_bytes - size, is_first=size == 0)
+            size += answer["records"].size if answer["records"] else 0
+            has_failed = has_failed or answer["errorCode"] != ErrorCode.NONE
+            self.answers.append(answer)
+        self.is_enough = has_failed or size >= self._min_bytes
+
+    def _one(self, wanted: _Wanted, left: int, *, is_first: bool) -> dict[str, Any]:
+        answer: dict[str, Any] = {"partitionIndex": wanted.tp.partition, "highWatermark": -1}
+        try:
+            view = self._partitions.view(wanted.tp)
+            now = view.snapshot
+            answer["errorCode"] = wrong_epoch(max(now.leader_epochs.latest or 0, 0), wanted.leader_epoch)
+            if not answer["errorCode"]:
+                span = None
+                if is_first or left > 0 or not now.log_start_offset <= wanted.offset <= now.log_end_offset:
+                    most = max(min(wanted.max_bytes, left), 0)
+                    span = view.span(wanted.offset, most, self._isolation, min_one_message=is_first)
+                answer["highWatermark"] = now.log_end_offset
+                answer["logStartOffset"] = now.log_start_offset
+                if self._is_committed:
+                    answer["lastStableOffset"] = view.last_stable_offset()
+                aborted = (span.aborted if span else None) or []
+                answer["abortedTransactions"] = (
+                    [{"producerId": producer, "firstOffset": first} for producer, first in aborted]
+                    if self._is_committed
+                    else None
+                )
+                answer["records"] = span or b""
+                return answer
+        except (KstoreError, OSError) as error:
+            answer["errorCode"] = code_of(error)
+        except ValueError:  # no topic can have such a name
+            answer["errorCode"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer |= {"abortedTransactions": None, "records": b""}
+        return answer
+
+
+def _answer(values: dict[str, Any], read: _Read) -> dict[str, Any]:
+    answers = iter(read.answers)
+    return {
+        "responses": [
+            {"topic": topic["topic"], "partitions": [next(answers) for _ in topic["partitions"]]}
+            for topic in values["topics"]
+        ]
+    }

@@ -1,0 +1,165 @@
+"""Who answers which request, and `serve`, which starts a server."""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from kstore.arguments import boolean, instance, integer, warn
+from kstore.serving.administration import Administration
+from kstore.serving.cluster import Cluster, api_versions
+from kstore.serving.configs import Configs
+from kstore.serving.connection import Limits
+from kstore.serving.fetching import Fetcher
+from kstore.serving.groups.coordinator import GroupCoordinator
+from kstore.serving.log_dirs import LogDirs
+from kstore.serving.lookups import Lookups
+from kstore.serving.partitions import ReadPartitions, WrittenPartitions
+from kstore.serving.producing import Producing, init_producer_id
+from kstore.serving.protocol.apis import API_VERSIONS, APIS
+from kstore.serving.recorded_groups import RecordedGroups
+from kstore.serving.server import Server
+from kstore.store import LogStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kstore.serving.connection import Handler
+    from kstore.serving.partitions import Partitions
+
+_TICK_SECONDS: Final = 0.5
+KEYS: Final = {api.name: key for key, api in APIS.items()}
+
+
+def serve(store: LogStore, host: str = "127.0.0.1", port: int = 0, *, create_topics: bool = False) -> Server:
+    """Serve a store to Kafka clients, in threads of this process, until the Server that is returned is closed.
+
+    The clients see a cluster of one node without replication, TLS and passwords: whoever reaches the port may
+    read, and write if the store is open for writing. A store that is open for reading is served as its
+    directories are, while another process writes them. host: the address of this machine to listen at.
+    Default: 127.0.0.1, which no other machine reaches; kstore warns of another one. port: its port. Default: a
+    free one, which `bootstrap_servers` of the server names. create_topics: True creates a topic of one
+    partition if a client asks for one that does not exist. Default: False.
+
+    Raises: OSError: the address cannot be used. TypeError, ValueError: an argument is wrong.
+    """
+    instance("store", store, LogStore)
+    integer("port", port, 0, 2**16 - 1)
+    boolean("create_topics", create_topics)
+    service = Service(store, create_topics=create_topics)
+    try:
+        server = Server(host, port, service.handlers, Limits(), service.close)
+    except BaseException:
+        service.close()
+        raise
+    if not is_loopback(server.host):
+        doing = "read and write" if store.mode == "a" else "read"
+        warn(f"other machines may reach {host}: without a password they can {doing} what is served")
+    return server
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    return ipaddress.ip_address(host).is_loopback
+
+
+class Service:
+    """The handlers of a store's server, by API, and what they share.
+
+    clock: the time in ms.
+    """
+
+    def __init__(
+        self,
+        store: LogStore,
+        *,
+        create_topics: bool = False,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        offsets_partitions: int = 50,
+    ) -> None:
+        self._partitions: Partitions
+        self._groups: GroupCoordinator | None = None
+        self._ended = threading.Event()
+        self._ticker = threading.Thread(target=self._tick_on, name="kstore-serve-groups", daemon=True)
+        if store.mode == "a":
+            self._partitions = WrittenPartitions(store)
+            self._groups = GroupCoordinator(store, clock, partitions=offsets_partitions)
+            self._ticker.start()
+        else:
+            self._partitions = ReadPartitions(store)
+        handlers = {KEYS[name]: handler for name, handler in self._named(create_topics).items()}
+        handlers[API_VERSIONS] = api_versions(handlers)
+        self.handlers: dict[int, Handler] = handlers
+
+    def _named(self, create_topics: bool) -> dict[str, Handler]:
+        partitions = self._partitions
+        lookups = Lookups(partitions)
+        cluster = Cluster(partitions)
+        administration, configs = Administration(partitions, cluster), Configs(partitions, cluster)
+        if create_topics:
+            cluster.create = administration.create_automatically
+        return {
+            "Metadata": cluster.metadata,
+            "DescribeCluster": cluster.describe_cluster,
+            "FindCoordinator": cluster.find_coordinator,
+            "Fetch": Fetcher(partitions).fetch,
+            "ListOffsets": lookups.list_offsets,
+            "OffsetForLeaderEpoch": lookups.offset_for_leader_epoch,
+            "DescribeConfigs": configs.describe_configs,
+            "DescribeLogDirs": LogDirs(partitions).describe_log_dirs,
+            # A store that is open for reading refuses these. librdkafka fetches only if Produce is offered.
+            "Produce": Producing(partitions).produce,
+            "InitProducerId": init_producer_id,
+            "CreateTopics": administration.create_topics,
+            "DeleteTopics": administration.delete_topics,
+            "CreatePartitions": administration.create_partitions,
+            "DeleteRecords": administration.delete_records,
+            "AlterConfigs": configs.alter_configs,
+            "IncrementalAlterConfigs": configs.incremental_alter_configs,
+            **(_recorded(partitions.store) if self._groups is None else _coordinated(self._groups)),
+        }
+
+    def tick(self) -> None:
+        """Do what is due by the clock: a test has moved it."""
+        if self._groups is not None:
+            self._groups.tick()
+
+    def _tick_on(self) -> None:
+        while not self._ended.wait(_TICK_SECONDS):
+            self.tick()
+
+    def close(self) -> None:
+        """Answer the requests that wait. The store stays open."""
+        self._ended.set()
+        if self._groups is not None:
+            self._ticker.join()
+            self._groups.close()
+        self._partitions.close()
+
+
+def _coordinated(groups: GroupCoordinator) -> dict[str, Handler]:
+    return {
+        "JoinGroup": groups.join_group,
+        "SyncGroup": groups.sync_group,
+        "Heartbeat": groups.heartbeat,
+        "LeaveGroup": groups.leave_group,
+        "OffsetCommit": groups.offset_commit,
+        "OffsetFetch": groups.offset_fetch,
+        "OffsetDelete": groups.offset_delete,
+        "ListGroups": groups.list_groups,
+        "DescribeGroups": groups.describe_groups,
+        "DeleteGroups": groups.delete_groups,
+    }
+
+
+def _recorded(store: LogStore) -> dict[str, Handler]:
+    groups = RecordedGroups(store)
+    return {
+        "JoinGroup": groups.join_group,
+        "OffsetCommit": groups.offset_commit,
+        "OffsetFetch": groups.offset_fetch,
+        "ListGroups": groups.list_groups,
+        "DescribeGroups": groups.describe_groups,
+    }
