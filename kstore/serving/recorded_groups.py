@@ -116,3 +116,8 @@ class RecordedGroups:
                 for topic in values["topics"]
             ]
         }
+
+
+def init_producer_id(values: dict[str, Any], version: int, connection: Connection) -> dict[str, Any]:
+    """A producer has nothing to do here."""
+    return {"errorCode": ErrorCode.POLICY_VIOLATION, "producerEpoch": -1}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kstore.arguments import boolean, instance, integer, warn
+from kstore.errors import KstoreError
 from kstore.serving.administration import Administration
 from kstore.serving.cluster import Cluster, api_versions
 from kstore.serving.configs import Configs
@@ -17,10 +19,11 @@ from kstore.serving.groups.coordinator import GroupCoordinator
 from kstore.serving.log_dirs import LogDirs
 from kstore.serving.lookups import Lookups
 from kstore.serving.partitions import ReadPartitions, WrittenPartitions
-from kstore.serving.producing import Producing, init_producer_id
+from kstore.serving.producing import Producing
 from kstore.serving.protocol.apis import API_VERSIONS, APIS
-from kstore.serving.recorded_groups import RecordedGroups
+from kstore.serving.recorded_groups import RecordedGroups, init_producer_id
 from kstore.serving.server import Server
+from kstore.serving.transactions.coordinator import TransactionCoordinator
 from kstore.store import LogStore
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from kstore.serving.connection import Handler
     from kstore.serving.partitions import Partitions
 
+_LOG = logging.getLogger("kstore.serving")
 _TICK_SECONDS: Final = 0.5
 KEYS: Final = {api.name: key for key, api in APIS.items()}
 
@@ -65,10 +69,16 @@ def is_loopback(host: str) -> bool:
     return ipaddress.ip_address(host).is_loopback
 
 
+class _Coordinators(NamedTuple):
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+
+
 class Service:
     """The handlers of a store's server, by API, and what they share.
 
-    clock: the time in ms.
+    clock: the time in ms. state_partitions: the number of partitions of the internal topics, if they are
+    created.
     """
 
     def __init__(
@@ -77,15 +87,17 @@ class Service:
         *,
         create_topics: bool = False,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        offsets_partitions: int = 50,
+        state_partitions: int = 50,
     ) -> None:
         self._partitions: Partitions
-        self._groups: GroupCoordinator | None = None
+        self._coordinators: _Coordinators | None = None
         self._ended = threading.Event()
         self._ticker = threading.Thread(target=self._tick_on, name="kstore-serve-groups", daemon=True)
         if store.mode == "a":
             self._partitions = WrittenPartitions(store)
-            self._groups = GroupCoordinator(store, clock, partitions=offsets_partitions)
+            groups = GroupCoordinator(store, clock, partitions=state_partitions)
+            transactions = TransactionCoordinator(store, groups, clock, partitions=state_partitions)
+            self._coordinators = _Coordinators(groups, transactions)
             self._ticker.start()
         else:
             self._partitions = ReadPartitions(store)
@@ -95,6 +107,7 @@ class Service:
 
     def _named(self, create_topics: bool) -> dict[str, Handler]:
         partitions = self._partitions
+        coordinators = self._coordinators
         lookups = Lookups(partitions)
         cluster = Cluster(partitions)
         administration, configs = Administration(partitions, cluster), Configs(partitions, cluster)
@@ -110,37 +123,48 @@ class Service:
             "DescribeConfigs": configs.describe_configs,
             "DescribeLogDirs": LogDirs(partitions).describe_log_dirs,
             # A store that is open for reading refuses these. librdkafka fetches only if Produce is offered.
-            "Produce": Producing(partitions).produce,
-            "InitProducerId": init_producer_id,
+            "Produce": Producing(partitions, coordinators and coordinators.transactions).produce,
             "CreateTopics": administration.create_topics,
             "DeleteTopics": administration.delete_topics,
             "CreatePartitions": administration.create_partitions,
             "DeleteRecords": administration.delete_records,
             "AlterConfigs": configs.alter_configs,
             "IncrementalAlterConfigs": configs.incremental_alter_configs,
-            **(_recorded(partitions.store) if self._groups is None else _coordinated(self._groups)),
+            **(_recorded(partitions.store) if coordinators is None else _coordinated(*coordinators)),
         }
 
     def tick(self) -> None:
         """Do what is due by the clock: a test has moved it."""
-        if self._groups is not None:
-            self._groups.tick()
+        if self._coordinators is not None:
+            self._coordinators.groups.tick()
+            self._coordinators.transactions.tick()
 
     def _tick_on(self) -> None:
         while not self._ended.wait(_TICK_SECONDS):
-            self.tick()
+            try:
+                self.tick()
+            except (KstoreError, OSError) as error:  # what failed is tried again
+                _LOG.warning("groups and transactions: %s", error)
 
     def close(self) -> None:
         """Answer the requests that wait. The store stays open."""
         self._ended.set()
-        if self._groups is not None:
+        if self._coordinators is not None:
             self._ticker.join()
-            self._groups.close()
+            self._coordinators.groups.close()
         self._partitions.close()
 
 
-def _coordinated(groups: GroupCoordinator) -> dict[str, Handler]:
+def _coordinated(groups: GroupCoordinator, transactions: TransactionCoordinator) -> dict[str, Handler]:
     return {
+        "InitProducerId": transactions.init_producer_id,
+        "AddPartitionsToTxn": transactions.add_partitions_to_txn,
+        "AddOffsetsToTxn": transactions.add_offsets_to_txn,
+        "TxnOffsetCommit": transactions.txn_offset_commit,
+        "EndTxn": transactions.end_txn,
+        "ListTransactions": transactions.list_transactions,
+        "DescribeTransactions": transactions.describe_transactions,
+        "DescribeProducers": transactions.describe_producers,
         "JoinGroup": groups.join_group,
         "SyncGroup": groups.sync_group,
         "Heartbeat": groups.heartbeat,
@@ -157,6 +181,7 @@ def _coordinated(groups: GroupCoordinator) -> dict[str, Handler]:
 def _recorded(store: LogStore) -> dict[str, Handler]:
     groups = RecordedGroups(store)
     return {
+        "InitProducerId": init_producer_id,
         "JoinGroup": groups.join_group,
         "OffsetCommit": groups.offset_commit,
         "OffsetFetch": groups.offset_fetch,

@@ -99,17 +99,10 @@ class StateTopic:
 def append_marker(
     log: LogWriter, producer: Producer, *, commits: bool, epoch: int, now: int, version: int
 ) -> None:
-<<<<<<< HEAD
     """End the transaction of a producer in a log. `epoch` is that of the coordinator, `version` that of the
     transaction. The errors are those of LogWriter.append_batches."""
 
     def encoded(coordinator_epoch: int) -> bytes:
-=======
-    """End the transaction of a producer in a log. `version` is that of the transaction. The errors are those
-    of LogWriter.append_batches."""
-
-    def encoded(epoch: int) -> bytes:
->>>>>>> cacf6f7e (serving: serve a store to Kafka clients)
         return encode_batch(
             [(now, _MARKER_KEY.pack(0, commits), _MARKER_VALUE.pack(0, coordinator_epoch), None)],
             producer_id=producer.producer_id,
@@ -119,11 +112,7 @@ def append_marker(
         )
 
     try:
-<<<<<<< HEAD
         log.append_batches(encoded(epoch), origin="coordinator", transaction_version=version)
-=======
-        log.append_batches(encoded(coordinator_epoch), origin="coordinator", transaction_version=version)
->>>>>>> cacf6f7e (serving: serve a store to Kafka clients)
     except (
         TransactionCoordinatorFencedError
     ):  # a broker has ended one with a later epoch than is in the topic

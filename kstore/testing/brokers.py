@@ -86,7 +86,7 @@ class Broker:
     def _open(self, port: int) -> None:
         self.store = LogStore(self._directory, **self._options)
         self._service = Service(
-            self.store, create_topics=self._create_topics, clock=self.clock, offsets_partitions=1
+            self.store, create_topics=self._create_topics, clock=self.clock, state_partitions=1
         )
         handlers = {
             key: self._with_faults(APIS[key].name, handler) for key, handler in self._service.handlers.items()

@@ -28,7 +28,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     options = {"mode": "a", "background": False}
     with kstore.LogStore(tmp_path_factory.mktemp("fuzz") / "data", **options) as store:
         store.create_topic("t", 2)
-        service = Service(store, create_topics=True, offsets_partitions=1)
+        service = Service(store, create_topics=True, state_partitions=1)
         with Server("127.0.0.1", 0, service.handlers, SMALL, service.close) as server:
             yield server
 

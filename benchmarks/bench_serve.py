@@ -1,0 +1,120 @@
+"""Fetches of 1 MiB by one client over TCP, each after the answer to the one before."""
+
+import itertools
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import kstore
+from benchmarks.data import Data
+from benchmarks.interleave import Goal, Race
+from benchmarks.peers import InProcess
+
+SIZE = 1 << 20
+TURN = 64  # fetches
+HEADER = 8 + 14 + 2 + 5 + 4 + 34 + 4  # of an answer with one partition of the topic "bench"
+BARE = f"""
+import os, socket, struct, sys
+with socket.create_server(("127.0.0.1", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    sock, _ = server.accept()
+sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+file = os.open(sys.argv[1], os.O_RDONLY)
+while request := sock.recv(16, socket.MSG_WAITALL):
+    position, size = struct.unpack(">qq", request)
+    sock.sendall(struct.pack(">i", {HEADER} - 4 + size).ljust({HEADER}, b"\\0"), socket.MSG_MORE)
+    while size:
+        sent = os.sendfile(sock.fileno(), file, position, size)
+        position, size = position + sent, size - sent
+"""
+
+
+class Server:
+    """A server in a process of its own, and a connection to it."""
+
+    def __init__(self, *command: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        assert self._process.stdout is not None
+        port = self._process.stdout.readline().strip().rpartition(":")[2]
+        self._sock = socket.create_connection(("127.0.0.1", int(port)))
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._room = bytearray(2 * SIZE)
+
+    def ask(self, request: bytes) -> int:
+        """Send a request; read the answer, and return its size without the header."""
+        self._sock.sendall(request)
+        (left,) = struct.unpack(">i", self._sock.recv(4, socket.MSG_WAITALL))
+        size = left + 4 - HEADER
+        while left:
+            left -= self._sock.recv_into(self._room, min(left, len(self._room)))
+        return size
+
+    def close(self) -> None:
+        self._sock.close()
+        self._process.terminate()
+        self._process.wait(20)
+        self._process.stdout.close()  # type: ignore[union-attr]
+
+
+def fetch(offset: int) -> bytes:
+    """A Fetch request of version 11."""
+    body = struct.pack(">hhih", 1, 11, 7, -1) + struct.pack(">iiiibii", -1, 0, 1, SIZE, 0, 0, -1)
+    body += struct.pack(">ih5s", 1, 5, b"bench") + struct.pack(">iiiqqi", 1, 0, -1, offset, -1, SIZE)
+    body += struct.pack(">ih", 0, 0)
+    return struct.pack(">i", len(body)) + body
+
+
+@pytest.fixture
+def parts(data: Data) -> Iterator[tuple[Path, list[tuple[int, int, int]]]]:
+    """A directory with the topic bench, and (offset, position, size) of parts of its one segment."""
+    directory = data.work / "serve"
+    value = os.urandom(50) + b"x" * 50
+    with kstore.open(directory / "bench-0", "a", segment_bytes=1 << 30) as log:
+        while log.segments[-1].size < 128 * SIZE:
+            log.extend([value] * 5_000)
+        found, offset, position = [], 0, 0
+        while (span := log.span(offset, SIZE)).size and len(found) < 100:
+            found.append((offset, position, span.size))
+            position += span.size
+            offset = list(span.slices[-1].batches())[-1].next_offset
+    yield directory, found
+
+
+def bench_serve(race: Race, parts: tuple[Path, list[tuple[int, int, int]]]) -> None:
+    """kstore serve: Fetch of version 11. sendfile: a loop in Python that knows position and size, sends a header of
+    the same size, and calls os.sendfile."""
+    directory, places = parts
+    (file,) = directory.glob("bench-0/*.log")
+    ours, bare = Server("-m", "kstore", "serve", str(directory)), Server("-c", BARE, str(file))
+
+    def contestant(
+        name: str, server: Server, request: Callable[[int, int, int], bytes]
+    ) -> InProcess[None]:
+        turn = itertools.cycle(places)
+
+        def work(_: None) -> tuple[int, int]:
+            sizes = [server.ask(request(*place)) for place in itertools.islice(turn, TURN)]
+            assert min(sizes) > SIZE // 2
+            return sum(sizes), TURN
+
+        return InProcess(name, lambda *_: None, work)
+
+    try:
+        race(
+            "serve: fetches of 1 MiB",
+            "byte",
+            contestant("kstore", ours, lambda offset, position, size: fetch(offset)),
+            contestant("sendfile", bare, lambda offset, position, size: struct.pack(">qq", position, size)),
+            goals=[Goal("sendfile", speed=0.9)],
+        )
+    finally:
+        ours.close()
+        bare.close()
