@@ -1,12 +1,16 @@
-"""Fetches of 1 MiB by one client over TCP, each after the answer to the one before."""
+"""A server of Kafka's protocol in a process of its own: fetches of 1 MiB by one client, each after the answer to the
+one before; and what the process needs to start, in memory, and for consumers that wait."""
 
+import contextlib
 import itertools
 import os
+import selectors
 import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,7 @@ from benchmarks.peers import InProcess
 
 SIZE = 1 << 20
 TURN = 64  # fetches
+IDLE_SECONDS = 10
 HEADER = 8 + 14 + 2 + 5 + 4 + 34 + 4  # of an answer with one partition of the topic "bench"
 BARE = f"""
 import os, socket, struct, sys
@@ -43,8 +48,8 @@ class Server:
             [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         assert self._process.stdout is not None
-        port = self._process.stdout.readline().strip().rpartition(":")[2]
-        self._sock = socket.create_connection(("127.0.0.1", int(port)))
+        self.port = int(self._process.stdout.readline().strip().rpartition(":")[2])
+        self._sock = socket.create_connection(("127.0.0.1", self.port))
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._room = bytearray(2 * SIZE)
 
@@ -57,6 +62,21 @@ class Server:
             left -= self._sock.recv_into(self._room, min(left, len(self._room)))
         return size
 
+    @property
+    def memory(self) -> int:
+        """The largest size of the process in memory, in bytes."""
+        (line,) = (each for each in self._file("status").splitlines() if each.startswith("VmHWM:"))
+        return int(line.split()[1]) << 10
+
+    @property
+    def cpu(self) -> float:
+        """The processor time of the process until now, in seconds."""
+        fields = self._file("stat").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _file(self, name: str) -> str:
+        return Path(f"/proc/{self._process.pid}/{name}").read_text()
+
     def close(self) -> None:
         self._sock.close()
         self._process.terminate()
@@ -64,16 +84,16 @@ class Server:
         self._process.stdout.close()  # type: ignore[union-attr]
 
 
-def fetch(offset: int) -> bytes:
+def fetch(offset: int, wait_ms: int = 0) -> bytes:
     """A Fetch request of version 11."""
-    body = struct.pack(">hhih", 1, 11, 7, -1) + struct.pack(">iiiibii", -1, 0, 1, SIZE, 0, 0, -1)
+    body = struct.pack(">hhih", 1, 11, 7, -1) + struct.pack(">iiiibii", -1, wait_ms, 1, SIZE, 0, 0, -1)
     body += struct.pack(">ih5s", 1, 5, b"bench") + struct.pack(">iiiqqi", 1, 0, -1, offset, -1, SIZE)
     body += struct.pack(">ih", 0, 0)
     return struct.pack(">i", len(body)) + body
 
 
 @pytest.fixture
-def parts(data: Data) -> Iterator[tuple[Path, list[tuple[int, int, int]]]]:
+def parts(data: Data) -> tuple[Path, list[tuple[int, int, int]]]:
     """A directory with the topic bench, and (offset, position, size) of parts of its one segment."""
     directory = data.work / "serve"
     value = os.urandom(50) + b"x" * 50
@@ -85,7 +105,7 @@ def parts(data: Data) -> Iterator[tuple[Path, list[tuple[int, int, int]]]]:
             found.append((offset, position, span.size))
             position += span.size
             offset = list(span.slices[-1].batches())[-1].next_offset
-    yield directory, found
+    return directory, found
 
 
 def bench_serve(race: Race, parts: tuple[Path, list[tuple[int, int, int]]]) -> None:
@@ -95,9 +115,7 @@ def bench_serve(race: Race, parts: tuple[Path, list[tuple[int, int, int]]]) -> N
     (file,) = directory.glob("bench-0/*.log")
     ours, bare = Server("-m", "kstore", "serve", str(directory)), Server("-c", BARE, str(file))
 
-    def contestant(
-        name: str, server: Server, request: Callable[[int, int, int], bytes]
-    ) -> InProcess[None]:
+    def contestant(name: str, server: Server, request: Callable[[int, int, int], bytes]) -> InProcess[None]:
         turn = itertools.cycle(places)
 
         def work(_: None) -> tuple[int, int]:
@@ -113,8 +131,47 @@ def bench_serve(race: Race, parts: tuple[Path, list[tuple[int, int, int]]]) -> N
             "byte",
             contestant("kstore", ours, lambda offset, position, size: fetch(offset)),
             contestant("sendfile", bare, lambda offset, position, size: struct.pack(">qq", position, size)),
-            goals=[Goal("sendfile", speed=0.9)],
+            goals=(Goal("sendfile", speed=0.9),),
         )
     finally:
         ours.close()
         bare.close()
+
+
+def bench_serve_process(data: Data, note: Callable[[str], None]) -> None:
+    """The goals are a first record within 0.25 s of the start, 60 MB of memory, and 2 % of a processor for 200
+    consumers that wait at the end of a partition, each for half a second at a time."""
+    directory = data.work / "serve-process"
+    kstore.open(directory / "bench-0", "a").close()
+    batch = kstore.encode_batch([(-1, None, b"x" * 100, ())])
+    produce = struct.pack(">hhihhhi", 0, 7, 7, -1, -1, 1, 1000) + struct.pack(">ih5sii", 1, 5, b"bench", 1, 0)
+    produce += struct.pack(">i", len(batch)) + batch
+    starts = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        server = Server("-m", "kstore", "serve", "--write", str(directory))
+        server.ask(struct.pack(">i", len(produce)) + produce)
+        starts.append(time.perf_counter() - begin)
+        server.close()
+    end = kstore.open(directory / "bench-0").log_end_offset
+    assert end == len(starts)
+    note(f"serve: start of Python to the first produced record {sorted(starts)[2]:.3f} s")
+    server = Server("-m", "kstore", "serve", "--write", str(directory))
+    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
+        request = fetch(end, 500)
+        for _ in range(200):
+            sock = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            sock.sendall(request)
+            selector.register(sock, selectors.EVENT_READ)
+        until, before, asked = time.monotonic() + IDLE_SECONDS, server.cpu, 0
+        while time.monotonic() < until:
+            for key, _ in selector.select(0.1):
+                assert key.fileobj.recv(1 << 16)  # type: ignore[union-attr]
+                key.fileobj.sendall(request)  # type: ignore[union-attr]
+                asked += 1
+        used = server.cpu - before
+    note(
+        f"serve: 200 idle consumers, {asked / IDLE_SECONDS:.0f} fetches a second: {used / IDLE_SECONDS:.1%} of a processor"
+    )
+    note(f"serve: memory of the process at most {server.memory / 1e6:.1f} MB")
+    server.close()

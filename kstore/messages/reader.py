@@ -1,6 +1,7 @@
 """Reading numbers and bytes of a message, within its bounds."""
 
 import struct
+from typing import Any
 
 from kstore.messages.errors import DecodeError
 
@@ -40,6 +41,15 @@ class Reader:
     def number(self, size: int, signed: bool = True) -> int:
         """A big-endian integer of `size` bytes."""
         return int.from_bytes(self._take(size), "big", signed=signed)
+
+    def unpack(self, packing: struct.Struct) -> tuple[Any, ...]:
+        """Values of fixed sizes."""
+        if packing.size > self.remaining:
+            raise DecodeError(
+                f"{packing.size} byte(s) wanted at {self._at}, {self.remaining} left", reason="null"
+            )
+        self._at += packing.size
+        return packing.unpack_from(self._data, self._at - packing.size)
 
     def float64(self) -> float:
         """An IEEE double."""

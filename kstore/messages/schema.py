@@ -8,9 +8,11 @@ tables.py.
 
 import base64
 import re
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import groupby
 from types import EllipsisType
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +24,7 @@ from kstore.messages.writer import Writer
 
 NEVER: Final = 2**15  # above all versions, which have 16 bits
 _MAX_STRING: Final = 2**15 - 1
+_MOST_PLANS: Final = 32
 _UUID: Final = re.compile(r"[\w-]{21}[AQgw]", re.ASCII)
 _UNKNOWN_TAGS: Final = ""  # no field has this name
 
@@ -58,8 +61,10 @@ class Kind(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Fixed(Kind):
-    """A value of a fixed size: a number, a boolean, a UUID."""
+    """A value of a fixed size: a number, a boolean, a UUID. `code` is that of the module struct, if it has
+    one."""
 
+    code: str
     read_one: Callable[[Reader], Value]
     write_one: Callable[[Writer, str, Value], None]
     zero: Value
@@ -74,8 +79,9 @@ class Fixed(Kind):
         return self.zero
 
 
-def _integer(size: int, *, signed: bool = True) -> Fixed:
+def _integer(size: int, code: str, *, signed: bool = True) -> Fixed:
     return Fixed(
+        code,
         lambda source: source.number(size, signed),
         lambda target, name, value: target.number(value, size, signed, name),
         0,
@@ -264,6 +270,35 @@ class Field:
         self.kind.write(target, form, self.name, nullable, value)
 
 
+class _Run:
+    """Fields of fixed sizes that follow each other: read and written at once, which takes a tenth of the time."""
+
+    def __init__(self, fields: list[Field]) -> None:
+        self.names = [field.name for field in fields]
+        self._fields = [(field.name, field) for field in fields]
+        kinds = [field.kind for field in fields]
+        codes = [kind.code for kind in kinds if isinstance(kind, Fixed)]
+        self._are_bools = [code == "?" for code in codes]
+        self._packing = struct.Struct(">" + "".join(codes))
+
+    def read(self, source: Reader) -> tuple[Any, ...]:
+        """The values. DecodeError."""
+        return source.unpack(self._packing)
+
+    def write(self, target: Writer, form: Form, values: Values) -> None:
+        """Write the values. EncodeError."""
+        given = [values[name] if name in values else field.absent() for name, field in self._fields]
+        # struct takes a bool for an int, and the reverse
+        if [each.__class__ is bool for each in given] == self._are_bools:
+            try:
+                target.raw(self._packing.pack(*given))
+                return
+            except struct.error:
+                pass  # the first wrong one is named below
+        for (_, field), value in zip(self._fields, given, strict=True):
+            field.write(target, form, value)
+
+
 class Struct(Kind):
     """A sequence of fields, which can be the kind of a field."""
 
@@ -271,6 +306,7 @@ class Struct(Kind):
         self.fields: Final = fields
         self._names = {field.name for field in fields}
         self._plain = [field for field in fields if field.tag is None]
+        self._plans: dict[int, list[_Run | Field]] = {}
         self._tagged = {field.tag: field for field in fields if field.tag is not None}
 
     def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
@@ -280,12 +316,30 @@ class Struct(Kind):
             raise DecodeError(f"Can't read version {form.version} of {name}")
         return self.read_fields(source, form)
 
+    def _plan(self, version: int) -> list[_Run | Field]:
+        """The fields of a version without tags, in order."""
+        plan = self._plans.get(version)
+        if plan is not None:
+            return plan
+        plan = []
+        fields = [field for field in self._plain if field.since <= version <= field.until]
+        for packed, group in groupby(
+            fields, lambda each: isinstance(each.kind, Fixed) and each.kind.code != ""
+        ):
+            found = list(group)
+            plan += [_Run(found)] if packed else found
+        if len(self._plans) < _MOST_PLANS:  # a damaged record may claim any version
+            self._plans[version] = plan
+        return plan
+
     def read_fields(self, source: Reader, form: Form) -> Values:
         """Read the values of all fields, with the defaults of absent ones. DecodeError."""
         values = {field.name: field.absent() for field in self.fields}
-        for field in self._plain:
-            if field.since <= form.version <= field.until:
-                values[field.name] = field.read(source, form)
+        for step in self._plan(form.version):
+            if isinstance(step, Field):
+                values[step.name] = step.read(source, form)
+            else:
+                values.update(zip(step.names, step.read(source), strict=True))
         if form.flexible:
             self._read_tagged(source, form, values)
         return values
@@ -305,10 +359,12 @@ class Struct(Kind):
         unknown = values.keys() - self._names
         if unknown:
             raise EncodeError(f"{name} has no field {min(unknown)!r}")
-        for field in self._plain:
-            if field.since <= form.version <= field.until:
-                value = values[field.name] if field.name in values else field.absent()
-                field.write(target, form, value)
+        for step in self._plan(form.version):
+            if isinstance(step, Field):
+                value = values[step.name] if step.name in values else step.absent()
+                step.write(target, form, value)
+            else:
+                step.write(target, form, values)
         if form.flexible:
             self._write_tagged(target, form, values)
 
@@ -393,14 +449,14 @@ class Message(Struct):
 
 
 KINDS: Final[dict[str, Kind]] = {
-    "int8": _integer(1),
-    "int16": _integer(2),
-    "uint16": _integer(2, signed=False),
-    "int32": _integer(4),
-    "int64": _integer(8),
-    "float64": Fixed(Reader.float64, _write_float64, 0.0),
-    "bool": Fixed(lambda source: source.number(1) != 0, _write_bool, False),
-    "uuid": Fixed(_uuid, _write_uuid, "A" * 22),  # URL-safe base64 without padding
+    "int8": _integer(1, "b"),
+    "int16": _integer(2, "h"),
+    "uint16": _integer(2, "H", signed=False),
+    "int32": _integer(4, "i"),
+    "int64": _integer(8, "q"),
+    "float64": Fixed("d", Reader.float64, _write_float64, 0.0),
+    "bool": Fixed("?", lambda source: source.number(1) != 0, _write_bool, False),
+    "uuid": Fixed("", _uuid, _write_uuid, "A" * 22),  # URL-safe base64 without padding
     "string": String(),
     "bytes": Bytes(),
     "records": Records(),

@@ -16,13 +16,17 @@ from kstore.serving.error_codes import ErrorCode
 from kstore.serving.refusals import RefusedError, attempt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kstore.serving.cluster import Cluster
     from kstore.serving.connection import Connection
     from kstore.serving.partitions import Partitions
 
 
 class Administration:
-    """Changes topics as clients ask."""
+    """Changes topics as clients ask. `on_delete` is called with each topic that was deleted."""
+
+    on_delete: Callable[[str], None] | None = None
 
     def __init__(self, partitions: Partitions, cluster: Cluster) -> None:
         self._partitions = partitions
@@ -108,6 +112,8 @@ class Administration:
         if name not in known and self._store.mode == "a":
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         self._store.delete_topic(name)
+        if self.on_delete is not None:
+            self.on_delete(name)
 
     def create_partitions(
         self, values: dict[str, Any], version: int, connection: Connection

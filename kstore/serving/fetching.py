@@ -11,6 +11,7 @@ from kstore.log.files.layout import TopicPartition
 from kstore.serving.error_codes import ErrorCode, code_of
 
 if TYPE_CHECKING:
+    from kstore.log.recovery.loader import Loaded
     from kstore.serving.connection import Connection
     from kstore.serving.partitions import Partitions
 
@@ -27,11 +28,14 @@ class _Wanted(NamedTuple):
     max_bytes: int
 
 
-def wrong_epoch(known: int, current: int) -> ErrorCode:
-    """The error if a client knows another leader epoch than the log has; -1 if it knows none."""
-    if current < 0 or current == known:
-        return ErrorCode.NONE
-    return ErrorCode.FENCED_LEADER_EPOCH if current < known else ErrorCode.UNKNOWN_LEADER_EPOCH
+def wrong_epoch(now: Loaded, epoch: int) -> int:
+    """The error if a client knows another leader epoch than a log has; -1 if it knows none."""
+    if epoch < 0:
+        return 0
+    known = max(now.leader_epochs.latest or 0, 0)
+    if epoch == known:
+        return 0
+    return ErrorCode.FENCED_LEADER_EPOCH if epoch < known else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 class Fetcher:
@@ -76,7 +80,8 @@ class Fetcher:
             left = deadline - monotonic()
             if read.is_enough or left <= 0:
                 return
-            connection.wait(min(left, self._partitions.longest_wait))
+            if not connection.wait(min(left, self._partitions.longest_wait)) and deadline <= monotonic():
+                return  # nothing has changed
 
 
 class _Read:
@@ -101,39 +106,47 @@ class _Read:
         for each in self._wanted:
             answer = self._one(each, self._max_bytes - size, is_first=size == 0)
             size += answer["records"].size if answer["records"] else 0
-            has_failed = has_failed or answer["errorCode"] != ErrorCode.NONE
+            has_failed = has_failed or answer["errorCode"] != 0
             self.answers.append(answer)
         self.is_enough = has_failed or size >= self._min_bytes
 
     def _one(self, wanted: _Wanted, left: int, *, is_first: bool) -> dict[str, Any]:
-        answer: dict[str, Any] = {"partitionIndex": wanted.tp.partition, "highWatermark": -1}
+        answer: dict[str, Any] = {"partitionIndex": wanted.tp.partition, "errorCode": 0}
+        code: int
         try:
-            view = self._partitions.view(wanted.tp)
-            now = view.snapshot
-            answer["errorCode"] = wrong_epoch(max(now.leader_epochs.latest or 0, 0), wanted.leader_epoch)
-            if not answer["errorCode"]:
+            log = self._partitions.log(wanted.tp)
+            now = log.snapshot
+            start, end = now.log_start_offset, now.log_end_offset
+            code = wrong_epoch(now, wanted.leader_epoch)
+            if not code and not start <= wanted.offset <= end:
+                code = ErrorCode.OFFSET_OUT_OF_RANGE
+            if not code:
                 span = None
-                if is_first or left > 0 or not now.log_start_offset <= wanted.offset <= now.log_end_offset:
+                if wanted.offset < end and (is_first or left > 0):
                     most = max(min(wanted.max_bytes, left), 0)
-                    span = view.span(wanted.offset, most, self._isolation, min_one_message=is_first)
-                answer["highWatermark"] = now.log_end_offset
-                answer["logStartOffset"] = now.log_start_offset
-                if self._is_committed:
-                    answer["lastStableOffset"] = view.last_stable_offset()
-                aborted = (span.aborted if span else None) or []
-                answer["abortedTransactions"] = (
-                    [{"producerId": producer, "firstOffset": first} for producer, first in aborted]
-                    if self._is_committed
-                    else None
-                )
+                    span = log.span(wanted.offset, most, self._isolation, min_one_message=is_first)
+                answer["highWatermark"] = end
+                answer["logStartOffset"] = start
                 answer["records"] = span or b""
+                if self._is_committed:
+                    answer["lastStableOffset"] = log.last_stable_offset()
+                    aborted = (span.aborted if span else None) or []
+                    answer["abortedTransactions"] = [
+                        {"producerId": producer, "firstOffset": first} for producer, first in aborted
+                    ]
+                else:
+                    answer["abortedTransactions"] = None
                 return answer
         except (KstoreError, OSError) as error:
-            answer["errorCode"] = code_of(error)
+            code = code_of(error)
         except ValueError:  # no topic can have such a name
-            answer["errorCode"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        answer |= {"abortedTransactions": None, "records": b""}
-        return answer
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return answer | {
+            "errorCode": code,
+            "highWatermark": -1,
+            "abortedTransactions": None,
+            "records": b"",
+        }
 
 
 def _answer(values: dict[str, Any], read: _Read) -> dict[str, Any]:

@@ -74,9 +74,8 @@ class Lookups:
         def one(topic: str, partition: dict[str, Any]) -> dict[str, Any]:
             answer = {number: partition[number]}
             try:
-                log = self._partitions.view(TopicPartition(topic, partition[number]))
-                known = max(log.snapshot.leader_epochs.latest or 0, 0)
-                code = wrong_epoch(known, partition["currentLeaderEpoch"])
+                log = self._partitions.log(TopicPartition(topic, partition[number]))
+                code = wrong_epoch(log.snapshot, partition["currentLeaderEpoch"])
                 return answer | ({"errorCode": code} if code else find(log, partition))
             except (KstoreError, OSError) as error:
                 return answer | {"errorCode": code_of(error)}

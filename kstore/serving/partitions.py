@@ -1,4 +1,4 @@
-"""The partitions of a store as clients see them: views of this moment, and waiting for the next change."""
+"""The partitions of a store as clients see them: logs as they are now, and waiting for the next change."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Partitions(ABC):
         """The numbers of the partitions of each topic, now."""
 
     @abstractmethod
-    def view(self, tp: TopicPartition) -> PartitionLog:
-        """The log of a partition at this moment. LogNotFoundError; KstoreError, OSError."""
+    def log(self, tp: TopicPartition) -> PartitionLog:
+        """The log of a partition, as it is now. LogNotFoundError; KstoreError, OSError."""
 
     @abstractmethod
     def writer(self, tp: TopicPartition) -> LogWriter:
@@ -70,8 +70,8 @@ class WrittenPartitions(Partitions):
     def topics(self) -> dict[str, list[int]]:
         return self.store.topics
 
-    def view(self, tp: TopicPartition) -> PartitionLog:
-        return self.store.log(*tp).view()
+    def log(self, tp: TopicPartition) -> PartitionLog:
+        return self.store.log(*tp)
 
     def writer(self, tp: TopicPartition) -> LogWriter:
         return cast("LogWriter", self.store.log(*tp))
@@ -105,7 +105,7 @@ class ReadPartitions(Partitions):
                 self._listed_at = monotonic()
             return self.store.topics
 
-    def view(self, tp: TopicPartition) -> PartitionLog:
+    def log(self, tp: TopicPartition) -> PartitionLog:
         with self._lock:
             source = self._sources.get(tp)
             if source is None:

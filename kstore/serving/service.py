@@ -111,6 +111,8 @@ class Service:
         lookups = Lookups(partitions)
         cluster = Cluster(partitions)
         administration, configs = Administration(partitions, cluster), Configs(partitions, cluster)
+        if coordinators is not None:
+            administration.on_delete = coordinators.groups.forget_topic
         if create_topics:
             cluster.create = administration.create_automatically
         return {

@@ -43,6 +43,7 @@ NIGHTLY = ("spark.md", "testing.md")  # a minute: Java, and every state of a dis
 NEEDS = {  # page: what its blocks import besides kstore
     "README.md": ("pyarrow",),
     "columns.md": ("pyarrow", "polars", "duckdb", "pandas"),
+    "serving.md": ("confluent_kafka", "aiokafka", "kafka"),
     "spark.md": ("pyspark", "pyarrow", "pandas"),
 }
 FENCE = re.compile(r"^ *```(.*)$", re.MULTILINE)

@@ -6,6 +6,7 @@ from typing import Any
 
 import aiokafka
 import confluent_kafka
+import kafka
 import pytest
 from confluent_kafka.admin import (
     AdminClient,
@@ -18,7 +19,6 @@ from confluent_kafka.admin import (
 
 import kstore
 from kstore.serving.server import Server
-from tests.serving.kafka_python import kafka
 from tests.serving.raw import RawClient, encoded
 
 COUNT = 500
@@ -69,11 +69,14 @@ def with_aiokafka(address: str, codec: str) -> None:
 def test_clients(
     store: kstore.LogStore, written: Server, write: Callable[[str, str], None], codec: str
 ) -> None:
+    if (write, codec) == (with_kafka_python, "snappy"):
+        pytest.skip("kafka-python needs a library for snappy that has no wheel")
     store.create_topic("new")
     write(written.bootstrap_servers, codec)
     log = store.log("new")
     assert [record.value for record in log] == [b"%d" % number for number in range(COUNT)]
-    assert {each.codec for each in log.batches()} == {codec}
+    codecs = {each.codec for each in log.batches()}
+    assert codec in codecs <= {codec, "none"}  # a client sends what does not get smaller as it is
     assert bool(log.producers()) == (write in (with_idempotence, with_kafka_python))
 
 

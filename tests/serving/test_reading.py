@@ -10,13 +10,13 @@ from contextlib import contextmanager
 
 import aiokafka
 import confluent_kafka
+import kafka
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 import kstore
 from kstore.serving.server import Server
 from tests.serving.conftest import VALUES
-from tests.serving.kafka_python import kafka
 from tests.serving.raw import RawClient, encoded
 
 NONE, OUT_OF_RANGE, UNKNOWN_TOPIC, UNSUPPORTED_VERSION, POLICY_VIOLATION = 0, 1, 3, 35, 44

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import aiokafka
 import confluent_kafka
+import kafka
 import pytest
 
 import kstore
 from kstore.serving.server import Server
 from kstore.testing import broker
 from tests.serving.conftest import VALUES
-from tests.serving.kafka_python import kafka
 
 
 def consumer_of(address: str, group: str, **options: object) -> confluent_kafka.Consumer:
