@@ -6,6 +6,7 @@ import contextlib
 import logging
 import select
 import socket
+import struct
 from threading import Condition
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -14,7 +15,14 @@ from kstore.errors import KstoreError
 from kstore.messages.errors import DecodeError
 from kstore.messages.reader import Reader
 from kstore.serving.error_codes import ErrorCode
-from kstore.serving.protocol.apis import API_VERSIONS, APIS, read_header, read_request, write_response
+from kstore.serving.protocol.apis import (
+    API_VERSIONS,
+    APIS,
+    PRODUCE,
+    read_header,
+    read_request,
+    write_response,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,15 +30,17 @@ if TYPE_CHECKING:
     Handler: TypeAlias = Callable[[dict[str, Any], int, "Connection"], dict[str, Any] | None]
 
 _LOG = logging.getLogger("kstore.serving")
+_SIZE_AND_KEY = struct.Struct(">ih")
 _SMALL = 1 << 16  # bytes of a frame that needs no place in the budget, and of one read from the socket
 _FRAME_SECONDS = 30  # for a frame to come whole, and for a response to be taken
 
 
 class Limits(NamedTuple):
-    """What clients may use: bytes of one request, of all large requests at a time, connections, and seconds
-    between two requests."""
+    """What clients may use: bytes of a Produce request, of another request, which takes many times its size once
+    it is decoded, and of all large requests at a time; connections; seconds between two requests."""
 
     frame_bytes: int = 100 << 20  # Kafka's socket.request.max.bytes
+    other_bytes: int = 4 << 20
     memory_bytes: int = 256 << 20
     connections: int = 1000
     idle_seconds: int = 600  # Kafka's connections.max.idle.ms
@@ -172,14 +182,16 @@ class Connection:
     def _next_size(self) -> int:
         """The size of the next frame, -1 at the end of the connection. DecodeError."""
         self._allow(self._limits.idle_seconds)
-        while len(self._received) < 4:
+        while len(self._received) < _SIZE_AND_KEY.size:
             data = self._sock.recv(_SMALL)
             if not data:
                 return -1
             self._received += data
-        size = int.from_bytes(self._received[:4], "big", signed=True)
-        if not 0 < size <= self._limits.frame_bytes:
-            raise DecodeError(f"a request of {size} bytes, of which {self._limits.frame_bytes} are allowed")
+        size: int
+        size, key = _SIZE_AND_KEY.unpack_from(self._received)
+        most = self._limits.frame_bytes if key == PRODUCE else self._limits.other_bytes
+        if not 2 <= size <= most:
+            raise DecodeError(f"a request of {size} bytes for API {key}, of which {most} are allowed")
         del self._received[:4]
         return size
 

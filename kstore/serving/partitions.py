@@ -65,7 +65,10 @@ class Partitions(ABC):
 
 
 class WrittenPartitions(Partitions):
-    """The partitions of a store that is open for writing. Each append reports itself."""
+    """The partitions of a store that is open for writing. Each append of this process reports itself; those of
+    others, if the store is shared, are looked for."""
+
+    longest_wait = 0.5
 
     def topics(self) -> dict[str, list[int]]:
         return self.store.topics

@@ -18,7 +18,7 @@ from tests.helpers.effort import times
 from tests.messages.values import values_of
 from tests.serving.raw import RawClient
 
-SMALL = Limits(frame_bytes=1 << 20, memory_bytes=1 << 20, connections=8, idle_seconds=1)
+SMALL = Limits(frame_bytes=1 << 20, other_bytes=1 << 16, memory_bytes=1 << 20, connections=8, idle_seconds=1)
 _KEYS = st.sampled_from(sorted(APIS)) | st.integers(-(2**15), 2**15 - 1)
 
 
@@ -83,10 +83,11 @@ def test_damaged_requests(small: Server, data: st.DataObject) -> None:
     assert is_alive(small)
 
 
-@pytest.mark.parametrize("size", [-(2**31), -1, 0, (1 << 20) + 1, 2**31 - 1])
+@pytest.mark.parametrize("size", [-(2**31), -1, 0, 1, (1 << 20) + 1, 2**31 - 1])
 def test_sizes(small: Server, size: int) -> None:
     """A frame of a size that is not allowed is not waited for."""
     assert exchanged(small, struct.pack(">i", size) + bytes(100)) == b""
+    assert exchanged(small, struct.pack(">ih", (1 << 16) + 1, 3) + bytes(100)) == b""
     assert is_alive(small)
 
 

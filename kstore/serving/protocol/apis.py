@@ -8,6 +8,7 @@ from kstore.messages.schema import Message, Table
 from kstore.messages.writer import Writer
 from kstore.serving.protocol.tables import APIS as _TEXT
 
+PRODUCE: Final = 0
 API_VERSIONS: Final = 18
 
 
