@@ -13,7 +13,8 @@ class BatchChecker(Reader):
 
     Columns: those of Segment.read_headers(), `latest` (the largest timestamp of the records, the smallest int64
     without records), `last_record` (the offset of the last one, or -1), `marker` (0: abort, 1: commit, else
-    -1), `coordinator_epoch`, and `is_broken` (the records do not parse: `errors` has the reason of the first ones, by position)."""
+    -1), `coordinator_epoch`, and `is_broken` (the records do not parse: `errors` has the reason of the first
+    ones, by position)."""
 
     @property
     def errors(self) -> dict[int, Exception]: ...
