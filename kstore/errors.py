@@ -230,7 +230,7 @@ class LogChangedError(OffsetOutOfRangeError, FileNotFoundError):
         )
         self.args = (text,)
 
-    def _met_by(self, call: str) -> None:
+    def met_by(self, call: str) -> None:
         """Name the call during which the log changed. It has no view to refresh."""
         self.args = (f"{self.file}: {self._what} while {call} was at work; call it again for what is left",)
 

@@ -287,9 +287,9 @@ class LogWriter(RecordAppender, PartitionLog):
                 "alter_topic() keeps them"
             )
 
-    def _use(self, config: LogConfig) -> None:
-        """Goes on with another configuration, and keeps what was given of it. OSError: with the one until
-        now."""
+    def use_config(self, config: LogConfig) -> None:
+        """Continues with another LogConfig, and keeps what is set in it as configure() does. LogStore calls it
+        after alter_topic(). OSError: nothing is changed."""
         self._change_config(lambda _: config)
 
     def _change_config(self, change: Callable[[LogConfig], LogConfig]) -> None:

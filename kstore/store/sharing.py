@@ -110,6 +110,6 @@ class Sharing:
             if config.given_options() != log.config.given_options():  # equal values do not say what is set
                 self._upkeep.forget([tp])
                 with contextlib.suppress(LogClosedError, LogFailedError):  # its next opening uses it
-                    log._use(config)
+                    log.use_config(config)
         self._end_what_is_left()
         self._upkeep.start()

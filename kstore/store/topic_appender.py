@@ -114,9 +114,9 @@ class TopicAppender:
         if len(parts) > 1:
             try:
                 for number, *columns in parts:
-                    logs.get(found.partition(number))._check_extend(*columns)
+                    logs.get(found.partition(number)).check_extend(*columns)
             except (TypeError, ValueError):  # it counts the records of one partition, and the caller all
-                logs.get(found.partition(parts[0][0]))._check_extend(*whole)
+                logs.get(found.partition(parts[0][0])).check_extend(*whole)
                 raise
         return {number: to(number).extend(*columns) for number, *columns in parts}
 

@@ -113,7 +113,7 @@ class TopicChanges:
                 after = catalog.config_of(name)
                 for log in self._logs.of_topic(name):
                     with contextlib.suppress(LogClosedError, LogFailedError):  # its next opening uses them
-                        log._use(after)
+                        log.use_config(after)
                 self._upkeep.start()
                 catalog.spread(catalog.live()[1:])
 

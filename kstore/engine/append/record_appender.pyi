@@ -65,7 +65,7 @@ class RecordAppender(LogAppender):
 
         Every batch is atomic. Errors in the arguments are found before anything is written; should the system
         fail half way, the batches before that stay, as `log_end_offset` tells."""
-    def _check_extend(self, values: Any, keys: Any, timestamps: Any, headers: Any) -> None: ...
+    def check_extend(self, values: Any, keys: Any, timestamps: Any, headers: Any) -> None: ...
     def append_batches(
         self,
         encoded: BytesLike,

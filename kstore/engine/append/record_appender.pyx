@@ -264,9 +264,9 @@ cdef class RecordAppender(LogAppender):
         self.keep_promise(first + count, began)
         return range(first, first + count)
 
-    def _check_extend(self, values, keys, timestamps, headers):
-        """Whether `extend` would take these columns; the errors are its own. For who extends several logs at
-        once."""
+    def check_extend(self, values, keys, timestamps, headers):
+        """Checks these columns as extend() does, and appends nothing. LogStore calls it before it extends several
+        logs at once. The errors are those of extend()."""
         cdef BinaryInput value_cells = BinaryInput.of(values, "values", -1)
         cdef int64_t count = value_cells.cells.count
         cdef BinaryInput key_cells = BinaryInput.of(keys, "keys", count)

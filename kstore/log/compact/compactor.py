@@ -51,7 +51,7 @@ def changes_met_by(call: str) -> Iterator[None]:
     try:
         yield
     except LogChangedError as e:
-        e._met_by(call)
+        e.met_by(call)
         raise
 
 
