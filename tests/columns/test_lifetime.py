@@ -13,7 +13,7 @@ import pytest
 
 import kstore
 from kstore.engine.columns.array import ColumnBatch
-from kstore.engine.io.buffer_pool import POOL
+from kstore.engine.io.buffers import POOL
 from tests.helpers.waiting import threads_doing
 
 

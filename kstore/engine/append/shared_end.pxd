@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from kstore.engine.io.file cimport File
-from kstore.engine.io.file_windows cimport MappedFile
+from kstore.engine.io.buffers cimport MappedFile
 from kstore.engine.segment.active_segment cimport ks_extent
 
 cdef extern from "shared_lock.h" nogil:

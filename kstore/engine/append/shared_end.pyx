@@ -14,7 +14,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from kstore.engine.io.file cimport File
-from kstore.engine.io.file_windows cimport MappedFile
+from kstore.engine.io.buffers cimport MappedFile
 
 from kstore.errors import LogFailedError
 

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from kstore.engine.io.buffer_pool cimport Buffer
+from kstore.engine.io.buffers cimport Buffer
 
 
 cdef class Field:

@@ -4,7 +4,7 @@ from typing import Any, final
 import numpy
 from numpy.typing import NDArray
 
-from kstore.engine.io.buffer_pool import Buffer
+from kstore.engine.io.buffers import Buffer
 
 @final
 class Field:

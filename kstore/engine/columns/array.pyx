@@ -21,7 +21,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset, strncpy
 
 from kstore.engine.columns.column_input cimport ArrowArray, ArrowArrayStream, ArrowSchema
-from kstore.engine.io.buffer_pool cimport Buffer, ks_ensure, ks_vector
+from kstore.engine.io.buffers cimport Buffer, ks_ensure, ks_vector
 
 from kstore.libraries import library
 

@@ -23,7 +23,7 @@ from kstore.engine.compact.last_offsets cimport (
     ks_map_prefetch,
     parse,
 )
-from kstore.engine.io.buffer_pool cimport ks_ensure, ks_vector
+from kstore.engine.io.buffers cimport ks_ensure, ks_vector
 from kstore.engine.io.file cimport File
 from kstore.engine.record.batch cimport Record
 from kstore.engine.record.codec cimport compress_bound, compress_into, level_of

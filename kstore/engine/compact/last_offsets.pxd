@@ -1,7 +1,6 @@
 from libc.stdint cimport int64_t, uint64_t, uint8_t
 
-from kstore.engine.io.buffer_pool cimport ks_vector
-from kstore.engine.io.file_windows cimport ReadWindow
+from kstore.engine.io.buffers cimport ReadWindow, ks_vector
 from kstore.engine.record.batch cimport Records
 from kstore.engine.segment.segment cimport Segment
 from libkstore.format cimport (

@@ -21,7 +21,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, UINT32_MAX, int32_t, int64_t, uin
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
 
-from kstore.engine.io.buffer_pool cimport ks_ensure
+from kstore.engine.io.buffers cimport ks_ensure
 from kstore.engine.io.file cimport File, FileHandle
 from kstore.engine.record.batch cimport Record, RecordBatch, Records, make_record, raise_fault
 from kstore.engine.record.batch_walk cimport FAR, WALK_DAMAGED, WALK_NONE, WALK_SYSTEM, step

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
 
 from kstore.engine.columns.array cimport Field
-from kstore.engine.io.buffer_pool cimport ks_vector
+from kstore.engine.io.buffers cimport ks_vector
 from libkstore.format cimport ks_batch
 
 

@@ -2,7 +2,7 @@ from collections.abc import Iterable
 
 import numpy
 
-from kstore.engine.io.file_windows import ReadWindow
+from kstore.engine.io.buffers import ReadWindow
 
 CODECS: tuple[str, ...]
 FIELDS: dict[str, int]

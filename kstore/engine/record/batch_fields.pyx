@@ -7,8 +7,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from kstore.engine.columns.array cimport Field, ArrayData, dictionary_of
-from kstore.engine.io.buffer_pool cimport ks_ensure, ks_vector
-from kstore.engine.io.file_windows cimport ReadWindow
+from kstore.engine.io.buffers cimport ReadWindow, ks_ensure, ks_vector
 from kstore.engine.record.batch cimport raise_fault
 from kstore.engine.record.batch_walk cimport FAR, LOOK, NEAR, WALK_DAMAGED, WALK_NONE, WALK_SYSTEM, step
 from libkstore.format cimport ks_batch, ks_codec, ks_fault

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from kstore.engine.io.file_windows cimport ReadWindow
+from kstore.engine.io.buffers cimport ReadWindow
 from libkstore.format cimport (
     KS_BATCH_OVERHEAD,
     KS_E_SIZE,

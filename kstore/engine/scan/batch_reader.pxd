@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
 
 from kstore.engine.io.file cimport Traffic
-from kstore.engine.io.file_windows cimport ReadWindow
+from kstore.engine.io.buffers cimport ReadWindow
 from kstore.engine.record.batch cimport Records
 from kstore.engine.segment.segment cimport Segment
 from libkstore.format cimport ks_batch, ks_fault

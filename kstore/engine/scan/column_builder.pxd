@@ -2,7 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp
 
 from kstore.engine.columns.array cimport ColumnBatch, Field, ArrayData
-from kstore.engine.io.buffer_pool cimport Buffer, BufferPool, ks_vector
+from kstore.engine.io.buffers cimport Buffer, BufferPool, ks_vector
 from kstore.engine.record.batch cimport Record
 from kstore.engine.record.batch_fields cimport FIELD_COUNT
 from libkstore.format cimport KS_OK, ks_batch, ks_fault, ks_header, ks_next_header, ks_record

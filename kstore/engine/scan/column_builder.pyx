@@ -18,7 +18,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint
 from libc.string cimport memcpy, memset
 
 from kstore.engine.columns.array cimport ColumnBatch, Field, ArrayData
-from kstore.engine.io.buffer_pool cimport Buffer, BufferPool, ks_ensure, ks_vector
+from kstore.engine.io.buffers cimport Buffer, BufferPool, ks_ensure, ks_vector
 from kstore.engine.record.batch cimport Record
 from kstore.engine.record.batch_fields cimport field_width, header_field, put_field
 from libkstore.build cimport ks_copy
@@ -51,7 +51,7 @@ from libkstore.format cimport (
     ks_record,
 )
 
-from kstore.engine.io.buffer_pool import POOL as _POOL
+from kstore.engine.io.buffers import POOL as _POOL
 from kstore.engine.record.batch import TIMESTAMP_TYPES
 from kstore.engine.record.batch_fields import FIELDS
 from kstore.engine.record.text import java_text

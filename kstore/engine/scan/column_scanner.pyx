@@ -11,7 +11,7 @@ from cython cimport final, no_gc_clear
 from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.string cimport memset
 
-from kstore.engine.io.buffer_pool cimport Buffer
+from kstore.engine.io.buffers cimport Buffer
 from kstore.engine.record.batch cimport Record, Records
 from kstore.engine.record.batch_walk cimport FAR
 from kstore.engine.scan.batch_reader cimport LONGEST, Reader

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from kstore.engine.io.file cimport File
-from kstore.engine.io.file_windows cimport MappedFile
+from kstore.engine.io.buffers cimport MappedFile
 from kstore.engine.segment.index cimport OffsetIndex, TimeIndex, ks_index_state
 from kstore.engine.segment.segment cimport Segment
 from libkstore.format cimport ks_batch

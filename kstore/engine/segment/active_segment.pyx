@@ -14,7 +14,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
 from kstore.engine.io.file cimport File
-from kstore.engine.io.file_windows cimport MappedFile, ReadWindow
+from kstore.engine.io.buffers cimport MappedFile, ReadWindow
 from kstore.engine.record.batch_walk cimport FAR, NEAR, WALK_SYSTEM, step
 from kstore.engine.segment.index cimport INDEX_MEMORY, OffsetIndex, TimeIndex, index_batch, int64_of, ks_index_state
 from kstore.engine.segment.segment cimport Segment

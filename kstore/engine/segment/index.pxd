@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
-from kstore.engine.io.file_windows cimport MappedFile
+from kstore.engine.io.buffers cimport MappedFile
 from libkstore.format cimport ks_batch, ks_entry_offset, ks_entry_position, ks_entry_timestamp, ks_time_entry_offset
 
 

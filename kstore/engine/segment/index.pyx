@@ -24,7 +24,7 @@ from cython cimport final, no_gc, no_gc_clear
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy
 
-from kstore.engine.io.file_windows cimport MappedFile
+from kstore.engine.io.buffers cimport MappedFile
 from libkstore.format cimport (
     KS_ABORTED_ENTRY,
     KS_OFFSET_ENTRY,

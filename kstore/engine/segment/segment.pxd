@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from kstore.engine.io.file_windows cimport ReadWindow
+from kstore.engine.io.buffers cimport ReadWindow
 from kstore.engine.record.batch cimport Records
 from kstore.engine.segment.index cimport IndexEntries, OffsetIndex, TimeIndex
 from kstore.engine.segment.segment_files cimport SegmentFiles

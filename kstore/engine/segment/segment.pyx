@@ -14,7 +14,7 @@ from cython cimport final, no_gc_clear
 from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t, uint8_t
 
 from kstore.engine.io.file cimport FileHandle
-from kstore.engine.io.file_windows cimport ReadWindow
+from kstore.engine.io.buffers cimport ReadWindow
 from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_fault
 from kstore.engine.record.batch_walk cimport WALK_DAMAGED, LOOK, NEAR, WALK_NONE, WALK_SYSTEM, step
 from kstore.engine.segment.index cimport IndexEntries, OffsetIndex, TimeIndex, int64_of

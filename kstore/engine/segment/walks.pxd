@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
-from kstore.engine.io.file_windows cimport ReadWindow
+from kstore.engine.io.buffers cimport ReadWindow
 from kstore.engine.record.batch_walk cimport LOOK, WALK_DAMAGED, WALK_NONE, step
 from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
 from libkstore.format cimport KS_E_OFFSET, ks_batch, ks_fail, ks_fault

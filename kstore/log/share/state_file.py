@@ -15,8 +15,14 @@ from kstore.engine.io.directory import make_directory
 from kstore.engine.io.file import File, sync_directory, unlink, write_whole
 from kstore.engine.io.synchronization import Mutex
 from kstore.engine.record.batch_builder import encode_batch
-from kstore.engine.share.share_state import encode_value
-from kstore.engine.share.state_log import REPLACED, UNCHANGED, FileLock, look_behind, write_batch
+from kstore.engine.share.share_state import (
+    REPLACED,
+    UNCHANGED,
+    FileLock,
+    encode_value,
+    look_behind,
+    write_batch,
+)
 from kstore.errors import LogClosedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.layout import SHARES
