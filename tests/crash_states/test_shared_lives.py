@@ -1,10 +1,12 @@
 """A power cut while several processes write one log: no record that was acknowledged as durable is lost, whichever
 process has written, rolled and synced, and whichever has died."""
 
+import multiprocessing
 import os
 import random
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ import kstore
 from kstore.testing import State, Trace, crash_states
 from tests.crash_states.shared_recorder import SharedRecorder
 from tests.helpers.effort import SEED, times
-from tests.shared.processes import started
+from tests.shared.processes import ended, started
 
 PROCESSES = 4
 CALLS = 12  # of each
@@ -98,3 +100,34 @@ def test_shared_lives(ram: Path, deaths: int) -> None:
             states += 1
         assert states > 20
         assert any(call.name == "mark" for call in trace.calls)
+
+
+def test_a_roll_after_another_process_has_raised_the_recovery_point(ram: Path) -> None:
+    """The recovery point is where the new segment begins, and the old one still has room that was set aside."""
+    root = ram / "lives"
+    options: dict[str, Any] = {"internal_segment_bytes": 4000, "preallocate": True}
+    (root / NAME).mkdir(parents=True)
+    turn = multiprocessing.get_context("fork").Barrier(2)
+
+    def flush() -> None:
+        recorder.begin_in_child()
+        with kstore.open(root / NAME, "a", shared=True, **options) as log:
+            turn.wait()
+            turn.wait()
+            log.flush()
+            recorder.tell(1, "durable")
+
+    with (
+        SharedRecorder(str(root), random.Random(0), 0) as recorder,
+        kstore.open(root / NAME, "a", shared=True, **options) as log,
+    ):
+        log.append(b"first")
+        log.roll()
+        child = started(flush)
+        turn.wait()
+        log.append(b"durable")
+        turn.wait()
+        assert ended(child) == 0
+        log.roll()
+    for number, state in enumerate(crash_states(recorder.trace, models=["strict"], most=1, seed=str(SEED))):
+        judge(ram, state, number)

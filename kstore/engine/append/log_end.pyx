@@ -368,8 +368,8 @@ cdef class LogEnd:
 
     @property
     def stored(self):
-        """The recovery point in the checkpoint, of a shared log."""
-        return self.shared.state.stored
+        """The recovery point in the checkpoint of a shared log, at most; -1 if the log is not shared."""
+        return -1 if self.shared is None else self.shared.state.stored
 
     def note_producers(self):
         """The others must take in what producers have appended; the mutex is held."""

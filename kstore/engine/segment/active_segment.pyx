@@ -416,9 +416,8 @@ cdef class ActiveSegment:
         OSError.
 
         The blocks allocated ahead are given back. LogFailedError if another program has shortened an index
-        file. Returns whether zeros were cut off."""
+        file."""
         cdef int status = 0
-        cdef bint has_zeros = self.log.length() > self.staged.size
         self.drop_ahead()
         if self.offsets is not None:  # those on the disk may be of before a recovery
             self.prepare()
@@ -435,7 +434,6 @@ cdef class ActiveSegment:
         if status < 0:
             PyErr_SetFromErrnoWithFilenameObject(OSError, self.path)
         self.allocated = self.staged.size
-        return has_zeros
 
     def unseal(self):
         """Makes a sealed segment writable again, because the next one could not be made. OSError."""

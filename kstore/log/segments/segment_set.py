@@ -278,15 +278,13 @@ class SegmentSet:
 
         with end.unfinished(f"the roll at offset {base}", undo=undo) as change:
             if self.offsets.is_below_recovery_point(base):
-                # no opening would look at the old one, which is not on the disk
+                # no opening would look at the old one, whose new length is not on the disk
                 self.offsets.lower_recovery_point(old.base_offset)
             for kind in layout.SEGMENT_KINDS:
                 unlink(f"{self.directory}/{stem}{kind}", missing_ok=True)
             if old.size == 0:  # as in Kafka, a sealed segment has index files
                 old.prepare_indexes()
-            if old.seal():  # an opening that begins at the next one must not find the zeros
-                end.owe_sync([*old.files()], False, old.base_offset)
-                end.sync_owed()
+            old.seal()
             active = self.make_active(stem, base, now_ms, end.offset)
             self.producers.write_snapshot(base)
             sealed = old.sealed(base)

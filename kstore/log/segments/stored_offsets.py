@@ -44,8 +44,9 @@ class StoredOffsets:
         return int(sealed[0].base_offset if sealed else active.base_offset)
 
     def is_below_recovery_point(self, offset: int) -> bool:
-        """Whether the checkpoint may say that an opening need not look at this offset."""
-        return offset <= self._largest
+        """Whether the checkpoint may say that an opening need not look at this offset. Other processes of a
+        shared log write it, too."""
+        return offset <= max(self._largest, self._log_end.stored)
 
     def is_behind(self) -> bool:
         """Whether an opening after a crash would recover whole segments that are durable."""
@@ -70,6 +71,7 @@ class StoredOffsets:
         """Writes both, durably. A log start offset of None takes its line out."""
         self._largest = max(self._largest, recovery_point)
         self._written = -1
+        self._log_end.note_stored(max(recovery_point, self._log_end.stored))  # if this process dies now
         self._lease.store(recovery_point, log_start_offset)
         self._largest = self._written = recovery_point
         self._log_end.note_stored(recovery_point)
