@@ -2,7 +2,6 @@
 one before; and what the process needs to start, in memory, and for consumers that wait."""
 
 import contextlib
-import itertools
 import os
 import selectors
 import socket
@@ -101,7 +100,8 @@ def parts(data: Data) -> tuple[Path, list[tuple[int, int, int]]]:
         while log.segments[-1].size < 128 * SIZE:
             log.extend([value] * 5_000)
         found, offset, position = [], 0, 0
-        while (span := log.span(offset, SIZE)).size and len(found) < 100:
+        while len(found) < TURN:
+            span = log.span(offset, SIZE)
             found.append((offset, position, span.size))
             position += span.size
             offset = list(span.slices[-1].batches())[-1].next_offset
@@ -116,10 +116,8 @@ def bench_serve(race: Race, parts: tuple[Path, list[tuple[int, int, int]]]) -> N
     ours, bare = Server("-m", "kstore", "serve", str(directory)), Server("-c", BARE, str(file))
 
     def contestant(name: str, server: Server, request: Callable[[int, int, int], bytes]) -> InProcess[None]:
-        turn = itertools.cycle(places)
-
         def work(_: None) -> tuple[int, int]:
-            sizes = [server.ask(request(*place)) for place in itertools.islice(turn, TURN)]
+            sizes = [server.ask(request(*place)) for place in places]
             assert min(sizes) > SIZE // 2
             return sum(sizes), TURN
 
