@@ -14,7 +14,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from kstore.messages import DecodeError, SkippedError, control_text, record_texts
+from kstore.messages.decoders import DecodeError, SkippedError, control_text, record_texts
 
 __all__ = ["DecodeError", "Sample", "SkippedError", "control_text", "record_texts", "samples"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from kstore.engine.record.batch import CONTROL_TYPES, Record, RecordBatch, control_type
 from kstore.errors import CorruptRecordError, visible
-from kstore.messages import control_text
+from kstore.messages.decoders import control_text
 from kstore.tools.dumps.path import base_offset, name_of, number_in_name, open_file
 
 MAX32 = 2**31 - 1

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from kstore.errors import KstoreError, visible
-from kstore.messages import DECODERS, record_texts
+from kstore.messages.decoders import DECODERS, record_texts
 from kstore.tools.dumps.class_decoders import CLASS_DECODERS, STRING, class_decoder
 from kstore.tools.dumps.index import (
     FileReport,
