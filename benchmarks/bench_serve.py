@@ -1,5 +1,5 @@
-"""A server of Kafka's protocol in a process of its own: fetches of 1 MiB by one client, each after the answer to the
-one before; and what the process needs to start, in memory, and for consumers that wait."""
+"""A server of Kafka's protocol in a process of its own: fetches of 1 MiB by one client, each after the answer
+to the one before; and what the process needs to start, in memory, and for consumers that wait."""
 
 import contextlib
 import os
@@ -109,8 +109,8 @@ def parts(data: Data) -> tuple[Path, list[tuple[int, int, int]]]:
 
 
 def bench_serve(race: Race, parts: tuple[Path, list[tuple[int, int, int]]]) -> None:
-    """kstore serve: Fetch of version 11. sendfile: a loop in Python that knows position and size, sends a header of
-    the same size, and calls os.sendfile."""
+    """kstore serve: Fetch of version 11. sendfile: a loop in Python that knows position and size, sends a
+    header of the same size, and calls os.sendfile."""
     directory, places = parts
     (file,) = directory.glob("bench-0/*.log")
     ours, bare = Server("-m", "kstore", "serve", str(directory)), Server("-c", BARE, str(file))
@@ -137,8 +137,8 @@ def bench_serve(race: Race, parts: tuple[Path, list[tuple[int, int, int]]]) -> N
 
 
 def bench_serve_process(data: Data, note: Callable[[str], None]) -> None:
-    """The goals are a first record within 0.25 s of the start, 60 MB of memory, and 2 % of a processor for 200
-    consumers that wait at the end of a partition, each for half a second at a time."""
+    """The goals are a first record within 0.25 s of the start, 60 MB of memory, and 2 % of a processor for
+    200 consumers that wait at the end of a partition, each for half a second at a time."""
     directory = data.work / "serve-process"
     kstore.open(directory / "bench-0", "a").close()
     batch = kstore.encode_batch([(-1, None, b"x" * 100, ())])
@@ -169,7 +169,8 @@ def bench_serve_process(data: Data, note: Callable[[str], None]) -> None:
                 asked += 1
         used = server.cpu - before
     note(
-        f"serve: 200 idle consumers, {asked / IDLE_SECONDS:.0f} fetches a second: {used / IDLE_SECONDS:.1%} of a processor"
+        f"serve: 200 idle consumers, {asked / IDLE_SECONDS:.0f} fetches a second: "
+        f"{used / IDLE_SECONDS:.1%} of a processor"
     )
     note(f"serve: memory of the process at most {server.memory / 1e6:.1f} MB")
     server.close()

@@ -171,8 +171,8 @@ class Bytes(Kind):
 
 
 class Records(Kind):
-    """A length and batches of records: read as a memoryview of the message, written from any buffer, or from an
-    object with a `size` whose bytes follow there (Writer.attach)."""
+    """A length and batches of records: read as a memoryview of the message, written from any buffer, or from
+    an object with a `size` whose bytes follow there (Writer.attach)."""
 
     def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Any:
         length = _length(source, form, 4, name, nullable)
@@ -271,7 +271,8 @@ class Field:
 
 
 class _Run:
-    """Fields of fixed sizes that follow each other: read and written at once, which takes a tenth of the time."""
+    """Fields of fixed sizes that follow each other: read and written at once, which takes a tenth of the
+    time."""
 
     def __init__(self, fields: list[Field]) -> None:
         self.names = [field.name for field in fields]

@@ -1,19 +1,11 @@
 """Writing numbers and bytes of a message."""
 
 import struct
-from typing import Protocol
+from typing import Any
 
 from kstore.messages.errors import EncodeError
 
 _FLOAT64 = struct.Struct(">d")
-
-
-class Attachment(Protocol):
-    """`size` bytes that somebody else sends."""
-
-    @property
-    def size(self) -> int:
-        """The number of bytes."""
 
 
 class Writer:
@@ -23,7 +15,7 @@ class Writer:
 
     def __init__(self) -> None:
         self._parts = bytearray()
-        self._done: list[bytearray | Attachment] = []
+        self._done: list[Any] = []
 
     def getvalue(self) -> bytes:
         """The bytes written so far. EncodeError if there are attachments."""
@@ -31,11 +23,11 @@ class Writer:
             raise EncodeError("the message has attachments, which are no bytes of it")
         return bytes(self._parts)
 
-    def pieces(self) -> list[bytearray | Attachment]:
+    def pieces(self) -> list[Any]:
         """Bytes and attachments in their order."""
         return [*self._done, self._parts]
 
-    def attach(self, what: Attachment) -> None:
+    def attach(self, what: object) -> None:
         """Let bytes follow that somebody else sends."""
         self._done += self._parts, what
         self._parts = bytearray()

@@ -18,6 +18,7 @@ from kstore.serving.error_codes import ErrorCode
 from kstore.serving.protocol.apis import (
     API_VERSIONS,
     APIS,
+    FETCH,
     PRODUCE,
     read_header,
     read_request,
@@ -26,6 +27,9 @@ from kstore.serving.protocol.apis import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from kstore.log.files.layout import TopicPartition
+    from kstore.serving.protocol.apis import Api
 
     Handler: TypeAlias = Callable[[dict[str, Any], int, "Connection"], dict[str, Any] | None]
 
@@ -36,8 +40,8 @@ _FRAME_SECONDS = 30  # for a frame to come whole, and for a response to be taken
 
 
 class Limits(NamedTuple):
-    """What clients may use: bytes of a Produce request, of another request, which takes many times its size once
-    it is decoded, and of all large requests at a time; connections; seconds between two requests."""
+    """What clients may use: bytes of a Produce request, of another request, which takes many times its size
+    once it is decoded, and of all large requests at a time; connections; seconds between two requests."""
 
     frame_bytes: int = 100 << 20  # Kafka's socket.request.max.bytes
     other_bytes: int = 4 << 20
@@ -73,11 +77,14 @@ class MemoryBudget:
 class Connection:
     """One client. Its thread reads a request, answers it, and reads the next one.
 
-    `address`: the host and the port that the client connected to. `host`: that of the client. `client_id`: the
-    one in the request that is handled. `event`: what a handler arms to be woken in `wait`.
+    `address`: the host and the port that the client connected to. `host`: that of the client. `client_id`:
+    the one in the request that is handled. `event`: what a handler arms to be woken in `wait`. `armed`: for
+    which partitions it is armed; none once it was set.
     """
 
     client_id: str | None = None
+    _seconds = 0  # that reading may take
+    _repeated: tuple[bytes, dict[str, Any]] = (b"", {})  # the last Fetch request: idle consumers repeat it
 
     def __init__(
         self, sock: socket.socket, handlers: Mapping[int, Handler], limits: Limits, budget: MemoryBudget
@@ -90,11 +97,12 @@ class Connection:
         self.host: str = sock.getpeername()[0]
         self.address: tuple[str, int] = sock.getsockname()[:2]
         self.event = EventFd()
+        self.armed: set[TopicPartition] = set()
         self._poll = select.poll()
         self._poll.register(self.event, select.POLLIN)
         self._poll.register(sock, select.POLLRDHUP)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _seconds(_FRAME_SECONDS))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(_FRAME_SECONDS))
 
     def run(self) -> None:
         """Serve the client until it leaves, is idle for too long, or sends what is no request."""
@@ -118,11 +126,15 @@ class Connection:
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the event, and return whether it was set. Disconnect if the client has gone."""
+        """Wait for the event, and return whether it was set; it must be armed again then. Disconnect if the
+        client has gone."""
         found = self._poll.poll(max(seconds, 0) * 1000)
         for descriptor, _ in found:
             if descriptor != self.event.fileno():
                 raise Disconnect
+        if found:
+            self.event.clear()
+            self.armed.clear()
         return bool(found)
 
     # ---- requests ------------------------------------------------------------------------------------------
@@ -151,7 +163,11 @@ class Connection:
         self.client_id = header.client_id
         version, answer = header.version, None
         if api.lowest <= version <= api.highest:
-            answer = handler(read_request(api, version, source), version, self)
+            if api.key == FETCH and isinstance(frame, bytes):
+                values = self._fetch_values(api, version, source, frame)
+            else:
+                values = read_request(api, version, source)
+            answer = handler(values, version, self)
             if answer is None:
                 return
         elif api.key == API_VERSIONS:  # as in Kafka, the client asks again with a version that it learns here
@@ -161,6 +177,12 @@ class Connection:
                 f"version {version} of {api.name}, of which {api.lowest} to {api.highest} are offered"
             )
         self._send(write_response(api, version, header.correlation_id, answer))
+
+    def _fetch_values(self, api: Api, version: int, source: Reader, frame: bytes) -> dict[str, Any]:
+        content = frame[:4] + frame[8:]  # without the correlation id
+        if content != self._repeated[0]:
+            self._repeated = content, read_request(api, version, source)
+        return self._repeated[1]
 
     def _send(self, pieces: list[Any]) -> None:
         """Send a response. The bytes before an attachment wait for it, so that they share a packet."""
@@ -221,9 +243,11 @@ class Connection:
 
     def _allow(self, seconds: int) -> None:
         """How long the next reading may take."""
-        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _seconds(seconds))
+        if seconds != self._seconds:
+            self._seconds = seconds
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(seconds))
 
 
-def _seconds(seconds: int) -> bytes:
+def _timeval(seconds: int) -> bytes:
     """A struct timeval."""
     return seconds.to_bytes(8, "little") + bytes(8)

@@ -48,8 +48,8 @@ class Fetcher:
         """The batches of each partition from an offset on, as soon as there are `minBytes`, or after
         `maxWaitMs`.
 
-        The first partition that has any gives at least one batch, whatever the limits. The answer is complete,
-        and never part of a fetch session.
+        The first partition that has any gives at least one batch, whatever the limits. The answer is
+        complete, and never part of a fetch session.
         """
         wanted = [
             _Wanted(
@@ -65,23 +65,26 @@ class Fetcher:
             return {}
         read = _Read(self._partitions, wanted, values)
         deadline = monotonic() + values["maxWaitMs"] / 1000
+        is_armed = connection.armed.issuperset(each.tp for each in wanted)
         read.all()
-        if not read.is_enough and deadline > monotonic():
-            self._wait(read, wanted, deadline, connection)
+        while not read.is_enough and deadline > monotonic():
+            if not is_armed:
+                self._arm(wanted, connection)
+                is_armed = True
+                read.all()  # what came before the event was armed
+                continue
+            seconds = min(deadline - monotonic(), self._partitions.longest_wait)
+            if connection.wait(seconds):
+                is_armed = False
+            elif deadline > monotonic():
+                read.all()
         return _answer(values, read)
 
-    def _wait(self, read: _Read, wanted: list[_Wanted], deadline: float, connection: Connection) -> None:
-        while True:
-            connection.event.clear()
-            for each in wanted:
-                with suppress(KstoreError, OSError, ValueError):  # reading it finds the error
-                    self._partitions.arm(each.tp, connection.event)
-            read.all()  # what came before the event was armed
-            left = deadline - monotonic()
-            if read.is_enough or left <= 0:
-                return
-            if not connection.wait(min(left, self._partitions.longest_wait)) and deadline <= monotonic():
-                return  # nothing has changed
+    def _arm(self, wanted: list[_Wanted], connection: Connection) -> None:
+        for each in wanted:
+            with suppress(KstoreError, OSError, ValueError):  # reading it finds the error
+                self._partitions.arm(each.tp, connection.event)
+                connection.armed.add(each.tp)
 
 
 class _Read:

@@ -30,7 +30,8 @@ class LogDirs:
     def describe_log_dirs(
         self, values: dict[str, Any], version: int, connection: Connection
     ) -> dict[str, Any]:
-        """Each directory with the partitions that a client names, or all, and the space of its file system."""
+        """Each directory with the partitions that a client names, or all, and the space of its file
+        system."""
         known = self._partitions.topics()
         wanted = (
             known

@@ -65,8 +65,8 @@ class Partitions(ABC):
 
 
 class WrittenPartitions(Partitions):
-    """The partitions of a store that is open for writing. Each append of this process reports itself; those of
-    others, if the store is shared, are looked for."""
+    """The partitions of a store that is open for writing. Each append of this process reports itself; those
+    of others, if the store is shared, are looked for."""
 
     longest_wait = 0.5
 

@@ -40,8 +40,8 @@ class Producing:
         self._transactions = transactions
 
     def produce(self, values: dict[str, Any], version: int, connection: Connection) -> dict[str, Any] | None:
-        """Append the batch of each partition, as durably as the store's `durability` says. No answer if `acks`
-        is 0; a client that wants none gets its connection closed after an error, as in Kafka."""
+        """Append the batch of each partition, as durably as the store's `durability` says. No answer if
+        `acks` is 0; a client that wants none gets its connection closed after an error, as in Kafka."""
         answers = [
             {
                 "name": topic["name"],
@@ -93,7 +93,8 @@ class Producing:
     def _transaction(
         self, transactional_id: str | None, records: memoryview, tp: TopicPartition
     ) -> Iterator[ErrorCode]:
-        """Keep the transaction of a batch open meanwhile. Gives the error if it has none with this partition."""
+        """Keep the transaction of a batch open meanwhile. Gives the error if it has none with this
+        partition."""
         if not records[_ATTRIBUTES_AT] & _TRANSACTIONAL:
             yield ErrorCode.NONE
         elif transactional_id is None or self._transactions is None:

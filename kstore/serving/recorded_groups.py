@@ -21,8 +21,8 @@ _Positions = dict[str, dict[TopicPartition, "OffsetAndMetadata"]]
 
 
 class RecordedGroups:
-    """Answers requests about groups: positions in __consumer_offsets, and those of kstore's own cursors of groups
-    that it does not name. Requests that would change a group are refused."""
+    """Answers requests about groups: positions in __consumer_offsets, and those of kstore's own cursors of
+    groups that it does not name. Requests that would change a group are refused."""
 
     def __init__(self, store: LogStore) -> None:
         self._store = store

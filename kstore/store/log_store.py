@@ -236,10 +236,7 @@ class LogStore:
 
     def meta(self) -> dict[str, str]:
         """What meta.properties of the first directory says, as text: cluster.id, node.id, directory.id,
-        version. Empty if there is no such file.
-
-        CorruptCheckpointError if the file cannot be parsed.
-        """
+        version. Empty if there is no such file. CorruptCheckpointError if it cannot be parsed."""
         return self._catalog.directories[0].meta()
 
     def describe(self, topic: str) -> TopicDescription:

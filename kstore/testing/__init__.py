@@ -1,9 +1,10 @@
-"""Tools for tests of programs that use kstore or Kafka: a broker inside the process, failing system calls, and the
-states after a power cut.
+"""Tools for tests of programs that use kstore or Kafka: a broker inside the process, failing system calls,
+and the states after a power cut.
 
-`broker` starts a broker, which any Kafka client can use. `failing` lets a system call fail; `count_calls` counts them. A `Recorder` records the changes of a directory,
-and `crash_states` yields every state that a disk may have after a power cut. The module
-kstore.testing.fixtures has fixtures for pytest. No other module of kstore imports this package.
+`broker` starts a broker, which any Kafka client can use. `failing` lets a system call fail; `count_calls`
+counts them. A `Recorder` records the changes of a directory, and `crash_states` yields every state that a
+disk may have after a power cut. The module kstore.testing.fixtures has fixtures for pytest. No other module
+of kstore imports this package.
 """
 
 from kstore.light_typing import TYPE_CHECKING

@@ -37,8 +37,8 @@ _COORDINATED = {
 
 
 class Clock:
-    """The clock of a Broker: the time of the system, plus what the test has added. Calling it gives milliseconds
-    since 1970."""
+    """The clock of a Broker: the time of the system, plus what the test has added. Calling it gives
+    milliseconds since 1970."""
 
     def __init__(self) -> None:
         self._added_ms = 0
@@ -63,8 +63,9 @@ class _Fault(NamedTuple):
 class Broker:
     """A broker for tests. kstore.testing.broker() makes one.
 
-    `bootstrap_servers`: its address, for any Kafka client. `store`: the LogStore that it serves, for assertions
-    and for records that the test adds. `clock`: what its timestamps and the timeouts of groups go by.
+    `bootstrap_servers`: its address, for any Kafka client. `store`: the LogStore that it serves, for
+    assertions and for records that the test adds. `clock`: what its timestamps and the timeouts of groups go
+    by.
     """
 
     def __init__(self, directory: str, topics: Iterable[str] | Mapping[str, int], **options: Any) -> None:
@@ -98,8 +99,6 @@ class Broker:
         """The address of the broker."""
         return self._server.bootstrap_servers
 
-    # ---- what a test makes happen ---------------------------------------------------------------------------
-
     def advance(self, seconds: float) -> None:
         """Move the clock forward, and do what is due then: sessions of group members end, and so on."""
         self.clock.add(number("seconds", seconds, 0))
@@ -116,12 +115,13 @@ class Broker:
         self._add(api, times, _Fault(code=code))
 
     def delay(self, api: str, seconds: float, times: int = 1) -> None:
-        """Answer the next requests so much later, by the system's clock. The arguments are those of `fail`."""
+        """Answer the next requests so much later, by the system's clock. The arguments are those of
+        `fail`."""
         self._add(api, times, _Fault(delay=number("seconds", seconds, 0)))
 
     def drop(self, api: str, times: int = 1, *, after: bool = False) -> None:
-        """Close the connection instead of answering the next requests. after: True does what they ask for first,
-        so that only the answer is lost. Default: False. The others are those of `fail`."""
+        """Close the connection instead of answering the next requests. after: True does what they ask for
+        first, so that only the answer is lost. Default: False. The others are those of `fail`."""
         self._add(api, times, _Fault(drops=True, is_after=after))
 
     def move_coordinator(self) -> None:
@@ -134,14 +134,12 @@ class Broker:
         self._server.disconnect()
 
     def restart(self, *, clean: bool = True) -> None:
-        """Stop the broker and start it again at the same port. clean: False stops it as a crash does. Default:
-        True. `store` is another object then."""
+        """Stop the broker and start it again at the same port. clean: False stops it as a crash does.
+        Default: True. `store` is another object then."""
         port = self._server.port
         self._server.close()
         self.store.close() if clean else self.store.abandon()
         self._open(port)
-
-    # -----------------------------------------------------------------------------------------------------------
 
     def _add(self, api: str, times: int, fault: _Fault) -> None:
         if api not in KEYS:
@@ -238,10 +236,10 @@ def broker(
     """A Broker in this process: `with broker(["orders"]) as running:`.
 
     topics: names of topics to create, each with one partition, or a mapping from names to numbers of
-    partitions. create_topics: whether a topic is created if a client asks for one that does not exist. Default:
-    True. directory: where its files are. Default: a temporary directory, which is deleted at the end.
-    `options` are those of LogStore for writing, such as retention_ms or durability. Only background has another
-    default, False: nothing is deleted or compacted unless the test calls store.retain() and so on.
+    partitions. create_topics: whether a topic is created if a client asks for one that does not exist.
+    Default: True. directory: where its files are. Default: a temporary directory, which is deleted at the
+    end. `options` are those of LogStore for writing, such as retention_ms or durability. Only background has
+    another default, False: nothing is deleted or compacted unless the test calls store.retain() and so on.
     """
     with tempfile.TemporaryDirectory(prefix="kstore-broker-") as temporary:
         running = Broker(directory or temporary, topics, create_topics=create_topics, **options)

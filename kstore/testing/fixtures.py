@@ -1,8 +1,8 @@
 """Fixtures for pytest. Write `pytest_plugins = ["kstore.testing.fixtures"]` into the conftest.py of your
 tests.
 
-`kstore_broker` is a broker. `kstore_log` is an empty log that is open for writing. `kstore_log_directory` is a log directory with two
-partitions.
+`kstore_broker` is a broker. `kstore_log` is an empty log that is open for writing. `kstore_log_directory` is
+a log directory with two partitions.
 """
 
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ def kstore_log(tmp_path: Path) -> Iterator[kstore.LogWriter]:
 
 @pytest.fixture
 def kstore_broker() -> Iterator[Broker]:
-    """A broker in this process, which creates the topics that clients ask for: `kstore_broker.bootstrap_servers`
-    is its address. It is stopped after the test."""
+    """A broker in this process, which creates the topics that clients ask for:
+    `kstore_broker.bootstrap_servers` is its address. It is stopped after the test."""
     with broker() as running:
         yield running
 

@@ -1,5 +1,5 @@
-"""A real broker goes on with what clients wrote to `kstore.serve`, and the reverse: records, positions of groups,
-producers and transactions."""
+"""A real broker goes on with what clients wrote to `kstore.serve`, and the reverse: records, positions of
+groups, producers and transactions."""
 
 import confluent_kafka
 
@@ -97,7 +97,8 @@ def test_an_open_transaction(make_node: MakeNode) -> None:
 
 
 def test_beside_a_broker(make_node: MakeNode) -> None:
-    """Clients read the directory of a broker that runs, with its new records and the positions of its groups."""
+    """Clients read the directory of a broker that runs, with its new records and the positions of its
+    groups."""
     node = make_node().start()
     create(node, "in", "out")
     move(node.bootstrap, range(10))

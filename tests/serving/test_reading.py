@@ -1,5 +1,5 @@
-"""Clients read what a store has, and what is appended meanwhile, whether the server writes the store or another
-process does."""
+"""Clients read what a store has, and what is appended meanwhile, whether the server writes the store or
+another process does."""
 
 import asyncio
 import struct

@@ -101,7 +101,8 @@ def committed(address: str, count: int, isolation: str = "read_committed") -> li
 
 
 def test_transactions(store: kstore.LogStore, written: Server) -> None:
-    """What is committed is read, what is aborted is not; positions count with the transaction they are sent in."""
+    """What is committed is read, what is aborted is not; positions count with the transaction they are sent
+    in."""
     address = written.bootstrap_servers
     producer = confluent_kafka.Producer({"bootstrap.servers": address, "transactional.id": "mover"})
     producer.init_transactions(20)

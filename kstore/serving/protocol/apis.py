@@ -9,6 +9,7 @@ from kstore.messages.writer import Writer
 from kstore.serving.protocol.tables import APIS as _TEXT
 
 PRODUCE: Final = 0
+FETCH: Final = 1
 API_VERSIONS: Final = 18
 
 
