@@ -1,6 +1,7 @@
 """The coordinator of transactions over a store: what readers see, what a restart completes, and its records."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import kstore
 from kstore.log.files.layout import TopicPartition
 from kstore.messages.topics import decode_transactions
+from kstore.serving import state_topic
 from kstore.serving.error_codes import ErrorCode
 from kstore.serving.groups.coordinator import GroupCoordinator
 from kstore.serving.state_topic import Producer
@@ -289,6 +291,52 @@ def test_a_crash_after_the_decision_is_completed_at_the_start(
     assert server.committed(0) == [b"x"]
     assert server.committed(1) == [b"y"]
     assert server.offset(stable=True) == (5, 0)
+
+
+class _Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_kill_before_each_record_of_a_coordinator(
+    tmp_path: Path, commits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever was written before, the transaction is then whole or absent, and the producer goes on."""
+    encode, outcomes = state_topic.encode_batch, []
+    for last in range(12):
+        server = Server(tmp_path / str(last), Clock())
+        server.store.create_topic("orders", 3)
+        client = Client(server)
+        client.init()
+        calls = iter(range(100))
+
+        def counted(*args: Any, calls: Iterator[int] = calls, last: int = last, **options: Any) -> bytes:
+            if next(calls) == last:
+                raise _Killed
+            return encode(*args, **options)
+
+        with monkeypatch.context() as patch, suppress(_Killed):
+            patch.setattr(state_topic, "encode_batch", counted)
+            client.add(0, 1)
+            client.send(b"x")
+            client.send(b"y", 1)
+            client.add_offsets()
+            client.commit_offset(5)
+            client.end(commits=commits)
+        server.restart(crash=True)
+        if server.state()["transactionState"] == "Ongoing":
+            assert client.init() == ErrorCode.CONCURRENT_TRANSACTIONS
+        outcome = server.committed(0), server.committed(1), server.offset(stable=True)
+        assert outcome in (([b"x"], [b"y"], (5, 0)), ([], [], (-1, 0)))
+        outcomes.append(outcome[2][0])
+        assert client.init() == 0
+        client.add(0)
+        client.sequence = {}
+        client.send(b"next")
+        assert client.end(commits=True) == 0
+        assert server.committed(0)[-1] == b"next"
+        server.store.close()
+    assert outcomes == [-1] * 4 + [5 if commits else -1] * 8
 
 
 def test_a_deleted_topic_does_not_hold_up_its_transaction(server: Server, client: Client) -> None:

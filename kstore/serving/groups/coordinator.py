@@ -10,9 +10,9 @@ from uuid import uuid4
 from kstore.log.cursors.offset_commits import MAX_METADATA_BYTES, OffsetAndMetadata
 from kstore.log.files.layout import TopicPartition
 from kstore.serving.error_codes import ErrorCode
+from kstore.serving.failures import Answer, Handler, answering, by_partition
 from kstore.serving.groups.group import Group, GroupState
 from kstore.serving.groups.rebalance import (
-    Answer,
     GroupLimits,
     JoinRequest,
     SyncRequest,
@@ -51,6 +51,28 @@ class GroupCoordinator:
         self._lock = Lock()
         self._shards: dict[int, GroupShard] = {}
         self._expired_at = clock()
+
+    def handlers(self) -> dict[str, Handler]:
+        """The handlers of requests, by API."""
+
+        def described(values: dict[str, Any], code: ErrorCode) -> Answer:
+            return {"groups": [{"groupId": each, "errorCode": int(code)} for each in values["groups"]]}
+
+        def deleted(values: dict[str, Any], code: ErrorCode) -> Answer:
+            return {"results": [{"groupId": each, "errorCode": int(code)} for each in values["groupsNames"]]}
+
+        return {
+            "JoinGroup": answering(self.join_group),
+            "SyncGroup": answering(self.sync_group),
+            "Heartbeat": answering(self.heartbeat),
+            "LeaveGroup": answering(self.leave_group),
+            "OffsetCommit": answering(self.offset_commit, by_partition),
+            "OffsetFetch": answering(self.offset_fetch),
+            "OffsetDelete": answering(self.offset_delete),
+            "ListGroups": answering(self.list_groups),
+            "DescribeGroups": answering(self.describe_groups, described),
+            "DeleteGroups": answering(self.delete_groups, deleted),
+        }
 
     # ---- members -------------------------------------------------------------------------------------------
 
@@ -148,27 +170,14 @@ class GroupCoordinator:
 
         errors, positions = self._checked_positions(values["topics"])
         if is_transactional and not group_id:
-            error = ErrorCode.INVALID_GROUP_ID
-        else:
-            shard = self._new_shard(group_id)
-            error = shard.commit(group_id, positions, check, member_id=member_id, producer=producer)
-        return {
-            "topics": [
-                {
-                    "name": topic["name"],
-                    "partitions": [
-                        {
-                            "partitionIndex": each["partitionIndex"],
-                            "errorCode": int(
-                                error or errors[TopicPartition(topic["name"], each["partitionIndex"])]
-                            ),
-                        }
-                        for each in topic["partitions"]
-                    ],
-                }
-                for topic in values["topics"]
-            ]
-        }
+            return by_partition(values, ErrorCode.INVALID_GROUP_ID)
+        shard = self._new_shard(group_id)
+        error = shard.commit(group_id, positions, check, member_id=member_id, producer=producer)
+        answer = by_partition(values, error)
+        for topic in answer["topics"] if not error else ():
+            for each in topic["partitions"]:
+                each["errorCode"] = int(errors[TopicPartition(topic["name"], each["partitionIndex"])])
+        return answer
 
     def _checked_positions(
         self, topics: Iterable[dict[str, Any]]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from kstore.serving.error_codes import ErrorCode
+from kstore.serving.failures import Answer
 from kstore.serving.groups.group import Group, GroupState, InitialDelay, Member, Protocols
 
-Answer = dict[str, Any]
 _REBALANCES = (GroupState.EMPTY, GroupState.COMPLETING, GroupState.STABLE)  # from these
 
 

@@ -11,10 +11,10 @@ from kstore.errors import CorruptRecordError
 from kstore.log.cursors.offset_commits import Commit, OffsetAndMetadata, encode_key, encode_value
 from kstore.log.files.layout import TopicPartition
 from kstore.serving.error_codes import ErrorCode
+from kstore.serving.failures import Answer
 from kstore.serving.groups.group import Group, GroupState
 from kstore.serving.groups.offsets import Committed, GroupOffsets
 from kstore.serving.groups.rebalance import (
-    Answer,
     GroupLimits,
     JoinRequest,
     Rebalance,

@@ -12,9 +12,9 @@ from kstore.errors import InvalidProducerEpochError, KstoreError, LogNotFoundErr
 from kstore.log.files.layout import TopicPartition
 from kstore.log.writer import LogWriter
 from kstore.serving.error_codes import ErrorCode
+from kstore.serving.failures import Answer, Handler, answering, by_partition
 from kstore.serving.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from kstore.serving.groups.coordinator import GroupCoordinator
-from kstore.serving.groups.rebalance import Answer
 from kstore.serving.state_topic import Producer, StateTopic, append_marker
 from kstore.serving.transactions.producer_ids import ProducerIds
 from kstore.serving.transactions.records import transaction_in, transaction_key, transaction_record
@@ -88,6 +88,19 @@ class TransactionCoordinator:
                         found[transactional_id] = transaction
         return found.values()
 
+    def handlers(self) -> dict[str, Handler]:
+        """The handlers of requests, by API."""
+        return {
+            "InitProducerId": answering(self.init_producer_id),
+            "AddPartitionsToTxn": answering(self.add_partitions_to_txn, _added),
+            "AddOffsetsToTxn": answering(self.add_offsets_to_txn),
+            "TxnOffsetCommit": answering(self.txn_offset_commit, by_partition),
+            "EndTxn": answering(self.end_txn),
+            "ListTransactions": answering(self.list_transactions),
+            "DescribeTransactions": self.describe_transactions,
+            "DescribeProducers": self.describe_producers,
+        }
+
     # ---- requests of producers -----------------------------------------------------------------------------
 
     def init_producer_id(self, values: dict[str, Any], version: int, connection: Any) -> Answer:
@@ -148,22 +161,12 @@ class TransactionCoordinator:
             producer = Producer(values["v3AndBelowProducerId"], values["v3AndBelowProducerEpoch"])
             error = self._add(values["v3AndBelowTransactionalId"], producer, wanted)
 
-        def told(topic: str, partition: int) -> int:
-            is_missing = TopicPartition(topic, partition) in missing
-            return _told(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_missing else error, version, 2)
-
-        return {
-            "resultsByTopicV3AndBelow": [
-                {
-                    "name": each["name"],
-                    "resultsByPartition": [
-                        {"partitionIndex": at, "partitionErrorCode": told(each["name"], at)}
-                        for at in each["partitions"]
-                    ],
-                }
-                for each in topics
-            ]
-        }
+        answer = _added(values, error, version)
+        for topic in answer["resultsByTopicV3AndBelow"]:
+            for each in topic["resultsByPartition"]:
+                if TopicPartition(topic["name"], each["partitionIndex"]) in missing:
+                    each["partitionErrorCode"] = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return answer
 
     def add_offsets_to_txn(self, values: dict[str, Any], version: int, connection: Any) -> Answer:
         """AddOffsetsToTxn, before a producer commits offsets of a group."""
@@ -184,18 +187,7 @@ class TransactionCoordinator:
         error = errors[tp]
         if error is ErrorCode.CONCURRENT_TRANSACTIONS:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return {
-            "topics": [
-                {
-                    "name": topic["name"],
-                    "partitions": [
-                        {"partitionIndex": each["partitionIndex"], "errorCode": int(error)}
-                        for each in topic["partitions"]
-                    ],
-                }
-                for topic in values["topics"]
-            ]
-        }
+        return by_partition(values, error)
 
     def end_txn(self, values: dict[str, Any], version: int, connection: Any) -> Answer:
         """EndTxn. When it is answered, the markers are in all partitions, unless one cannot be written now."""
@@ -384,6 +376,21 @@ def _told(error: ErrorCode, version: int, knows_fenced: int) -> int:
     """The code for a client: requests before a version know another one for a fenced producer."""
     is_old = error is ErrorCode.PRODUCER_FENCED and version < knows_fenced
     return int(ErrorCode.INVALID_PRODUCER_EPOCH if is_old else error)
+
+
+def _added(values: dict[str, Any], error: ErrorCode, version: int = 3) -> Answer:
+    return {
+        "resultsByTopicV3AndBelow": [
+            {
+                "name": topic["name"],
+                "resultsByPartition": [
+                    {"partitionIndex": at, "partitionErrorCode": _told(error, version, 2)}
+                    for at in topic["partitions"]
+                ],
+            }
+            for topic in values["v3AndBelowTopics"]
+        ]
+    }
 
 
 def _described(transactional_id: str, known: Transaction | None) -> Answer:
