@@ -50,12 +50,14 @@ def check_paths(
     *,
     read: Callable[[Segment], SegmentFacts] = read_segment,
     listed: Callable[[list[str]], object] = lambda _: None,
+    threads: int = 0,
 ) -> Report:
-    """Check paths. read: reads a segment, in any thread. listed: called with the paths of all partitions."""
+    """Check paths. read: reads a segment, in any thread. listed: called with the paths of all partitions.
+    threads: 0 for as many as there are processors."""
     begun = time.monotonic()
     wanted, around = _wanted(paths)
     listed([path for path, _ in wanted])
-    done = list(_checked(wanted, read))
+    done = list(_checked(wanted, read, threads))
     findings = [finding for each in done for finding in each.findings]
     findings += directories.check_names(around)
     for each in around:
@@ -111,7 +113,7 @@ def _wanted(paths: list[str]) -> tuple[list[tuple[str, bool]], list[directories.
 
 
 def _checked(
-    wanted: Iterable[tuple[str, bool]], read: Callable[[Segment], SegmentFacts]
+    wanted: Iterable[tuple[str, bool]], read: Callable[[Segment], SegmentFacts], threads: int
 ) -> Iterator[Checked]:
     """Check partitions, in order. Their segments are read by several threads."""
     waiting: deque[tuple[PartitionCheck, list[Future[SegmentFacts | Exception]]]] = deque()
@@ -126,7 +128,7 @@ def _checked(
         except (KstoreError, OSError) as e:
             return e.with_traceback(None)
 
-    pool = ThreadPoolExecutor(os.cpu_count() or 1, "kstore-check")
+    pool = ThreadPoolExecutor(threads or os.cpu_count() or 1, "kstore-check")
     try:
         for path, of_directory in wanted:
             partition = PartitionCheck(path, of_directory=of_directory)
