@@ -11,8 +11,10 @@ from kstore.broker.topic_options import topic_options
 from kstore.checking.finding import Finding
 from kstore.config import LogConfig
 from kstore.errors import KstoreError
+from kstore.log.cursors.group_file import groups_in
 from kstore.log.cursors.offset_commits import lag_behind
-from kstore.log.files.layout import CLUSTER_METADATA, TopicPartition
+from kstore.log.files.checkpoints import look_into
+from kstore.log.files.layout import CLEANER_OFFSETS, CLUSTER_METADATA, TopicPartition
 from kstore.log.files.log_dir_state import locate, read_cleaner_offset
 from kstore.log.partition import PartitionLog
 from kstore.log.read.page_cache import residency_of
@@ -48,7 +50,8 @@ _HARMLESS = ("leftover", "preallocated", "remote")
 def facts_of_log(log: PartitionLog, checked: Report | None = None) -> Facts:
     """The facts of one partition. OSError."""
     found = _Gathered()
-    found.add(log, found.tried(log.path, _config_of, log.path, None) or LogConfig(), _every([log]))
+    config = found.tried(log.path, _config_of, log.path, None) or LogConfig()
+    found.add(log, config, _every([log]), found.tried(log.path, read_cleaner_offset, log.path))
     tp = log.topic_partition or TopicPartition(os.path.basename(log.path), 0)
     if os.path.isdir(log.path):
         committed = found.tried(log.path, log.cursors) or {}
@@ -70,14 +73,19 @@ def facts_of_store(store: LogStore, checked: Report | None = None) -> Facts:
     opened = {tp: found.tried(str(tp), store.open, *tp) for tp in store.partitions}
     logs = {tp: log for tp, log in opened.items() if log is not None}
     every = _every(logs.values())
+    cleaned: dict[TopicPartition, int] = {}
+    for directory in paths:  # once for all partitions
+        offsets, _ = found.tried(directory, look_into, f"{directory}/{CLEANER_OFFSETS}") or ({}, None)
+        cleaned.update(offsets)
     for tp, log in logs.items():
-        found.add(log, configs.get(tp.topic) or LogConfig(), every)
+        found.add(log, configs.get(tp.topic) or LogConfig(), every, cleaned.get(tp))
     health = store.health()
     for tp in health.missing:
         found.note("lost", "partition_missing", paths[0], f"{tp} is in none of the directories")
     for path, reason in health.directories.items():
         found.note("damaged", "directory_failed", str(path), reason)
-    found.add_committed("cursor", found.tried(paths[0], store.cursors) or {}, logs)
+    if any(found.tried(directory, groups_in, directory) for directory in paths):
+        found.add_committed("cursor", found.tried(paths[0], store.cursors) or {}, logs)
     found.add_shares(found.tried(paths[0], store.share_groups) or {})
     if TOPIC in store.topics:
         for directory in paths:
@@ -142,8 +150,9 @@ class _Gathered:
         """Add a finding."""
         self._findings.append(Finding(code, severity, file, position, offsets, meaning, "", False))
 
-    def add(self, log: PartitionLog, config: LogConfig, every: int) -> None:
-        """Add a partition, and the headers of one in `every` segments, counted from the last."""
+    def add(self, log: PartitionLog, config: LogConfig, every: int, cleaned: int | None) -> None:
+        """Add a partition, and the headers of one in `every` segments, counted from the last. `cleaned`: the
+        offset up to which it was compacted, if it was."""
         now = log.snapshot
         tp = log.topic_partition
         name = str(tp or os.path.basename(log.path))
@@ -156,9 +165,10 @@ class _Gathered:
         for segment in read:
             if segment.batches is None:
                 self._sums.add_unread(topic, segment.max_timestamp, segment.size)
-        cleaned = self.tried(log.path, read_cleaner_offset, log.path)
         config = effective(config, is_cleaned=cleaned is not None)
-        states = self.tried(log.path, log.producers) or {}
+        states = {}
+        if any(each is None or each.has_producers for each in figures):  # else it would be read for nothing
+            states = self.tried(log.path, log.producers) or {}
         transactions = [
             OpenTransaction(name, producer, state.producer_epoch, first, state.last_timestamp)
             for producer, state in states.items()
@@ -214,7 +224,7 @@ class _Gathered:
             self._unreadable(segment.path, segment.damage)
         if sums is None:
             newest = self.tried(segment.path, getattr, segment, "max_timestamp_so_far")
-            sums = Summed(None, None, -1, -1 if newest is None else newest.timestamp, 0)
+            sums = Summed(None, None, -1, -1 if newest is None else newest.timestamp, 0, False)
         return SegmentFacts(
             segment.path,
             segment.base_offset,

@@ -12,7 +12,15 @@ from kstore.reporting.facts import BatchFacts, Rate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FIELDS = ("base_timestamp", "max_timestamp", "last_offset_delta", "size", "records_count", "attributes")
+FIELDS = (
+    "base_timestamp",
+    "max_timestamp",
+    "last_offset_delta",
+    "size",
+    "records_count",
+    "attributes",
+    "producer_id",
+)
 _POINTS = 512  # of each segment that the rate is made of
 _PERIODS = 120
 _DAY_MS = 86_400_000
@@ -26,9 +34,10 @@ class Summed(NamedTuple):
     first_timestamp: int
     max_timestamp: int
     size: int  # of whole batches
+    has_producers: bool  # whether a batch has a producer id
 
 
-_NOTHING = Summed(0, 0, -1, -1, 0)
+_NOTHING = Summed(0, 0, -1, -1, 0, False)
 
 
 class HeaderSums:
@@ -43,7 +52,8 @@ class HeaderSums:
         """Add the headers of some segments, and return the figures of each."""
         if not sum(map(len, headers)):
             return [_NOTHING] * len(headers)
-        every = numpy.concatenate([*headers])
+        kind = headers[0].dtype  # as bytes: concatenating structures looks at their fields each time
+        every = numpy.concatenate([each.view(numpy.uint8) for each in headers]).view(kind)
         sizes = every["size"].astype(numpy.int64)
         counts = every["records_count"].astype(numpy.int64)
         counts = numpy.where(counts < 0, every["last_offset_delta"] + 1, counts)  # magic 0 and 1
@@ -58,6 +68,7 @@ class HeaderSums:
             numpy.minimum.reduceat(firsts, begins).tolist(),
             numpy.maximum.reduceat(times, begins).tolist(),
             numpy.add.reduceat(sizes, begins).tolist(),
+            (numpy.maximum.reduceat(every["producer_id"], begins) >= 0).tolist(),
             strict=True,
         )
         if len(times) > _POINTS * len(headers):
