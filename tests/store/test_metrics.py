@@ -310,6 +310,17 @@ def test_what_is_there_now(tmp_path: Path, opens: Any) -> None:
     assert samples["kstore_partition_log_end_offset", "u", "0"] == 1
 
 
+def test_the_page_of_operations_names_metrics_that_there_are() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
+    text = StoreMetrics({}, EMPTY, EMPTY, 0, 0).prometheus()
+    known = set(re.findall("^# TYPE (\\S+)", text, re.MULTILINE))
+    named = set(re.findall(r"\bkstore_[a-z_]+[a-z]", page))
+    assert len(named) > 10
+    assert named <= known, named - known
+    shortened = set(re.findall("`…(_[a-z_]+)`", page))
+    assert all(any(name.endswith(end) for name in known) for end in shortened)
+
+
 def test_damaged_positions_hide_no_other_metric(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.create_topic("t")

@@ -138,7 +138,7 @@
       options: {
         interaction: { mode: "index", intersect: false },
         scales: {
-          x: { ...timeAxis(start, start + count * step), stacked: true, offset: false },
+          x: { ...timeAxis(start, start + count * step), stacked: true, offset: false, grid: { offset: false } },
           y: { stacked: true, beginAtZero: true, ticks: { maxTicksLimit: 6,
             callback: (value) => `${size(value)}/s` } },
         },
