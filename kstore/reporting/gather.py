@@ -6,11 +6,13 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from kstore.arguments import MAX64
 from kstore.broker.cluster_metadata import find_cluster_metadata
 from kstore.broker.topic_options import topic_options
-from kstore.checking.finding import Finding
+from kstore.checking.codes import found as finding
+from kstore.checking.codes import why
 from kstore.config import LogConfig
-from kstore.errors import KstoreError
+from kstore.errors import CorruptFileError, KstoreError
 from kstore.log.cursors.group_file import groups_in
 from kstore.log.cursors.offset_commits import lag_behind
 from kstore.log.files.checkpoints import look_into
@@ -31,10 +33,10 @@ from kstore.store.consumer_offsets import TOPIC, committed_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     from kstore.broker.cluster_metadata import ClusterMetadata
-    from kstore.checking.finding import Report
+    from kstore.checking.finding import Finding, Report
     from kstore.engine.segment.segment import Segment
     from kstore.log.cursors.offset_commits import OffsetAndMetadata
     from kstore.log.recovery.steps import Step
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
     _Found = TypeVar("_Found")
 
 MOST_BYTES = 64 << 30  # of logs whose headers are all read; of a larger directory, those of some segments
-_HARMLESS = ("leftover", "preallocated", "remote")
 
 
 def facts_of_log(log: PartitionLog, checked: Report | None = None) -> Facts:
@@ -81,9 +82,9 @@ def facts_of_store(store: LogStore, checked: Report | None = None) -> Facts:
         found.add(log, configs.get(tp.topic) or LogConfig(), every, cleaned.get(tp))
     health = store.health()
     for tp in health.missing:
-        found.note("lost", "partition_missing", paths[0], f"{tp} is in none of the directories")
+        found.note("partition_missing", paths[0], f"{tp} is in none of the directories")
     for path, reason in health.directories.items():
-        found.note("damaged", "directory_failed", str(path), reason)
+        found.note("unreadable_file", str(path), reason)
     if any(found.tried(directory, groups_in, directory) for directory in paths):
         found.add_committed("cursor", found.tried(paths[0], store.cursors) or {}, logs)
     found.add_shares(found.tried(paths[0], store.share_groups) or {})
@@ -135,20 +136,13 @@ class _Gathered:
             return None
 
     def _unreadable(self, path: str, error: Exception) -> None:
-        file = getattr(error, "file", "") or path
-        self.note("damaged", "unreadable", file, str(error), getattr(error, "position", -1))
+        file, position = getattr(error, "file", "") or path, getattr(error, "position", -1)
+        is_batch = isinstance(error, CorruptFileError) and file.endswith(".log")
+        self.note("corrupt_batch" if is_batch else "unreadable_file", file, why(error), position=position)
 
-    def note(
-        self,
-        severity: str,
-        code: str,
-        file: str,
-        meaning: str,
-        position: int = -1,
-        offsets: tuple[int, int] | None = None,
-    ) -> None:
-        """Add a finding."""
-        self._findings.append(Finding(code, severity, file, position, offsets, meaning, "", False))
+    def note(self, code: str, file: str, meaning: str, **where: Any) -> None:
+        """Add a finding with one of the codes of a check. `where`: its position and offsets."""
+        self._findings.append(finding(code, file, meaning, **where))
 
     def add(self, log: PartitionLog, config: LogConfig, every: int, cleaned: int | None) -> None:
         """Add a partition, and the headers of one in `every` segments, counted from the last. `cleaned`: the
@@ -198,12 +192,10 @@ class _Gathered:
 
     def _add_step(self, step: Step) -> None:
         if step.code.kind:
-            severity = "note" if step.code.kind in _HARMLESS else "lost" if step.is_loss else "damaged"
             first, end = step.offsets
             offsets = (first, end - 1) if 0 <= first < end else None
-            self.note(
-                severity, step.code.name.lower(), step.file, step.text(done=False), step.position, offsets
-            )
+            text = step.text(done=False)
+            self.note(step.code.name.lower(), step.file, text, position=step.position, offsets=offsets)
 
     def _figures(self, topic: str, segments: Sequence[Segment], every: int) -> list[Summed | None]:
         """The figures of each segment; None for one that is not read, or cannot be."""
@@ -219,7 +211,9 @@ class _Gathered:
         size = _size(segment)
         if sums is not None and sums.size < size:
             text = f"{size - sums.size} bytes from here on hold no whole batch"
-            self.note("damaged", "no_whole_batch", segment.path, text, sums.size)
+            is_last = segment.end_offset == MAX64
+            code = "torn_tail" if is_last else "bytes_before_next_segment"
+            self.note(code, segment.path, text, position=sums.size)
         elif segment.damage is not None:
             self._unreadable(segment.path, segment.damage)
         if sums is None:
