@@ -102,7 +102,7 @@ def _figures(facts: Facts) -> str:
         "Records": f"{records:,}" + "+" * bool(facts.unread),
         "Newest record": ago_text(facts.made - newest) if newest >= 0 else "-",
         "In the page cache": f"{cached / size:.0%}" if size else "-",
-        "Open transactions": f"{sum(len(each.transactions) for each in facts.partitions):,}",
+        "Open transactions": f"{len(facts.transactions):,}",
         "Findings": f"{len(facts.findings):,}",
     }
     items = "".join(f"<div><dt>{name}</dt><dd>{_text(value)}</dd></div>" for name, value in figures.items())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kstore.checking.finding import Finding
+    from kstore.explain.open_transactions import OpenTransaction
 
 STATES = ("active", "sealed", "past retention", "dirty", "damaged")
 
@@ -27,16 +28,6 @@ class SegmentFacts(NamedTuple):
     reason: str
 
 
-class OpenTransaction(NamedTuple):
-    """A transaction without an end. Readers of committed records wait at `first_offset`."""
-
-    partition: str
-    producer_id: int
-    producer_epoch: int
-    first_offset: int
-    last_timestamp: int
-
-
 class PartitionFacts(NamedTuple):
     """A partition. `policy` is its cleanup policy and retention in words, `producers` the number of producers
     whose state is known."""
@@ -50,7 +41,6 @@ class PartitionFacts(NamedTuple):
     policy: str
     segments: tuple[SegmentFacts, ...]
     producers: int
-    transactions: tuple[OpenTransaction, ...]
 
     @property
     def size(self) -> int:
@@ -120,6 +110,7 @@ class Facts(NamedTuple):
     partitions: tuple[PartitionFacts, ...]
     codecs: dict[str, BatchFacts]
     rate: Rate | None
+    transactions: tuple[OpenTransaction, ...]
     groups: tuple[GroupFacts, ...]
     findings: tuple[Finding, ...]
     unread: int

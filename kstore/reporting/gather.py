@@ -13,17 +13,17 @@ from kstore.checking.codes import found as finding
 from kstore.checking.codes import why
 from kstore.config import LogConfig
 from kstore.errors import CorruptFileError, KstoreError
+from kstore.explain.open_transactions import transactions
 from kstore.log.cursors.group_file import groups_in
 from kstore.log.cursors.offset_commits import lag_behind
 from kstore.log.files.checkpoints import look_into
 from kstore.log.files.layout import CLEANER_OFFSETS, CLUSTER_METADATA, TopicPartition
-from kstore.log.files.log_dir_state import locate, read_cleaner_offset
+from kstore.log.files.log_dir_state import directory_of, locate, read_cleaner_offset
 from kstore.log.partition import PartitionLog
 from kstore.log.read.page_cache import residency_of
 from kstore.reporting.facts import (
     Facts,
     GroupFacts,
-    OpenTransaction,
     PartitionFacts,
     SegmentFacts,
 )
@@ -59,7 +59,7 @@ def facts_of_log(log: PartitionLog, checked: Report | None = None) -> Facts:
         found.add_committed("cursor", {group: {tp: at} for group, at in committed.items()}, {tp: log})
         shares = found.tried(log.path, log.share_groups) or {}
         found.add_shares({group: {tp: state} for group, state in shares.items()})
-    return found.facts(os.path.basename(log.path), [log.path], checked)
+    return found.facts(os.path.basename(log.path), [log.path], checked, [directory_of(log.path)])
 
 
 def facts_of_store(store: LogStore, checked: Report | None = None) -> Facts:
@@ -91,7 +91,7 @@ def facts_of_store(store: LogStore, checked: Report | None = None) -> Facts:
     if TOPIC in store.topics:
         for directory in paths:
             found.add_committed("Kafka consumer", found.tried(directory, committed_in, directory) or {}, logs)
-    return found.facts(os.path.basename(os.path.abspath(paths[0])), paths, checked)
+    return found.facts(os.path.basename(os.path.abspath(paths[0])), paths, checked, paths)
 
 
 def _topic_config(store: LogStore, topic: str, metadata: ClusterMetadata | None) -> LogConfig:
@@ -126,6 +126,7 @@ class _Gathered:
         self._partitions: list[PartitionFacts] = []
         self._groups: list[GroupFacts] = []
         self._findings: list[Finding] = []
+        self._with_producers: list[PartitionLog] = []
 
     def tried(self, where: str, read: Callable[..., _Found], *arguments: object) -> _Found | None:
         """What a call returns; None and a finding if it cannot read a file."""
@@ -163,11 +164,7 @@ class _Gathered:
         states = {}
         if any(each is None or each.has_producers for each in figures):  # else it would be read for nothing
             states = self.tried(log.path, log.producers) or {}
-        transactions = [
-            OpenTransaction(name, producer, state.producer_epoch, first, state.last_timestamp)
-            for producer, state in states.items()
-            if (first := state.current_txn_first_offset) is not None
-        ]
+            self._with_producers.append(log)
         self._partitions.append(
             PartitionFacts(
                 name,
@@ -186,7 +183,6 @@ class _Gathered:
                     now_ms=self._now,
                 ),
                 len(states),
-                tuple(sorted(transactions, key=lambda each: each.first_offset)),
             )
         )
 
@@ -253,8 +249,12 @@ class _Gathered:
                 found = GroupFacts("share group", group, str(tp), state.start_offset, state.lag, -1)
                 self._groups.append(found)
 
-    def facts(self, title: str, directories: Iterable[str], checked: Report | None) -> Facts:
-        """All that was collected. `checked`: the report of a check, whose findings count."""
+    def facts(
+        self, title: str, directories: Sequence[str], checked: Report | None, around: Sequence[str]
+    ) -> Facts:
+        """All that was collected. `checked`: the report of a check, whose findings count. `around`: the log
+        directories, where the coordinator of transactions may have its topic."""
+        opened = self.tried(around[0], transactions, self._with_producers, around) or []
         findings = tuple(self._findings) if checked is None else checked.findings
         damage = {each.file: each.meaning for each in findings if each.severity in ("lost", "damaged")}
         return Facts(
@@ -264,6 +264,7 @@ class _Gathered:
             tuple(each._replace(segments=with_damage(each.segments, damage)) for each in self._partitions),
             self._sums.codecs(),
             self._sums.rate(self._now),
+            tuple(opened),
             tuple(self._groups),
             findings,
             sum(segment.batches is None for each in self._partitions for segment in each.segments),

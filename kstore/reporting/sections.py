@@ -374,31 +374,43 @@ def _batches(facts: Facts) -> Section:
 
 def _producers(facts: Facts) -> Section:
     known = [each for each in facts.partitions if each.producers]
-    waiting = [each for partition in facts.partitions for each in partition.transactions]
+    waiting = [(each, partition) for each in facts.transactions for partition in each.partitions]
+    names = {each.path: each.name for each in facts.partitions}
     transactions = _table(
         "open transactions",
-        ("partition", "producer id", "epoch", "first offset", "last record", "age"),
+        (
+            "partition",
+            "producer id",
+            "epoch",
+            "transactional id",
+            "state",
+            "first offset",
+            "since",
+            "age",
+            "hangs",
+        ),
         [
             (
-                each.partition,
+                names[partition.path],
                 each.producer_id,
                 each.producer_epoch,
-                each.first_offset,
-                time_text(each.last_timestamp),
-                duration_text(facts.made - each.last_timestamp) if each.last_timestamp >= 0 else "",
+                each.transactional_id or "-",
+                each.coordinator_state or "-",
+                partition.first_offset,
+                time_text(each.since_ms),
+                duration_text(facts.made - each.since_ms),
+                {True: "yes", False: "no", None: "-"}[each.is_hanging],
             )
-            for each in sorted(waiting, key=lambda each: each.last_timestamp)
+            for each, partition in waiting
         ],
     )
     producers = _table(
-        "producers",
-        ("partition", "producers", "open transactions"),
-        [(each.name, each.producers, len(each.transactions)) for each in known],
+        "producers", ("partition", "producers"), [(each.name, each.producers) for each in known]
     )
     number = sum(each.producers for each in known)
     text = (
         f"{counted(number, 'state')} of idempotent producers in {counted(len(known), 'partition')}; "
-        f"{counted(len(waiting), 'open transaction')}. Readers of committed records wait where the first open "
+        f"{counted(len(facts.transactions), 'open transaction')}. Readers of committed records wait where the first open "
         "transaction of a partition begins."
     )
     tables = tuple(table for table in (transactions, producers) if table.rows)

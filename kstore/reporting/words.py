@@ -5,6 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
 def counted(number: int, noun: str) -> str:
     """So many of something."""
     return f"{number:,} {noun if number == 1 else f'{noun}s'}"
@@ -14,17 +18,17 @@ def size_text(size: float) -> str:
     """Bytes in units of 1,000."""
     for unit in ("B", "kB", "MB", "GB"):
         if abs(size) < 999.5:
-            return f"{size:.3g} {unit}"
+            return f"{_short(size)} {unit}"
         size /= 1000
-    return f"{size:,.3g} TB"
+    return f"{_short(size)} TB"
 
 
 def duration_text(ms: float) -> str:
     """A duration in its largest unit."""
     for unit, length in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000), ("seconds", 1000)):
         if ms >= 2 * length:
-            return f"{ms / length:.3g} {unit}"
-    return f"{ms:.3g} ms"
+            return f"{_short(ms / length)} {unit}"
+    return f"{_short(ms)} ms"
 
 
 def time_text(ms: int) -> str:

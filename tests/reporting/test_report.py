@@ -96,7 +96,7 @@ def test_open_transactions() -> None:
             for producer, state in log.producers().items()
             if state.current_txn_first_offset is not None
         }
-    shown = page.tables.get("open transactions", [])
+    shown = page.tables["open transactions"]
     assert {(number(row["producer id"]), number(row["first offset"])) for row in shown} == waiting
 
 
