@@ -65,7 +65,9 @@ class RecordAppender(LogAppender):
 
         Every batch is atomic. Errors in the arguments are found before anything is written; should the system
         fail half way, the batches before that stay, as `log_end_offset` tells."""
-    def check_extend(self, values: Any, keys: Any, timestamps: Any, headers: Any) -> None: ...
+    def check_extend(self, values: Any, keys: Any, timestamps: Any, headers: Any) -> None:
+        """Checks these columns as extend() does, and appends nothing. LogStore calls it before it extends several
+        logs at once. The errors are those of extend()."""
     def append_batches(
         self,
         encoded: BytesLike,

@@ -2,7 +2,8 @@
 """Memory of column batches, and parts of files in memory.
 
 Fresh pages cost more than what is written to them here, so a Buffer that is no longer viewed serves the next
-batch, of any scan of the process: POOL keeps a few of them between scans, MOST_KEPT bytes at most. A ReadWindow moves along as the reader goes. It uses plain preads: nothing is mapped, so a file that another
+batch, of any scan of the process: POOL keeps a few of them between scans, MOST_KEPT bytes at most. A
+ReadWindow moves along as the reader goes. It uses plain preads: nothing is mapped, so a file that another
 process shortens gives a short read and no fault. A MappedFile is mapped for writing, and fixed for life: the
 index files of the segment that is written.
 """
