@@ -67,6 +67,9 @@ def test_the_questions_of_the_help_are_answered(tmp_path: Path, run: Run) -> Non
         "which transaction hangs": "no transaction is open",
         "what does compaction wait for?": "dirty ratio",
     }
+    restored = tmp_path / "restored"
+    named = {"DATA": f"{data}", "BACKUP": f"{data}", "RESTORED": f"{restored}"}
+    named |= {"orders": "bounded", "users": "state_store"}
     lines = QUESTIONS.splitlines()[1:]
     assert all(line in help_text for line in lines)
     for line in lines:
@@ -74,15 +77,14 @@ def test_the_questions_of_the_help_are_answered(tmp_path: Path, run: Run) -> Non
         printed = ""
         assert commands.count(";") <= 1
         for command in commands.split(";"):
-            words = (
-                command.replace("DATA", str(data))
-                .replace("orders", "bounded")
-                .replace("users", "state_store")
-            )
+            words = command
+            for name, meant in named.items():
+                words = words.replace(name, meant)
             code, out, _ = run(*words.split()[1:])
             assert code in (0, 1), command
             printed += out
         assert next((text for start, text in answers.items() if question.startswith(start)), "") in printed
+    assert len(kstore.open(restored / "bounded-0").segments) == 3
 
 
 WRONG = [
