@@ -290,6 +290,7 @@ class LogWriter(RecordAppender, PartitionLog):
     def use_config(self, config: LogConfig) -> None:
         """Continues with another LogConfig, and keeps what is set in it as configure() does. LogStore calls it
         after alter_topic(). OSError: nothing is changed."""
+        instance("config", config, LogConfig)
         self._change_config(lambda _: config)
 
     def _change_config(self, change: Callable[[LogConfig], LogConfig]) -> None:

@@ -1,5 +1,5 @@
 from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from kstore.engine.append.log_appender import LogAppender
 from kstore.typed import BytesLike, Cells, HeaderLists, Headers, Times
@@ -65,7 +65,13 @@ class RecordAppender(LogAppender):
 
         Every batch is atomic. Errors in the arguments are found before anything is written; should the system
         fail half way, the batches before that stay, as `log_end_offset` tells."""
-    def check_extend(self, values: Any, keys: Any, timestamps: Any, headers: Any) -> None:
+    def check_extend(
+        self,
+        values: Cells,
+        keys: Cells | None = None,
+        timestamps: Times | None = None,
+        headers: HeaderLists | None = None,
+    ) -> None:
         """Checks these columns as extend() does, and appends nothing. LogStore calls it before it extends several
         logs at once. The errors are those of extend()."""
     def append_batches(

@@ -264,7 +264,7 @@ cdef class RecordAppender(LogAppender):
         self.keep_promise(first + count, began)
         return range(first, first + count)
 
-    def check_extend(self, values, keys, timestamps, headers):
+    def check_extend(self, values, keys=None, timestamps=None, headers=None):
         """Checks these columns as extend() does, and appends nothing. LogStore calls it before it extends several
         logs at once. The errors are those of extend()."""
         cdef BinaryInput value_cells = BinaryInput.of(values, "values", -1)
