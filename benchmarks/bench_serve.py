@@ -22,7 +22,7 @@ from benchmarks.peers import InProcess
 SIZE = 1 << 20
 TURN = 64  # fetches
 IDLE_SECONDS = 10
-HEADER = 8 + 14 + 2 + 5 + 4 + 34 + 4  # of an answer with one partition of the topic "bench"
+HEADER = 8 + 14 + 2 + 5 + 4 + 38 + 4  # of an answer with one partition of the topic "bench"
 BARE = f"""
 import os, socket, struct, sys
 with socket.create_server(("127.0.0.1", 0)) as server:
