@@ -72,6 +72,9 @@ class _Coordinators(NamedTuple):
     groups: GroupCoordinator
     transactions: TransactionCoordinator
 
+    def handlers(self) -> dict[str, Handler]:
+        return {**self.groups.handlers(), **self.transactions.handlers()}
+
 
 class Service:
     """The handlers of a store's server, by API, and what they share.
@@ -131,7 +134,7 @@ class Service:
             "DeleteRecords": administration.delete_records,
             "AlterConfigs": configs.alter_configs,
             "IncrementalAlterConfigs": configs.incremental_alter_configs,
-            **(_recorded(partitions.store) if coordinators is None else _coordinated(*coordinators)),
+            **(_recorded(partitions.store) if coordinators is None else coordinators.handlers()),
         }
 
     def tick(self) -> None:
@@ -154,29 +157,6 @@ class Service:
             self._ticker.join()
             self._coordinators.groups.close()
         self._partitions.close()
-
-
-def _coordinated(groups: GroupCoordinator, transactions: TransactionCoordinator) -> dict[str, Handler]:
-    return {
-        "InitProducerId": transactions.init_producer_id,
-        "AddPartitionsToTxn": transactions.add_partitions_to_txn,
-        "AddOffsetsToTxn": transactions.add_offsets_to_txn,
-        "TxnOffsetCommit": transactions.txn_offset_commit,
-        "EndTxn": transactions.end_txn,
-        "ListTransactions": transactions.list_transactions,
-        "DescribeTransactions": transactions.describe_transactions,
-        "DescribeProducers": transactions.describe_producers,
-        "JoinGroup": groups.join_group,
-        "SyncGroup": groups.sync_group,
-        "Heartbeat": groups.heartbeat,
-        "LeaveGroup": groups.leave_group,
-        "OffsetCommit": groups.offset_commit,
-        "OffsetFetch": groups.offset_fetch,
-        "OffsetDelete": groups.offset_delete,
-        "ListGroups": groups.list_groups,
-        "DescribeGroups": groups.describe_groups,
-        "DeleteGroups": groups.delete_groups,
-    }
 
 
 def _recorded(store: LogStore) -> dict[str, Handler]:
