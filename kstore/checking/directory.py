@@ -102,7 +102,7 @@ def check_files(names: LogDirectoryNames) -> Iterator[Finding]:
             continue
         if damage:
             code = "log_start_unknown" if name == layout.LOG_STARTS else "checkpoint_damaged"
-            stops = os.stat(file).st_size > 0  # an empty one has no offsets
+            stops = stops_kafka(file)
             yield found(code, file, damage.replace(f"{file}: ", ""), stops_kafka=stops)
     for file in kept_checkpoints(path):
         yield found("checkpoint_kept", file)
@@ -114,6 +114,16 @@ def check_files(names: LogDirectoryNames) -> Iterator[Finding]:
     free = space.f_bavail * space.f_frsize
     if free < _LEAST_FREE:
         yield found("disk_full", path, f"the file system has {free} bytes left")
+
+
+def stops_kafka(file: str) -> bool:
+    """Whether Kafka takes the log directory out of use because of a damaged checkpoint file. An empty file has
+    no offsets, and a number that it cannot parse makes it forget all of them."""
+    _, error = checkpoints.look_into(file)
+    if error is None:
+        return False
+    words = str(error.found).split()
+    return not (error.expected == "TOPIC PARTITION OFFSET" and len(words) == 3)
 
 
 def check_checkpoints(

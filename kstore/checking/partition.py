@@ -7,7 +7,7 @@ import os
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.checking import segments
 from kstore.checking.codes import found, why
-from kstore.checking.directory import check_partition_files
+from kstore.checking.directory import check_partition_files, stops_kafka
 from kstore.checking.producers import OpenTransaction, check_producers
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
@@ -123,6 +123,8 @@ class PartitionCheck:
             self._recovery_point,
             loaded.log_start_offset,
         )
+        gaps = {each.offsets[0] for each in self.findings if each.offsets is not None}
+        self.findings += segments.gaps_between(facts, state, gaps)
         for each in facts:
             self.findings += segments.damage_in(each, state)
             self.findings += segments.lies_in(each, state)
@@ -177,17 +179,17 @@ class PartitionCheck:
                 step = step._replace(code=Code.FLUSHED_IS_LOST)
             if self._of_directory and step.code in (Code.CHECKPOINT_DAMAGED, Code.LOG_START_UNKNOWN):
                 continue  # one finding for all partitions
-            yield _of_step(step)
+            yield _of_step(self.path, step)
 
 
-def _of_step(step: Step) -> Finding:
+def _of_step(path: str, step: Step) -> Finding:
     first, end = step.offsets
     offsets = (first, end - 1) if 0 <= first < end else None
     text = step.text(done=False).replace(f"{step.file}: ", "")
     code = step.code.name.lower()
     stops = None
     if step.code in (Code.CHECKPOINT_DAMAGED, Code.LOG_START_UNKNOWN):
-        stops = os.path.getsize(step.file) > 0
+        stops = stops_kafka(step.file) and not locate(path).is_alone  # Kafka reads those of log directories
     elif step.code is Code.EPOCHS_DAMAGED:
         stops = os.path.exists(step.file) and _is_malformed(step.file)
     return found(code, step.file, text, position=step.position, offsets=offsets, stops_kafka=stops)

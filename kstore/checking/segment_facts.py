@@ -88,7 +88,7 @@ def read_segment(segment: Segment, advanced: Callable[[int], object] = lambda _:
     CorruptFileError, LogChangedError, OSError."""
     numpy = library("numpy")
     size = segment.size
-    indexes = _IndexCheck(segment, size)
+    indexes = _IndexCheck(segment)
     reader = BatchChecker((segment,), 0, MAX64, first_position=0, on_error="skip")
     late: list[Place] = []
     early: list[Place] = []
@@ -239,7 +239,7 @@ class _IndexCheck:
     largest timestamp up to the batch with its offset.
     """
 
-    def __init__(self, segment: Segment, size: int) -> None:
+    def __init__(self, segment: Segment) -> None:
         numpy = self._numpy = library("numpy")
         self._faults: list[tuple[str, int, str]] = []
         offsets = positions = timestamps = times = ()
@@ -256,8 +256,6 @@ class _IndexCheck:
             pass
         self._offsets, self._positions = numpy.asarray(offsets), numpy.asarray(positions)
         self._timestamps, self._times = numpy.asarray(timestamps), numpy.asarray(times)
-        within = self._positions < size
-        self._offsets, self._positions = self._offsets[within], self._positions[within]
         self._open: list[
             tuple[int, int]
         ] = []  # entries whose offset is behind the batches seen: slot, offset
@@ -323,6 +321,9 @@ class _IndexCheck:
             self._note(
                 ".index", slot * 8, f"entry {slot} names offset {offset}; the segment ends at {next_offset}"
             )
+        for slot in range(self._next, min(len(self._positions), self._next + 1)):
+            text = f"entry {slot} names byte {self._positions[slot]}, behind the last batch"
+            self._note(".index", slot * 8, text)
         for slot in range(self._next_time, min(len(self._times), self._next_time + 1)):
             text = f"entry {slot} names offset {self._times[slot]}; the segment ends at {next_offset}"
             self._note(".timeindex", slot * 12, text)

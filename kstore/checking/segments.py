@@ -9,7 +9,7 @@ from kstore.checking.codes import found, why
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from kstore.checking.finding import Finding
     from kstore.checking.segment_facts import Place, SegmentFacts
@@ -41,6 +41,7 @@ class State(NamedTuple):
 def look_compacted(facts: Sequence[SegmentFacts]) -> bool:
     """Whether records are missing as a compaction takes them out: in more than one place, or within batches."""
     gaps = sum(each.gap_count for each in facts)
+    gaps += sum(before.next_offset < after.segment.base_offset for before, after in pairwise(facts))
     return gaps > 1 or any(each.has_horizon or each.inner_count for each in facts)
 
 
@@ -139,6 +140,22 @@ def lies_in(facts: SegmentFacts, state: State) -> Iterator[Finding]:
             "compaction leaves them; nothing in the directory says that the topic is compacted"
         )
         yield found("offset_gap", path, text, severity="note")
+
+
+def gaps_between(facts: Sequence[SegmentFacts], state: State, known: Collection[int]) -> Iterator[Finding]:
+    """The findings about offsets that are missing between two segments, unless a compaction or a truncation
+    explains them. known: the first offsets of gaps that the opening has found."""
+    if state.is_compacted:
+        return
+    for before, after in pairwise(facts):
+        first, end = before.next_offset, after.segment.base_offset
+        if before.skipped or first >= end or end <= state.log_start_offset or first in known:
+            continue
+        epochs = [epoch for epoch, _, _ in (*before.epochs[-1:], *after.epochs[:1])]
+        if len(epochs) == 2 and epochs[0] == epochs[1]:  # a broker that truncates begins another epoch
+            text = "offsets are missing between two segments, and the log does not look compacted"
+            path = before.segment.path
+            yield found("offset_gap", path, text, position=before.end_position, offsets=(first, end - 1))
 
 
 def index_faults(facts: SegmentFacts, state: State, newest: bool) -> Iterator[Finding]:

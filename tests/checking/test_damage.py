@@ -54,6 +54,8 @@ HARMLESS: dict[tuple[str, str], str] = {
         "older",
         "log-start-offset-checkpoint",
     ): "deleted records are readable again: nothing else has the offset",
+    ("flip", ".positions"): "the offset of the first batch of a file of positions means nothing",
+    ("cut", ".positions"): "the file had one commit, and has none",
     # no checksum and no other file tells; promises.md, "an older copy put back"
     ("lose", ".positions"): "nothing else names the group",
     ("older", ".positions"): "it is a sound earlier state",
