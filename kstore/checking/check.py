@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 from kstore.checking import directory as directories
+from kstore.checking.codes import found
 from kstore.checking.finding import Report, worst_first
-from kstore.checking.partition import PartitionCheck
+from kstore.checking.partition import Checked, PartitionCheck
 from kstore.checking.readers import positions_beyond, transactions_known, transactions_open
 from kstore.checking.segment_facts import read_segment
-from kstore.errors import KstoreError, LogNotFoundError
+from kstore.errors import KstoreError, LogChangedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.log_dir_state import directory_of, name_of
 from kstore.log.recovery.presence import is_partition, require_partition
@@ -21,12 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
 
-    from kstore.checking.partition import Checked
     from kstore.checking.segment_facts import SegmentFacts
     from kstore.engine.segment.segment import Segment
     from kstore.log.files.layout import TopicPartition
     from kstore.typed import StrPath
 
+_MOST_TRIES = 4  # of checking a log that another process changes meanwhile
 _MOST_WAITING = 256  # partitions that are loaded and not judged yet
 
 
@@ -116,11 +118,7 @@ def _checked(
     wanted: Iterable[tuple[str, bool]], read: Callable[[Segment], SegmentFacts], threads: int
 ) -> Iterator[Checked]:
     """Check partitions, in order. Their segments are read by several threads."""
-    waiting: deque[tuple[PartitionCheck, list[Future[SegmentFacts | Exception]]]] = deque()
-
-    def first() -> Checked:
-        partition, reads = waiting.popleft()
-        return partition.finish([each.result() for each in reads])
+    waiting: deque[tuple[PartitionCheck | None, list[Future[SegmentFacts | Exception]], str, bool]] = deque()
 
     def guarded(segment: Segment) -> SegmentFacts | Exception:
         try:
@@ -128,11 +126,33 @@ def _checked(
         except (KstoreError, OSError) as e:
             return e.with_traceback(None)
 
+    def begin(path: str, of_directory: bool) -> None:
+        partition = None
+        with contextlib.suppress(LogChangedError):
+            partition = PartitionCheck(path, of_directory=of_directory)
+        segments = () if partition is None else partition.segments
+        waiting.append((partition, [pool.submit(guarded, each) for each in segments], path, of_directory))
+
+    def first() -> Checked:
+        partition, reads, path, of_directory = waiting.popleft()
+        checked = Checked(path, [found("log_changed", path)], 0, 0)
+        for _ in range(_MOST_TRIES):
+            try:
+                if partition is not None:
+                    checked = partition.finish([each.result() for each in reads])
+                    # beside a writer a problem counts if it is found again: files may come and go together
+                    if not (checked.is_live and any(each.severity != "note" for each in checked.findings)):
+                        return checked
+            except (LogChangedError, FileNotFoundError):  # another process has replaced or removed files
+                pass
+            begin(path, of_directory)
+            partition, reads, path, of_directory = waiting.pop()
+        return checked
+
     pool = ThreadPoolExecutor(threads or os.cpu_count() or 1, "kstore-check")
     try:
         for path, of_directory in wanted:
-            partition = PartitionCheck(path, of_directory=of_directory)
-            waiting.append((partition, [pool.submit(guarded, segment) for segment in partition.segments]))
+            begin(path, of_directory)
             if len(waiting) > _MOST_WAITING:
                 yield first()
         while waiting:

@@ -106,6 +106,9 @@ CODES: Mapping[str, Code] = {
     "other_name_of_a_segment": Code(
         "suspicious", "a .log file whose name has not 20 digits is not read", _RENAME
     ),
+    "log_changed": Code(
+        "note", "another process replaced files again and again while they were read", "check again"
+    ),
     "other_file": Code("note", "a file that is not part of a partition"),
     "not_read": Code("suspicious", "a file that may be a segment in another form is not read"),
     "directory_empty": Code("suspicious", "the directory is empty: records were lost, or none were written"),

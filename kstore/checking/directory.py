@@ -214,7 +214,10 @@ def check_partition_files(path: str) -> Iterator[Finding]:
     foreign = []
     with os.scandir(path) as entries:
         for entry in entries:
-            status = entry.stat(follow_symlinks=False)
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:  # the writer has removed it
+                continue
             if entry.is_file() and status.st_uid != owner and not status.st_mode & 0o022:
                 foreign.append(entry.name)
     if foreign:

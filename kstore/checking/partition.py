@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from kstore.log.recovery.loader import Loaded
     from kstore.log.recovery.steps import Step
 
-_MOST_TRIES = 3  # of loading a log that another process changes meanwhile
 # what the reading of every byte finds, and more exactly
 _OWN_SUFFIXES = ("", ".deleted", ".cleaned", ".swap", ".moved", ".tmp")  # behind .log, .index and so on
 _FOUND_BY_READING = (Code.TAIL_LEFT, Code.BYTES_BEFORE_NEXT_SEGMENT, Code.SNAPSHOT_DAMAGED)
@@ -65,7 +64,8 @@ class PartitionCheck:
     caller, then `finish` judges."""
 
     def __init__(self, path: str, *, of_directory: bool = False) -> None:
-        """Load it. An error becomes a finding. of_directory: the files around it are checked, too."""
+        """Load it. An error becomes a finding, except LogChangedError. of_directory: the files around it are
+        checked, too."""
         self.path = path
         self._of_directory = of_directory
         self.is_file = os.path.isfile(path)
@@ -93,23 +93,19 @@ class PartitionCheck:
             return
         state = read_state(path)
         self._is_clean, self._recovery_point = state.clean, state.recovery_point
-        tries = 1
-        while True:
-            try:
-                # As after a clean stop, nothing is read twice: the check reads all. Beside a writer the view
-                # ends where that has arrived.
-                self._loaded = load(path) if self.is_live else load(path, clean=True)
-                return
-            except LogChangedError:
-                if tries == _MOST_TRIES:
-                    raise
-                tries += 1
+        # As after a clean stop, nothing is read twice: the check reads all. Beside a writer the view ends where
+        # that has arrived.
+        self._loaded = load(path) if self.is_live else load(path, clean=True)
 
     def finish(self, read: Sequence[SegmentFacts | Exception]) -> Checked:
-        """Judge what was read of the segments, in order."""
+        """Judge what was read of the segments, in order. LogChangedError if another process has replaced or
+        removed files meanwhile."""
+        for each in read:
+            if isinstance(each, LogChangedError):
+                raise each
         loaded = self._loaded
         if loaded is None:
-            return Checked(self.path, self.findings, 0, 0)
+            return Checked(self.path, self.findings, 0, 0, is_live=self.is_live)
         facts = [each for each in read if not isinstance(each, Exception)]
         failed = [each for each in read if isinstance(each, Exception)]
         self.findings += [unreadable(self.path, each) for each in failed]
@@ -179,20 +175,30 @@ class PartitionCheck:
                 step = step._replace(code=Code.FLUSHED_IS_LOST)
             if self._of_directory and step.code in (Code.CHECKPOINT_DAMAGED, Code.LOG_START_UNKNOWN):
                 continue  # one finding for all partitions
-            yield _of_step(self.path, step)
+            yield _of_step(self.path, step, self._is_clean)
 
 
-def _of_step(path: str, step: Step) -> Finding:
+def _of_step(path: str, step: Step, is_clean: bool) -> Finding:
     first, end = step.offsets
     offsets = (first, end - 1) if 0 <= first < end else None
     text = step.text(done=False).replace(f"{step.file}: ", "")
     code = step.code.name.lower()
-    stops = None
+    stops, severity = None, ""
+    if step.code in (Code.NO_OFFSET_INDEX, Code.NO_TIME_INDEX) and not is_clean:
+        severity = "note"  # the next opening makes it from the log
     if step.code in (Code.CHECKPOINT_DAMAGED, Code.LOG_START_UNKNOWN):
         stops = stops_kafka(step.file) and not locate(path).is_alone  # Kafka reads those of log directories
     elif step.code is Code.EPOCHS_DAMAGED:
         stops = os.path.exists(step.file) and _is_malformed(step.file)
-    return found(code, step.file, text, position=step.position, offsets=offsets, stops_kafka=stops)
+    return found(
+        code,
+        step.file,
+        text,
+        position=step.position,
+        offsets=offsets,
+        severity=severity,
+        stops_kafka=stops,
+    )
 
 
 def _is_malformed(file: str) -> bool:

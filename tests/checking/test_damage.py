@@ -59,6 +59,7 @@ HARMLESS: dict[tuple[str, str], str] = {
     # no checksum and no other file tells; promises.md, "an older copy put back"
     ("lose", ".positions"): "nothing else names the group",
     ("older", ".positions"): "it is a sound earlier state",
+    ("flip", "kstore.json"): "the name or the value of a field: no checksum covers it",
     ("lose", "kstore.json"): "nothing else has the options of a partition",
     ("older", "kstore.json"): "it is a sound earlier state",
     ("swap", "kstore.json"): "nothing else has the options of a partition",

@@ -1,0 +1,55 @@
+"""No false alarm beside a process that writes, and in copies that were made meanwhile."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import kstore
+from tests.helpers.effort import times
+from tests.helpers.processes import Program
+
+REPOSITORY = Path(__file__).parents[2]
+WRITER = """
+import random, sys, time
+import kstore
+sys.path.insert(0, sys.argv[3])
+from tests.helpers.markers import end_transaction, transactional
+
+kind, rng, sequence = sys.argv[2], random.Random(1), 0
+policy = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0} if kind == "keyed" else {}
+with kstore.open(sys.argv[1], "a", internal_segment_bytes=4000, index_interval_bytes=200, **policy) as log:
+    while True:
+        now = int(time.time() * 1000)
+        if kind == "transactions":
+            log.append_batches(transactional((now, None, b"v", None), producer=1, sequence=sequence))
+            sequence += 1
+            if rng.random() < 0.3:
+                end_transaction(log, rng.choice(("ABORT", "COMMIT")), now, 1)
+        else:
+            log.extend([b"v" * 50] * 5, [b"k%d" % rng.randrange(9) for _ in range(5)])
+        if kind == "keyed" and rng.random() < 0.02:
+            log.compact()
+        if kind == "cut" and rng.random() < 0.02:
+            log.truncate_to(log.log_end_offset // 2)
+        if rng.random() < 0.01:
+            print(log.log_end_offset, flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["plain", "keyed", "transactions", "cut"])
+def test_beside_a_writer(tmp_path: Path, kind: str) -> None:
+    path, copy = tmp_path / "orders-0", tmp_path / "copy-0"
+    writer = Program(WRITER, path, kind, REPOSITORY)
+    try:
+        for _ in range(times(6)):
+            assert writer.read()
+            report = kstore.check(path)
+            assert report.is_whole, report
+            shutil.rmtree(copy, ignore_errors=True)
+            kstore.copy(path, copy)
+            report = kstore.check(copy)
+            assert report.is_whole, report
+    finally:
+        writer.kill()
+        writer.end()
