@@ -222,11 +222,18 @@ def _check_index(
     segment = facts.segment
     path = segment.path_of(".txnindex")
     try:
-        entries = [Aborted(*entry[:4]) for entry in segment.transaction_index]
+        stored = list(segment.transaction_index)
     except CorruptFileError as e:
         return [found("index_damaged", e.file or path, why(e), position=e.position)]
-    findings = []
     severity = "suspicious" if is_rebuilt else ""
+    entries = [Aborted(*entry[:4]) for entry in stored]
+    findings = [
+        found(
+            "transaction_index_differs", path, f"entry {slot} has version {entry.version}", severity=severity
+        )
+        for slot, entry in enumerate(stored)
+        if entry.version != 0
+    ]
     known = {entry.last_offset: entry for entry in entries}
     for each in aborted if is_complete else ():  # compaction may remove a marker, or the aborted records
         entry = known.pop(each.last_offset, None)

@@ -18,8 +18,9 @@ from tests.helpers.markers import end_transaction, transactional
 
 kind, rng, sequence = sys.argv[2], random.Random(1), 0
 policy = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0} if kind == "keyed" else {}
-with kstore.open(sys.argv[1], "a", internal_segment_bytes=4000, index_interval_bytes=200, **policy) as log:
+with kstore.open(sys.argv[1], "a", internal_segment_bytes=20000, index_interval_bytes=200, **policy) as log:
     while True:
+        time.sleep(0.002)  # a copy syncs each segment
         now = int(time.time() * 1000)
         if kind == "transactions":
             log.append_batches(transactional((now, None, b"v", None), producer=1, sequence=sequence))
@@ -32,7 +33,7 @@ with kstore.open(sys.argv[1], "a", internal_segment_bytes=4000, index_interval_b
             log.compact()
         if kind == "cut" and rng.random() < 0.02:
             log.truncate_to(log.log_end_offset // 2)
-        if rng.random() < 0.01:
+        if rng.random() < 0.05:
             print(log.log_end_offset, flush=True)
 """
 
