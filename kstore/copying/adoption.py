@@ -2,7 +2,7 @@
 
 The order makes a crash harmless. A partition is copied under names that end in -delete, which a broker removes
 when it starts. Then its checkpoints are written, which mean nothing for the empty partition that the broker has
-made, and then the directories are renamed. So a partition is the broker's empty one or complete. Positions of
+made, and then the two directories are exchanged. So a partition is the broker's empty one or complete. Positions of
 groups come last. The manifest of the copy stays in the partition until all is done: by it the next run knows
 what it need not do again.
 """
@@ -21,10 +21,11 @@ from kstore.arguments import boolean, elements, path_text
 from kstore.broker.cluster_metadata import find_cluster_metadata
 from kstore.config import LogConfig
 from kstore.copying.destination import Destination
+from kstore.copying.exchange import exchange
 from kstore.copying.manifest import NAME, read_manifest_of_copy
 from kstore.copying.partition_copy import copy_partition
 from kstore.copying.wanted import Wanted
-from kstore.engine.io.file import rename, sync_directory, unlink
+from kstore.engine.io.file import sync_directory, unlink
 from kstore.errors import LogLockedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import checkpoints, layout
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from kstore.log.read.progress import ProgressCallback
 
 _EPOCH = 0  # the first leader epoch of a topic: no client meets one above that of the broker's metadata
+_NAMES = ("adopted", "copying", "previous")  # of directories that exist for a time
 _ABSENT = ("key.files",)  # options that only kstore has; so are those that begin with "internal."
 
 
@@ -151,9 +153,6 @@ class _Plan:
                 if not self.is_adopted(path):
                     _check_empty(path)
                 return path
-        for directory in self.directories:  # an earlier run has ended between two renames
-            if os.path.isdir(self.name_of(tp, directory, "adopted")):
-                return f"{directory}/{tp}"
         return ""
 
     def is_adopted(self, path: str) -> bool:
@@ -296,13 +295,16 @@ def _carry_out(plan: _Plan, progress: ProgressCallback | None) -> Adoption:
             lease.take()
         for tp, source in plan.sources.items():
             path = plan.places[tp]
-            if not os.path.isdir(path) or not plan.is_adopted(path):
+            if not plan.is_adopted(path):
                 _adopt_one(plan, tp, source, path, leases[os.path.dirname(path)], progress)
         positions = plan.append_positions(dry_run=False)
-        for path in plan.places.values():
-            unlink(f"{path}/{NAME}", missing_ok=True)
+        for tp, path in plan.places.items():
+            for what in _NAMES:  # of an earlier run
+                shutil.rmtree(plan.name_of(tp, os.path.dirname(path), what), ignore_errors=True)
         for lease in leases.values():
             lease.leave(clean=True)
+    for path in plan.places.values():  # all is done
+        unlink(f"{path}/{NAME}", missing_ok=True)
     return Adoption((), plan.partitions(), positions, tuple(plan.notes()))
 
 
@@ -317,9 +319,7 @@ def _adopt_one(
     directory = os.path.dirname(path)
     name = partial(plan.name_of, tp, directory)
     work = Destination(name("adopted"), source, progress, copying=name("copying"), previous=name("previous"))
-    topic_id = checkpoints.read_topic_id(
-        f"{path if os.path.isdir(path) else name('adopted')}/{layout.METADATA}"
-    )
+    topic_id = checkpoints.read_topic_id(f"{path}/{layout.METADATA}")
     try:
         work.begin()
         _, known = copy_partition(source, "", work, Wanted(leader_epoch=_EPOCH))
@@ -329,8 +329,6 @@ def _adopt_one(
         work.release()
     assert lease.directory is not None
     lease.directory.put_closed(tp, known.log_start, known.recovery_point, known.cleaner)
-    if os.path.isdir(path):
-        rename(path, name("empty"))
-    rename(work.final, path)
+    exchange(work.final, path)
     sync_directory(directory)
-    shutil.rmtree(name("empty"), ignore_errors=True)
+    shutil.rmtree(work.final)

@@ -1,8 +1,8 @@
 """The directory that a copy is made in: beside its destination, whose place it takes at the end.
 
 DST.copying is being made, DST is complete. A destination that is already there is a copy of an earlier run: the
-new one shares its unchanged segments by hard links, then the two are exchanged by two renames. Between them, the
-older copy is called DST.previous; the next run goes on from there.
+new one shares its unchanged segments by hard links, then the two are exchanged in one step. Where the file system
+cannot do that, two renames do it. Between them, the older copy is called DST.previous, and the next run puts it back.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import fcntl
 import os
 import shutil
 
+from kstore.copying.exchange import exchange
 from kstore.copying.manifest import NAME, CopiedFile, Journal, files_below, read_manifest_of_copy
 from kstore.engine.io.directory import make_directory
 from kstore.engine.io.file import File, rename, sync_directory, unlink
@@ -179,14 +180,28 @@ class Destination:
                 shutil.rmtree(path)  # of a partition that is no longer there
         self._journal.finish(self.path, _LOCK)
         sync_directory(self.path)
-        previous = self._previous
         if os.path.lexists(self.final):
-            rename(self.final, previous)
-        rename(self.path, self.final)
-        unlink(f"{self.final}/{_LOCK}")  # no earlier: it keeps others out
+            self._replace()
+        else:
+            rename(self.path, self.final)
+        unlink(f"{self.final}/{_LOCK}", missing_ok=True)  # no earlier: it keeps others out
         sync_directory(os.path.dirname(self.final))
-        if os.path.lexists(previous):
-            shutil.rmtree(previous)
+
+    def _replace(self) -> None:
+        """Puts the copy in the place of an older one, which is removed."""
+        old = File(f"{self.final}/{_LOCK}", "a")
+        fcntl.flock(old.fd, fcntl.LOCK_EX)  # else another run could go on with the older one
+        try:
+            exchange(self.path, self.final)
+            shutil.rmtree(self.path)
+        except OSError as e:
+            if e.errno not in (errno.ENOSYS, errno.EINVAL):
+                raise
+            rename(self.final, self._previous)
+            rename(self.path, self.final)
+            shutil.rmtree(self._previous)
+        finally:
+            fcntl.flock(old.fd, fcntl.LOCK_UN)
 
 
 def _link(old: str, new: str) -> None:
