@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from kstore.checking import directory as directories
 from kstore.checking.codes import found
+from kstore.checking.copies import check_copy
 from kstore.checking.finding import Report, worst_first
 from kstore.checking.partition import Checked, PartitionCheck
 from kstore.checking.readers import positions_beyond, transactions_known, transactions_open
@@ -32,11 +33,13 @@ _MOST_TRIES = 4  # of checking a log that another process changes meanwhile
 _MOST_WAITING = 256  # partitions that are loaded and not judged yet
 
 
-def check(path: StrPath, *others: StrPath) -> Report:
+def check(path: StrPath, *others: StrPath, manifest: StrPath | None = None) -> Report:
     """Check a partition, a single .log file, or the log directories of a store or a broker, and return the
     findings as a Report.
 
     path, others: partitions, files, or log directories. Log directories are taken for those of one store.
+    manifest: the file that kstore.copy() has written in a copy, or a copy of that file; all files of `path`
+    are compared with it.
 
     Every byte of the .log files is read, by as many threads as there are processors. Nothing is written or
     locked, and processes may be writing the logs: what they append meanwhile is not checked. What cannot be
@@ -44,7 +47,7 @@ def check(path: StrPath, *others: StrPath) -> Report:
 
     LogNotFoundError if nothing is there, or a path is neither a partition nor a log directory.
     """
-    return check_paths([str(path), *map(str, others)])
+    return check_paths([str(path), *map(str, others)], manifest=None if manifest is None else str(manifest))
 
 
 def check_paths(
@@ -53,6 +56,7 @@ def check_paths(
     read: Callable[[Segment], SegmentFacts] = read_segment,
     listed: Callable[[list[str]], object] = lambda _: None,
     threads: int = 0,
+    manifest: str | None = None,
 ) -> Report:
     """Check paths. read: reads a segment, in any thread. listed: called with the paths of all partitions.
     threads: 0 for as many as there are processors."""
@@ -69,6 +73,8 @@ def check_paths(
         findings += directories.check_table([each.path for each in around])
     by_name = {name_of(each.path): each for each in done if os.path.isdir(each.path)}
     findings += positions_beyond(by_name, [each.path for each in around])
+    if manifest is not None:
+        findings += check_copy(paths[0], manifest)
     if any(each.open_transactions for each in done):
         findings += transactions_open(done, transactions_known([each.path for each in done]))
     return Report(

@@ -186,6 +186,12 @@ CODES: Mapping[str, Code] = {
         "kstore cursors --reset-to moves it",
     ),
     "positions_damaged": Code("damaged", "the positions of a group of cursors are damaged"),
+    # a copy and its manifest
+    "copy_file_missing": Code("lost", "the manifest of the copy lists the file", "make the copy again"),
+    "copy_file_differs": Code(
+        "damaged", "the file is not the one that was copied, or was written since", "make the copy again"
+    ),
+    "copy_file_unlisted": Code("suspicious", "the manifest of the copy does not list the file"),
 }
 
 

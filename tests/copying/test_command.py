@@ -75,3 +75,28 @@ def test_wrong_usage(tmp_path: Path) -> None:
     assert run_command("copy", tmp_path / "none", tmp_path / "c-0").returncode == 1
     assert run_command("copy", tmp_path / "t-0", tmp_path / "c-0", "--compression", "zip").returncode == 2
     assert not (tmp_path / "c-0").exists()
+
+
+def test_check_against_the_manifest(tmp_path: Path) -> None:
+    make_store(tmp_path / "data")
+    report = kstore.copy(tmp_path / "data", tmp_path / "backup")
+    words = ("check", tmp_path / "backup", "--manifest", report.manifest, "--problems")
+    assert run_command(*words).returncode == 0
+    log = tmp_path / "backup" / "users-0" / "00000000000000000000.log"
+    index = tmp_path / "backup" / "users-0" / "00000000000000000000.timeindex"
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    log.write_bytes(data)
+    index.unlink()
+    (tmp_path / "backup" / "orders-0" / "00000000000000009999.log").write_bytes(b"")
+    found = kstore.check(tmp_path / "backup", manifest=report.manifest).findings
+    codes = {(each.code, Path(each.file).name) for each in found if each.code.startswith("copy_")}
+    assert codes == {
+        ("copy_file_differs", log.name),
+        ("copy_file_missing", index.name),
+        ("copy_file_unlisted", "00000000000000009999.log"),
+    }
+    assert run_command(*words).returncode == 1
+    report.manifest.write_text("no manifest\n")
+    done = run_command(*words)
+    assert (done.returncode, "manifest of a copy" in done.stderr) == (1, True)

@@ -35,6 +35,11 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
         help="the exit code is 1 if there is a finding of this severity or a worse one (default %(default)s)",
     )
     parser.add_argument(
+        "--manifest",
+        metavar="FILE",
+        help="also compare all files of DIR with the checksums in the kstore-copy.jsonl of a kstore copy",
+    )
+    parser.add_argument(
         "--resume",
         metavar="FILE",
         help="note in FILE which segments are whole, and do not read them again while their files are unchanged",
@@ -64,7 +69,7 @@ def check(args: argparse.Namespace) -> int:
             state = stack.enter_context(contextlib.closing(CheckState(args.resume)))
             read = state.reader(read)
         try:
-            report = check_paths(args.paths, read=read, listed=listed)
+            report = check_paths(args.paths, read=read, listed=listed, manifest=args.manifest)
         except LogNotFoundError as e:
             bar.clear()
             note(e)
