@@ -8,7 +8,6 @@ import os
 from kstore.broker.topic_options import topic_options
 from kstore.engine.io.directory import make_directory
 from kstore.engine.io.file import read_whole, write_whole
-from kstore.errors import LogChangedError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.log_dir_state import locate
@@ -43,11 +42,12 @@ def copy_beside(source: str, target: str, wanted: Wanted) -> set[str]:
 
 
 def copy_manifest(log: PartitionLog, target: str, wanted: Wanted) -> set[str]:
-    """Copies the manifest of a view; the name of the file, if there is one. LogChangedError if the log was
-    truncated since the view was taken. CorruptCheckpointError, OSError."""
-    manifest = read_manifest(log.path)
-    if manifest.truncations != log.snapshot.truncations:
-        raise LogChangedError(log.path, -1, 0, 0, "it was truncated")
+    """Copies the manifest, with the truncations of a view; the name of the file, if there is one.
+    CorruptCheckpointError, OSError."""
+    truncations = log.snapshot.truncations
+    if truncations.pending and wanted.on_error != "skip":  # the view, and so the copy, has it carried out
+        truncations = truncations.carried_out(log.last_stable_offset())
+    manifest = read_manifest(log.path).with_truncations(truncations)
     if wanted.saves_options:
         manifest = manifest._replace(options=topic_options(log.path).options)
     if wanted.renumber:  # a new log: positions in the old one mean nothing in it

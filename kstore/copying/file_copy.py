@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _LEADER_EPOCH_AT = 12  # in a batch
 _PIECE = 1 << 20
+_PINNED = 64  # segments whose files stay open during the copy
 
 
 class FileCopy:
@@ -59,6 +60,13 @@ class FileCopy:
         start, stop = self.wanted.range_of(log)
         segments = log.segments
         transactions = log.transactions()  # completes the transaction indexes of the segments
+        # What is open here can still be read when another process has replaced or deleted it.
+        pinned = [segment.file() for segment in segments[-_PINNED:]]
+        for segment in segments:
+            len(segment.transaction_index)  # is read now
+        snapshots = self._read_snapshots(segments)
+        if not all(segment.files.is_at_its_name() for segment in segments[-len(pinned) :]):
+            raise LogChangedError(self.source, -1, start, stop, "segments were replaced")
         if not skips:
             self.gaps += log.losses_between(start, stop if stop < log.log_end_offset else MAX64)
         is_cut = stop < log.log_end_offset
@@ -73,7 +81,7 @@ class FileCopy:
         if not parts:
             self._begin_empty(start)
             bases.append(start)
-        self._copy_snapshots(bases, start, stop)
+        self._write_snapshots(snapshots, start, stop)
         epochs = log.snapshot.leader_epochs.until(stop).since(start)
         if self.wanted.leader_epoch is not None:
             epochs = LeaderEpochs([(self.wanted.leader_epoch, start)])
@@ -189,14 +197,21 @@ class FileCopy:
 
     # ---- what lies beside ----------------------------------------------------------------------------------
 
-    def _copy_snapshots(self, bases: Iterable[int], start: int, stop: int) -> None:
-        for base in bases:
-            name = f"{layout.segment_stem(base)}.snapshot"
-            if not start < base <= stop:
-                continue
+    def _read_snapshots(self, segments: Iterable[Segment]) -> dict[int, bytes]:
+        """The sound snapshots of producers where these segments begin."""
+        found = {}
+        for segment in segments:
+            name = f"{layout.segment_stem(segment.base_offset)}.snapshot"
             with contextlib.suppress(FileNotFoundError, CorruptFileError):
                 data = read_whole(f"{self.source}/{name}")
                 checked_count(data, name)
+                found[segment.base_offset] = data
+        return found
+
+    def _write_snapshots(self, snapshots: dict[int, bytes], start: int, stop: int) -> None:
+        for base, data in snapshots.items():
+            if start < base <= stop:
+                name = f"{layout.segment_stem(base)}.snapshot"
                 write_whole(f"{self.target}/{name}", data)
                 self.kept.add(name)
 
