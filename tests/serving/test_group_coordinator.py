@@ -16,7 +16,7 @@ from kstore.serving.groups.rebalance import GroupLimits
 from kstore.store.consumer_offsets import committed_in
 from tests.helpers.clock import Clock
 from tests.helpers.waiting import until
-from tests.serving.requests import call
+from tests.serving.requests import Connection, call
 
 SESSION = 10_000
 DAY = 86_400_000
@@ -310,6 +310,59 @@ def test_a_broker_makes_its_topics_itself(tmp_path: Path) -> None:
         with pytest.raises(kstore.InvalidConfigError, match="belongs to a broker"):
             call(groups.join_group, groupId="g", sessionTimeoutMs=SESSION, protocolType="consumer")
         assert call(groups.list_groups)["groups"] == []
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OSError("no space left"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (kstore.LogFailedError("refuses writes"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (kstore.CorruptRecordError("damaged"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (kstore.InvalidConfigError("of a broker"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_failures_of_the_store_are_codes_and_change_nothing(
+    server: Server, error: Exception, code: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handlers = server.groups.handlers()
+    joined = server.enter().result(10)
+
+    def fail(*_: object) -> None:
+        raise error
+
+    def answer(api: str, **values: object) -> dict[str, Any]:
+        return handlers[api](
+            {"groupId": "g", "memberId": "", "groupInstanceId": None, **values}, 5, Connection()
+        )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server.groups.topic, "append", fail)
+        who = {"memberId": joined["memberId"], "groupInstanceId": None}
+        assert answer("LeaveGroup", members=[who])["errorCode"] == code
+        sync = {"generationId": 1, "assignments": [], "protocolType": None, "protocolName": None}
+        assert answer("SyncGroup", **who, **sync)["errorCode"] == code
+        position = {
+            "partitionIndex": 0,
+            "committedOffset": 9,
+            "committedMetadata": "",
+            "committedLeaderEpoch": 0,
+        }
+        topics = [{"name": "orders", "partitions": [position]}]
+        generation = {"generationIdOrMemberEpoch": 1, "memberId": joined["memberId"]}
+        committed = {
+            "topics": [{"name": "orders", "partitions": [{"partitionIndex": 0, "errorCode": int(code)}]}]
+        }
+        assert (
+            answer("OffsetCommit", **generation, topics=topics)["topics"][0]["partitions"][0]["errorCode"]
+            == 27
+        )
+        server.groups.tick()
+        assert server.heartbeat(joined) == 0
+        assert answer("OffsetCommit", topics=topics, groupId="new", generationIdOrMemberEpoch=-1) == committed
+        results = answer("DeleteGroups", groupsNames=["none"])["results"]
+        assert results == [{"groupId": "none", "errorCode": ErrorCode.GROUP_ID_NOT_FOUND}]
+    assert server.sync(joined)["assignment"] == joined["memberId"].encode()
+    assert server.commit(9, joined["memberId"], 1) == 0
 
 
 def test_threads_of_many_members(server: Server) -> None:

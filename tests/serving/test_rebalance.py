@@ -355,6 +355,8 @@ def test_the_initial_delay_waits_for_more_members() -> None:
 
 
 def test_a_group_has_a_largest_size() -> None:
+    pending = Life(max_size=2)
+    assert [pending.error(pending.join()) for _ in range(3)] == [79, 79, ErrorCode.GROUP_MAX_SIZE_REACHED]
     life, (first, second) = stable(None, None, max_size=2)
     assert life.error(life.join()) == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert life.heartbeat(first) == life.heartbeat(second) == ErrorCode.NONE

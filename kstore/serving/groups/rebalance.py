@@ -16,11 +16,11 @@ _REBALANCES = (GroupState.EMPTY, GroupState.COMPLETING, GroupState.STABLE)  # fr
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """Settings of the coordinator, with the names and, but for the delay, the defaults of Kafka's broker
-    without `group.`."""
+    """Settings of the coordinator, with Kafka's names without `group.`. The delay and the largest size differ
+    from Kafka's defaults, 3 s and no limit; ids that were assigned but have not joined count in the size."""
 
     initial_rebalance_delay_ms: int = 0
-    max_size: int = 2**31 - 1
+    max_size: int = 1_000
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
     new_member_join_timeout_ms: int = 300_000
@@ -152,8 +152,13 @@ class Rebalance:
         self._give_up(member.syncing, sync_answer(ErrorCode.REBALANCE_IN_PROGRESS))
         self._put(replace(member, syncing=waiter))
         if member.member_id == group.leader:
-            for each in self.group.members.values():
-                self._put(replace(each, assignment=request.assignments.get(each.member_id, b"")))
+            given = request.assignments
+            self._put(
+                *(
+                    replace(each, assignment=given.get(each.member_id, b""))
+                    for each in self.group.members.values()
+                )
+            )
             self._answer_syncing(ErrorCode.NONE)
             self._enter(GroupState.STABLE)
             self.is_written = True
@@ -201,6 +206,8 @@ class Rebalance:
     def _accepts(self, member_id: str) -> bool:
         group = self.group
         member = group.members.get(member_id)
+        if not member_id and len(group.members) + len(group.pending) >= self._limits.max_size:
+            return False
         if group.state is GroupState.EMPTY:
             return True
         if group.state is GroupState.PREPARING:  # the last to rejoin a group that has become too large leave
@@ -313,8 +320,7 @@ class Rebalance:
         """Begin a rebalance: members that wait for an assignment must join again."""
         group = self.group
         if group.state is GroupState.COMPLETING:
-            for each in group.members.values():
-                self._put(replace(each, assignment=b""))
+            self._put(*(replace(each, assignment=b"") for each in group.members.values()))
             self._answer_syncing(ErrorCode.REBALANCE_IN_PROGRESS)
         self._set(unsynced=frozenset(), sync_deadline=None)
         is_initial = group.state is GroupState.EMPTY
@@ -373,8 +379,12 @@ class Rebalance:
             members = _described(group) if each.member_id == group.leader else []
             if each.joining is not None:
                 self._answer(each.joining, join_answer(group, each.member_id, members=members))
-            deadline = self._now + each.session_timeout_ms
-            self._put(replace(each, joining=None, is_new=False, deadline=deadline))
+        self._put(
+            *(
+                replace(each, joining=None, is_new=False, deadline=self._now + each.session_timeout_ms)
+                for each in group.members.values()
+            )
+        )
 
     def _end_sync(self) -> None:
         """Members that have joined but did not send SyncGroup leave."""
@@ -445,12 +455,13 @@ class Rebalance:
 
     def _answer_syncing(self, error: ErrorCode) -> None:
         """Answer members that wait for an assignment; their sessions begin anew."""
-        group = self.group
-        for each in group.members.values():
-            if each.syncing is not None:
-                known = None if error else group
-                self._answer(each.syncing, sync_answer(error, known, each.assignment))
-                self._put(replace(each, syncing=None, deadline=self._now + each.session_timeout_ms))
+        waiting = [each for each in self.group.members.values() if each.syncing is not None]
+        for each in waiting:
+            known = None if error else self.group
+            self._answer(each.syncing, sync_answer(error, known, each.assignment))
+        self._put(
+            *(replace(each, syncing=None, deadline=self._now + each.session_timeout_ms) for each in waiting)
+        )
 
     def _give_up(self, waiter: Hashable, answer: Answer) -> None:
         if waiter is not None:
@@ -462,8 +473,8 @@ class Rebalance:
     def _enter(self, state: GroupState) -> None:
         self._set(state=state, state_since=self._now)
 
-    def _put(self, member: Member) -> None:
-        self._set(members={**self.group.members, member.member_id: member})
+    def _put(self, *members: Member) -> None:
+        self._set(members={**self.group.members, **{each.member_id: each for each in members}})
 
     def _set(self, **changes: Any) -> None:
         self.group = replace(self.group, **changes)
