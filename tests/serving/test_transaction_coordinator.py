@@ -276,23 +276,6 @@ def test_a_marker_that_fails_is_written_later(
     assert client.add(0) == [0]
 
 
-def test_a_crash_after_the_decision_is_completed_at_the_start(
-    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client.add(0, 1)
-    client.send(b"x")
-    client.send(b"y", 1)
-    client.add_offsets()
-    client.commit_offset(5)
-    monkeypatch.setattr(server.transactions, "_complete", lambda *_: None)
-    assert client.end(commits=True) == 0
-    assert server.committed() == []
-    server.restart(crash=True)
-    assert server.committed(0) == [b"x"]
-    assert server.committed(1) == [b"y"]
-    assert server.offset(stable=True) == (5, 0)
-
-
 class _Killed(BaseException):
     """The process ends here."""
 

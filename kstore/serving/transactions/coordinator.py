@@ -190,7 +190,7 @@ class TransactionCoordinator:
         return by_partition(values, error)
 
     def end_txn(self, values: dict[str, Any], version: int, connection: Any) -> Answer:
-        """EndTxn. When it is answered, the markers are in all partitions, unless one cannot be written now."""
+        """EndTxn. Its answer comes after the markers, except those that cannot be written now."""
         slot = self._slots.get(values["transactionalId"])
         producer = Producer(values["producerId"], values["producerEpoch"])
         if slot is None:
