@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from os import fspath
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice, number, path_text, warn
 from kstore.errors import LogNotFoundError
@@ -15,7 +16,7 @@ from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import doubt_about, require_free, require_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from os import PathLike
     from typing import Any, Literal, Unpack
     from uuid import UUID
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from kstore.config import LogConfig, changed
     from kstore.log.write.opening import KeptConfig
     from kstore.log.writer import LogWriter
+    from kstore.remote.remote_log import RemoteLog
     from kstore.typed import ConfigOptions, StrPath
 else:
     later(
@@ -31,6 +33,7 @@ else:
             "kstore.config": "LogConfig changed",
             "kstore.log.write.opening": "KeptConfig",
             "kstore.log.writer": "LogWriter",
+            "kstore.remote.remote_log": "RemoteLog",
         },
     )
 
@@ -47,6 +50,7 @@ def open(
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     recover: bool = True,
     wait: float = 0,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> PartitionLog: ...
 
 
@@ -80,7 +84,9 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
             the file system may be read-only. Returns a PartitionLog, which shows the log at this moment;
             refresh() adds what was appended since, follow() waits for more. `path` may also be a single .log
             or .cut file; bytes behind its last sound batch are a finding in `recovery`, with a
-            DataLossWarning.
+            DataLossWarning. It may be a URL, such as s3://bucket/logs/orders-0, if fsspec and its library for
+            the protocol are installed: ranges of files are read as they are needed, and the log stays as it
+            was when it was opened. It cannot be followed, refreshed or read with a cursor.
         mode "a": writes, and creates the directory if it does not exist. Returns a LogWriter. Close it, or
             use `with`.
         mode "r+": writes as "a" does, but the directory must exist.
@@ -94,6 +100,8 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
         recover: False shows every file as it is, not as recovery would leave it. Default True.
         index_interval_bytes: the topic's index.interval.bytes, for an index that is missing or damaged and is
             rebuilt in memory. Default 4096.
+        storage_options: for a URL, a mapping of fsspec's options for its protocol, such as credentials.
+            Default: what its library finds.
         wait: how many seconds to wait for a log that does not exist yet. Default 0. open_async waits in an
             event loop.
 
@@ -145,6 +153,12 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     if not path_text("path", path):
         raise ValueError("open needs the path of a partition, not an empty one: '.' is the current directory")
     wait = number("wait", options.pop("wait", 0), 0)
+    if "://" in path_text("path", path):
+        if mode != "r":
+            raise ValueError(f"{path} is remote, and can only be read: mode is r, not {mode}")
+        return RemoteLog(fspath(path), **options)
+    if "storage_options" in options:
+        raise TypeError("storage_options are those of a URL, and path is none")
     if mode == "r":
         refuse_others("read", options)
         return once_free(lambda: PartitionLog(path, **options), wait, LogNotFoundError)

@@ -47,6 +47,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("kstore.log.log_closer",),
     ("kstore.log.writer",),
     ("kstore.broker",),
+    ("kstore.remote",),
     ("kstore.descriptors", "kstore.opening", "kstore.store"),
     ("kstore.copying", "kstore.explain"),
     ("kstore.checking",),

@@ -138,7 +138,7 @@ cdef class ReadWindow:
     cdef int raise_failure(self, int64_t status) except -1:
         if status == WINDOW_MEMORY:
             raise MemoryError(f"a batch of {self.file.path}")
-        PyErr_SetFromErrnoWithFilenameObject(OSError, self.file.path)
+        self.file.raise_errno()
 
 
 @final

@@ -62,6 +62,7 @@ cdef extern from "system.h" nogil:
     int ks_resident(int fd, int64_t position, size_t size, unsigned char *into)
 
 cdef extern from "<unistd.h>" nogil:
+    int system_errno "errno"
     ssize_t c_pread "pread"(int fd, void *buf, size_t count, int64_t offset)
     int64_t c_lseek "lseek"(int fd, int64_t offset, int whence)
     ssize_t c_pwrite "pwrite"(int fd, const void *buf, size_t count, int64_t offset)
@@ -92,6 +93,18 @@ cdef int64_t most_idle = -1    # -1: as the system's limit allows
 
 cdef inline bint mode_reads(int flags) noexcept nogil:
     return flags & (O_RDWR | O_CREAT) == 0
+
+
+cdef dict _sources = {}  # by directory
+
+
+def read_through(str directory not None, source):
+    """Has files in a directory that are opened for reading filled before they are read: `source(path)` gives
+    a callable of a position and a size, or None. With None as the source no more."""
+    if source is None:
+        _sources.pop(directory, None)
+    else:
+        _sources[directory] = source
 
 
 cdef bytes encoded(str path):
@@ -156,6 +169,10 @@ cdef class File:
             raise OSError(_errno.EINVAL, "not a regular file", path)
         if tracing and not mode_reads(flags):
             tracer("open", path, st.st_ino, 0, mode)
+        if _sources and mode == "r":
+            source = _sources.get(path.rpartition("/")[0])
+            if source is not None:
+                self.fill = source(path)
 
     def __dealloc__(self):
         global opened_count
@@ -164,12 +181,29 @@ cdef class File:
             opened_count -= 1
 
     cdef int raise_errno(self) except -1:
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
         PyErr_SetFromErrnoWithFilenameObject(OSError, self.path)
+
+    cdef int filled(self, int64_t position, int64_t size) noexcept nogil:
+        """Has the bytes of a file that is a part of another one put where they belong; -1 with errno set."""
+        global system_errno
+        with gil:
+            try:
+                self.fill(position, size)
+            except BaseException as e:  # also an interrupt: the bytes are not there
+                self.failure = e
+                system_errno = _errno.EIO
+                return -1
+        return 0
 
     cdef int64_t pread(self, uint8_t *into, int64_t size, int64_t position) noexcept nogil:
         """Reads until `size` bytes or the end of the file; -1 with errno set on failure."""
         cdef int64_t done = 0
         cdef ssize_t n
+        if self.fill is not None and self.filled(position, size) < 0:
+            return -1
         while done < size:
             n = -1 if gate(READS) else c_pread(
                 self.fd, into + done, <size_t>min(size - done, <int64_t>MOST), position + done
@@ -372,6 +406,8 @@ cdef class File:
         if position < 0 or size < 0:
             raise ValueError(f"position {position} and size {size} must not be negative")
         size = min(size, <int64_t>MOST)
+        if self.fill is not None:
+            self.fill(position, size)
         while True:
             how = gate(WRITES)
             n = -1

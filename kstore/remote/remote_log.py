@@ -1,0 +1,50 @@
+"""A partition in an object store or a remote file system."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+
+from kstore.engine.io.file import read_through
+from kstore.errors import KstoreError, LogNotFoundError
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.partition import PartitionLog
+from kstore.remote.remote_files import RemoteDirectory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, NoReturn, Unpack
+
+    from kstore.typed import ReaderOptions
+
+
+class RemoteLog(PartitionLog):
+    """A partition under a URL, as it was when it was opened. It reads ranges of files, as far as they are
+    needed, and keeps them in a local directory until the process ends. `url` is the URL; `path` is that
+    directory.
+
+    It has the methods of PartitionLog, except those that wait for records or save positions: they raise
+    KstoreError, as refresh() does.
+    """
+
+    def __init__(
+        self, url: str, storage_options: Mapping[str, Any] | None = None, **options: Unpack[ReaderOptions]
+    ) -> None:
+        remote = RemoteDirectory(url, **(storage_options or {}))
+        if not any(name.endswith(".log") for name in remote.names):
+            raise LogNotFoundError(f"no partition at {remote.url}: there is no .log file")
+        self.url = remote.url
+        directory = tempfile.mkdtemp(prefix="kstore-")
+        path = f"{directory}/{remote.url.rpartition('/')[2]}"
+        weakref.finalize(RemoteLog, shutil.rmtree, directory, True)  # at the end of the process
+        os.mkdir(path)
+        remote.materialize(path)
+        read_through(path, remote.source)
+        super().__init__(path, **options)
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise KstoreError(f"{self.url} is remote: it is read as it was when it was opened; open it again")
+
+    follow = refresh = cursor = share_group = cursors = share_groups = _refuse

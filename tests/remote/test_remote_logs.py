@@ -1,0 +1,181 @@
+"""Logs under URLs: the rows of the local log, few requests, and errors that tell what happened."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+
+fsspec = pytest.importorskip("fsspec")
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of four segments of about 8 MB."""
+    path = tmp_path_factory.mktemp("remote") / "orders-0"
+    with kstore.open(path, "a", segment_bytes=8 << 20) as log:
+        for first in range(0, 30_000, 500):
+            numbers = range(first, first + 500)
+            log.extend(
+                [b"%01000d" % i for i in numbers],
+                keys=[b"user-%d" % (i % 7) for i in numbers],
+                timestamps=[1_711_530_000_000 + 1000 * i for i in numbers],
+            )
+    return path
+
+
+class Requests:
+    """The requests of a file system, counted at its two calls."""
+
+    def __init__(self, files: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.lists = 0
+        self.ranges: list[tuple[str, int, int]] = []
+        kind = type(files)
+        ls, cat_file = kind.ls, kind.cat_file
+
+        def counted_ls(own: Any, *args: Any, **given: Any) -> Any:
+            self.lists += 1
+            return ls(own, *args, **given)
+
+        def counted_cat(own: Any, path: str, start: Any = None, end: Any = None, **given: Any) -> Any:
+            self.ranges.append((path, start, end))
+            return cat_file(own, path, start=start, end=end, **given)
+
+        monkeypatch.setattr(kind, "ls", counted_ls)
+        monkeypatch.setattr(kind, "cat_file", counted_cat)
+
+
+@pytest.fixture
+def memory(local: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Requests]]:
+    files = fsspec.filesystem("memory")
+    for file in local.iterdir():
+        files.pipe(f"/bucket/orders-0/{file.name}", file.read_bytes())
+    yield "memory://bucket/orders-0", Requests(files, monkeypatch)
+    files.rm("/bucket", recursive=True)
+
+
+def test_it_is_the_local_log(local: Path, memory: tuple[str, Requests]) -> None:
+    url, _ = memory
+    here, there = kstore.open(local), kstore.open(url)
+    assert there.log_end_offset == here.log_end_offset
+    assert there.get(17_000) == here.get(17_000)
+    assert there.find(timestamp=1_711_530_000_000 + 20_000_500) == here.find(
+        timestamp=1_711_530_000_000 + 20_000_500
+    )
+    assert list(there) == list(here)
+    assert there.last(b"user-3") == here.last(b"user-3")
+    assert there.scan(threads=2).to_arrow() == here.scan().to_arrow()
+
+
+def test_opening_lists_once_and_reads_no_log(local: Path, memory: tuple[str, Requests]) -> None:
+    url, requests = memory
+    log = kstore.open(url, clean=True)
+    assert log.log_end_offset == 30_000
+    assert requests.lists == 1
+    segments = len(log.segments)
+    assert len(requests.ranges) <= 2 + 2 * segments
+    assert sum(end - start for _, start, end in requests.ranges) < 1 << 20
+
+
+def test_all_of_it_is_read_in_large_ranges(local: Path, memory: tuple[str, Requests]) -> None:
+    url, requests = memory
+    size = sum(segment.size for segment in kstore.open(local).segments)
+    log = kstore.open(url, clean=True)
+    assert sum(len(batch) for batch in log.scan()) == 30_000
+    assert len(requests.ranges) <= 2 + 4 * len(log.segments) + size // (8 << 20)
+    before = len(requests.ranges)
+    assert sum(len(batch) for batch in log.scan()) == 30_000  # nothing is read twice
+    assert len(requests.ranges) == before
+
+
+def test_a_time_range_reads_its_part(local: Path, memory: tuple[str, Requests]) -> None:
+    url, requests = memory
+    size = sum(segment.size for segment in kstore.open(local).segments)
+    since = 1_711_530_000_000 + 15_000_000
+    log = kstore.open(url, clean=True)
+    rows = sum(
+        len(batch) for batch in log.scan(["offset"], since=since, until=since + 300_000, in_order=True)
+    )
+    assert rows == 300
+    assert sum(end - start for _, start, end in requests.ranges) < 0.03 * size + (1 << 20)
+
+
+def test_http(local: Path) -> None:
+    pytest.importorskip("aiohttp")
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        """Files with ranges, which the standard handler does not have."""
+
+        def do_GET(self) -> None:
+            wanted = self.headers.get("Range")
+            file = Path(self.translate_path(self.path))
+            if wanted is None or not file.is_file():
+                super().do_GET()
+                return
+            start, end = (int(each) for each in wanted.removeprefix("bytes=").split("-"))
+            data = file.read_bytes()
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{end}/{len(data)}")
+            self.send_header("Content-Length", str(len(data[start : end + 1])))
+            self.end_headers()
+            self.wfile.write(data[start : end + 1])
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Handler, directory=str(local.parent))
+    )
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        log = kstore.open(f"http://127.0.0.1:{server.server_address[1]}/orders-0/")
+        assert log.get(12_345).value == b"%01000d" % 12_345
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_what_fails_is_an_error(memory: tuple[str, Requests], monkeypatch: pytest.MonkeyPatch) -> None:
+    url, _ = memory
+    files = fsspec.filesystem("memory")
+    kind, whole = type(files), type(files).cat_file
+    log = kstore.open(url, clean=True)
+    attempts = []
+
+    def failing(own: Any, path: str, **given: Any) -> bytes:
+        attempts.append(path)
+        if len(attempts) < 3:
+            raise ConnectionResetError("reset")
+        return whole(own, path, **given)
+
+    monkeypatch.setattr(kind, "cat_file", failing)
+    assert log.get(3).offset == 3  # tried again
+    monkeypatch.setattr(kind, "cat_file", lambda own, path, **given: whole(own, path, **given)[:-1])
+    with pytest.raises(OSError, match="were asked for"):
+        log.get(20_000)
+    monkeypatch.setattr(kind, "cat_file", whole)
+    assert log.get(20_000).offset == 20_000
+    files.rm("/bucket/orders-0/00000000000000000000.log")
+    with pytest.raises(OSError, match="was removed"):
+        log.get(6_000)
+
+
+@pytest.mark.parametrize("call", ["follow", "refresh", "cursors", "share_groups"])
+def test_what_cannot_work_is_refused(memory: tuple[str, Requests], call: str) -> None:
+    url, _ = memory
+    with pytest.raises(kstore.KstoreError, match="is remote"):
+        getattr(kstore.open(url), call)()
+    for mode in ("a", "r+"):
+        with pytest.raises(ValueError, match="can only be read"):
+            kstore.open(url, mode)  # type: ignore[call-overload]
+    with pytest.raises((kstore.LogNotFoundError, FileNotFoundError)):
+        kstore.open("memory://bucket/nothing-0")
