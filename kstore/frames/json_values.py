@@ -50,7 +50,8 @@ class JsonValues:
         except pa.ArrowInvalid:
             at, reason = self._first_wrong(values)
             raise ValueError(
-                f"{source}: the value of the record at offset {offsets[at]} is not JSON of the schema: {reason}"
+                f"{source}: the value of the record at offset {offsets[at]} is not JSON of the schema: "
+                f"{reason}"
             ) from None
 
     def _first_wrong(self, values: Any) -> tuple[int, str]:

@@ -96,7 +96,7 @@ LEAVES = st.one_of(
         lambda low, high, closed: Filter(
             lambda row: {"both": low <= row["offset"] <= high, "left": low <= row["offset"] < high}[closed],
             pl.col("offset").is_between(low, high, closed=closed),
-            f'("offset" between {low} and {high}{"" if closed == "both" else f" and {chr(34)}offset{chr(34)} < {high}"})',
+            f'("offset" >= {low} and "offset" {"<=" if closed == "both" else "<"} {high})',
         ),
         st.integers(-1, 9),
         st.integers(-1, 9),
