@@ -85,7 +85,6 @@ CODES: Mapping[str, Code] = {
         "damaged", "the offsets of the batches are below the one in the name of the file", _RENAME
     ),
     "tail_left": Code("damaged", "bytes follow the last whole batch", _CUT),
-    "file_tail": Code("damaged", "bytes follow the last sound batch of the file"),
     "spare_room": Code("note", "zeros follow the last batch, as preallocation leaves them"),
     "behind_damage": Code("lost", "a segment behind damage, which an opening for writing removes", _CUT),
     "below_log_start": Code(

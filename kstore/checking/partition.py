@@ -39,7 +39,12 @@ if TYPE_CHECKING:
 
 # what the reading of every byte finds, and more exactly
 _OWN_SUFFIXES = ("", ".deleted", ".cleaned", ".swap", ".moved", ".tmp")  # behind .log, .index and so on
-_FOUND_BY_READING = (Code.TAIL_LEFT, Code.BYTES_BEFORE_NEXT_SEGMENT, Code.SNAPSHOT_DAMAGED)
+_FOUND_BY_READING = (
+    Code.TAIL_LEFT,
+    Code.FILE_TAIL,
+    Code.BYTES_BEFORE_NEXT_SEGMENT,
+    Code.SNAPSHOT_DAMAGED,
+)
 
 
 class Checked(NamedTuple):
@@ -142,6 +147,9 @@ class PartitionCheck:
                 start = loaded.log_start_offset
                 self.findings += segments.epochs_of(facts, loaded.leader_epochs.entries, epochs, start)
             self.findings += _of_files(self.path)
+            around = directory_of(self.path)
+            if not self._of_directory and around != self.path:
+                self.findings += [found("checkpoint_kept", file) for file in kept_checkpoints(around)]
             is_filled = loaded.log_end_offset > loaded.log_start_offset
             if is_filled and not (self._is_clean or self.is_live) and locate(self.path).is_alone:
                 self.findings.append(found("not_closed", self.path))

@@ -121,7 +121,7 @@ def test_a_log_start_below_the_first_segment_stays(
         findings = kstore.open(tmp_path / "t-0").recovery.findings
         assert [f.kind for f in findings] == ["remote" if is_tiered else "gap"]
         assert "3000 to 4999" in findings[0].text
-    assert main(["stat", str(tmp_path / "t-0")]) == (0 if is_tiered else 1)
+    assert main(["check", str(tmp_path / "t-0")]) == (0 if is_tiered else 1)
     assert ("moved them to remote storage" in capsys.readouterr().out) == is_tiered
     assert write(5005) == 5005
     assert starts.read_text() == "0\n1\nt 0 5005\n"

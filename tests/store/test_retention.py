@@ -93,7 +93,7 @@ def test_a_damaged_cleaner_checkpoint(
     file = copied.parent / "cleaner-offset-checkpoint"
     file.write_bytes(content)
     assert str(file) in [f.file for f in kstore.open(copied).recovery.findings]
-    assert main(["stat", str(copied.parent)]) == 1
+    assert main(["check", str(copied.parent)]) == 1
     assert str(file) in capsys.readouterr().out
     with opened(copied.parent, **RETENTION) as store:
         assert store.retain() == {}
@@ -125,7 +125,7 @@ def test_a_cleaner_checkpoint_that_was_damaged(copied: Path) -> None:
     with kstore.open(copied, "r+", **RETENTION) as log:
         with pytest.raises(kstore.InvalidConfigError, match=f"or remove {kept}"):
             log.retain()
-        assert main(["stat", str(copied.parent)]) == 1
+        assert main(["check", str(copied.parent)]) == 1
         kept.unlink()
         log.retain()
     assert records(copied) == 0

@@ -79,7 +79,7 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
     "link of a log": lambda d: (d / f"t-0/{FIVE}.log").symlink_to(f"/nope{E}"),
 }  # fmt: skip
 WORDS: list[list[str]] = [
-    ["records", "{p}"], ["stat", "{p}"], ["stat", "{p}", "--json"], ["stat", "{d}", "--verify"], ["topics", "{d}"],
+    ["records", "{p}"], ["stat", "{p}"], ["stat", "{p}", "--json"], ["stat", "{d}"], ["topics", "{d}"],
     ["describe", "{d}", "t"], ["describe", "{p}"], ["cursors", "{d}"], ["cursors", "{p}"], ["shares", "{d}"], ["top", "{d}", "--count", "1"],
     ["recover", "{p}", "--dry-run"], ["sink", "{d}"], ["retain", "{p}", "--dry-run"],
     ["compact", "{p}", "--dry-run"], ["alter", "{d}", "t", "--config", "retention.ms=7"], ["keys", "{p}"],
@@ -94,6 +94,8 @@ WORDS: list[list[str]] = [
     ["transactions", "{d}"], ["transactions", "{p}", "--producer-id", "1", "--abort", "--dry-run"],
     *(["explain", what, "{d}"] for what in ("retention", "compaction", "opening", "sizes")),
     ["explain", "lookup", "{p}", "--offset", "0"], ["records", "{d}"],
+    ["check", "{d}"], ["check", "{p}", "--json"], ["repair", "{d}"], ["report", "{d}", "-o", "/dev/null"],
+    ["copy", "{d}", "{d}.copy"], ["adopt", "{d}", "--into", "{d}", "--dry-run"],
     ["recover", "{p}"], ["records", "{d}/" + E], ["stat", "{d}/" + E + "-0"],
 ]  # fmt: skip
 
@@ -113,7 +115,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_every_command_is_tried() -> None:
-    assert {words[0] for words in WORDS} == set(COMMANDS)
+    assert {words[0] for words in WORDS} == set(COMMANDS) - {"serve"}  # serve goes on until a signal comes
 
 
 @pytest.mark.usefixtures("no_waiting")

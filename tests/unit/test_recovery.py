@@ -277,7 +277,7 @@ def test_an_error_says_where_the_damage_is_and_what_to_do(
         list(kstore.open(path))
     (note,) = caught.value.__notes__
     assert "offset 10" in note
-    assert f"kstore stat --verify {path} " in note
+    assert f"kstore check {path} " in note
     assert pickle.loads(pickle.dumps(caught.value)).__notes__ == [note]
     assert main(["records", str(path)]) == 1
     assert note in capsys.readouterr().err

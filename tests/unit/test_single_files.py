@@ -89,11 +89,9 @@ def test_a_torn_end_is_a_finding_and_a_warning(
         out, err = capsys.readouterr()
         assert len(out.splitlines()) == (0 if "arrow" in words else count)
         assert err.count("follow the last sound batch") == 1
-    assert main(["stat", str(file), "--json"]) == 1
-    assert (
-        sum("follow the last sound batch" in text for text in json.loads(capsys.readouterr().out)["wrong"])
-        == 1
-    )
+    assert main(["check", str(file), "--json"]) == 1
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert [finding["code"] for finding in findings] == ["torn_tail"]
 
 
 def test_a_damaged_last_batch_is_a_finding_and_an_error(tmp_path: Path, log_bytes: bytes) -> None:
@@ -134,7 +132,7 @@ def test_a_directory_of_packed_segments_is_a_finding(
     ] * 2
     assert main(["records", str(path)]) == 1
     assert "not as a clean shutdown leaves it" in capsys.readouterr().err
-    assert main(["stat", str(path)]) == 1
+    assert main(["check", str(path)]) == 1
     assert "compressed with gzip" in capsys.readouterr().out
     (path / NAME).write_bytes(log_bytes)  # a copy beside is nothing wrong
     assert "not_read" not in [f.code for f in kstore.open(path).recovery.findings]
