@@ -1,7 +1,8 @@
-"""The topics and options in __cluster_metadata-0, a partition that each node of a KRaft cluster has (spec 11.1).
+"""The topics and options in __cluster_metadata-0, a partition that each node of a KRaft cluster has (spec
+11.1).
 
-A snapshot, a .checkpoint file, has all records that were in force at the offset in its name; the log has those
-after it.
+A snapshot, a .checkpoint file, has all records that were in force at the offset in its name; the log has
+those after it.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class MetadataTopic(NamedTuple):
 class ClusterMetadata(NamedTuple):
     """The metadata of a cluster as one node has it, before offset `end_offset` of the metadata log.
 
-    `topic_options`: the options that were set for each topic. `broker_options`: the dynamic options of brokers
-    by node id, those for all brokers under "". Names and values are Kafka's, as text.
+    `topic_options`: the options that were set for each topic. `broker_options`: the dynamic options of
+    brokers by node id, those for all brokers under "". Names and values are Kafka's, as text.
     """
 
     path: str

@@ -32,8 +32,8 @@ class TopicOptions(NamedTuple):
     def config(
         self, changes: Mapping[str, str] | None = None, server_properties: Mapping[str, str] | None = None
     ) -> LogConfig:
-        """The configuration of the topic: `changes`, then its options, then the broker's dynamic options, then
-        those of its server.properties. InvalidConfigError."""
+        """The configuration of the topic: `changes`, then its options, then the broker's dynamic options,
+        then those of its server.properties. InvalidConfigError."""
         topic = self.options | dict(changes or {})
         broker = dict(server_properties or {}) | self.broker_options
         return LogConfig.from_server_properties(broker, topic) if broker else LogConfig.from_topic(topic)

@@ -117,8 +117,8 @@ def check_files(names: LogDirectoryNames) -> Iterator[Finding]:
 
 
 def stops_kafka(file: str) -> bool:
-    """Whether Kafka takes the log directory out of use because of a damaged checkpoint file. An empty file has
-    no offsets, and a number that it cannot parse makes it forget all of them."""
+    """Whether Kafka takes the log directory out of use because of a damaged checkpoint file. An empty file
+    has no offsets, and a number that it cannot parse makes it forget all of them."""
     _, error = checkpoints.look_into(file)
     if error is None:
         return False
@@ -129,7 +129,8 @@ def stops_kafka(file: str) -> bool:
 def check_checkpoints(
     names: LogDirectoryNames, ends: Mapping[TopicPartition, tuple[int, int]]
 ) -> Iterator[Finding]:
-    """The findings about the offsets in the checkpoints of a log directory, by the bounds of its partitions."""
+    """The findings about the offsets in the checkpoints of a log directory, by the bounds of its
+    partitions."""
     path = names.path
     is_clean = os.path.exists(f"{path}/{layout.CLEAN_SHUTDOWN}")
     here = {tp: ends[tp] for tp in names.partitions if tp in ends and tp.topic != layout.CLUSTER_METADATA}

@@ -22,8 +22,8 @@ _PIECE = 1 << 20
 
 
 def damaged_ranges(partition: str, file: str) -> Ranges:
-    """The ranges of a .log file that hold no sound batch. A tail of the last segment is left to recovery. Empty
-    if the file is not a segment of the log. OSError."""
+    """The ranges of a .log file that hold no sound batch. A tail of the last segment is left to recovery.
+    Empty if the file is not a segment of the log. OSError."""
     try:
         segments = load(partition, clean=True).segments
     except KstoreError:

@@ -50,8 +50,8 @@ _FOUND_BY_READING = (
 class Checked(NamedTuple):
     """What the check of a partition found.
 
-    `start`, `end`: the bounds of the log; None if it could not be loaded. `open_transactions`: those without an
-    end.
+    `start`, `end`: the bounds of the log; None if it could not be loaded. `open_transactions`: those without
+    an end.
     """
 
     path: str
@@ -98,8 +98,8 @@ class PartitionCheck:
             return
         state = read_state(path)
         self._is_clean, self._recovery_point = state.clean, state.recovery_point
-        # As after a clean stop, nothing is read twice: the check reads all. Beside a writer the view ends where
-        # that has arrived.
+        # As after a clean stop, nothing is read twice: the check reads all. Beside a writer the view ends
+        # where that has arrived.
         self._loaded = load(path) if self.is_live else load(path, clean=True)
 
     def finish(self, read: Sequence[SegmentFacts | Exception]) -> Checked:

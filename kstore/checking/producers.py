@@ -1,4 +1,5 @@
-"""Producers and transactions: what the batches say, against snapshots and transaction indexes (spec 3.4, 3.5).
+"""Producers and transactions: what the batches say, against snapshots and transaction indexes (spec 3.4,
+3.5).
 
 Snapshots and indexes may know more than the log, because retention and compaction remove batches. A producer
 that a snapshot lacks may have expired.

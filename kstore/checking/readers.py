@@ -139,8 +139,8 @@ def _time(ms: int) -> str:
 
 
 def transactions_known(paths: Sequence[str]) -> dict[int, KnownTransaction]:
-    """What the partitions of __transaction_state among these say, by producer id. Damage in them is passed over,
-    because it is a finding already."""
+    """What the partitions of __transaction_state among these say, by producer id. Damage in them is passed
+    over, because it is a finding already."""
     from kstore.opening import open as open_log
 
     table = Table(TRANSACTIONS)

@@ -79,9 +79,10 @@ class RepairStep(NamedTuple):
     """A step of a repair.
 
     `action`: "move_bytes" (copy the `ranges` of bytes of `file` to .cut files, and replace the file by one
-    without them), "set_aside" (rename `file` to a .cut file), "recover" (open the partition for writing, which
-    makes indexes, snapshots and leader epochs from the batches), "recover_store" (the same for the partitions
-    of a log directory that were not closed, and for its checkpoints). `reasons`: the codes of the findings.
+    without them), "set_aside" (rename `file` to a .cut file), "recover" (open the partition for writing,
+    which makes indexes, snapshots and leader epochs from the batches), "recover_store" (the same for the
+    partitions of a log directory that were not closed, and for its checkpoints). `reasons`: the codes of the
+    findings.
     """
 
     action: str
@@ -138,11 +139,11 @@ class RepairPlan(NamedTuple):
 def repair(path: StrPath, *others: StrPath, run: bool = False) -> RepairPlan:
     """Plan the repair of what kstore.check(path, *others) finds, and carry the plan out if `run`.
 
-    Damaged batches and wrong files are moved to .cut files beside the logs; nothing readable is lost. Indexes,
-    snapshots, leader epochs and checkpoints are made from the batches. A second repair does nothing.
+    Damaged batches and wrong files are moved to .cut files beside the logs; nothing readable is lost.
+    Indexes, snapshots, leader epochs and checkpoints are made from the batches. A second repair does nothing.
 
-    The logs are locked while they are changed. LogLockedError if one is open for writing, and LogNotFoundError
-    if nothing is there; nothing is changed then. OSError if a change fails: repair again.
+    The logs are locked while they are changed. LogLockedError if one is open for writing, and
+    LogNotFoundError if nothing is there; nothing is changed then. OSError if a change fails: repair again.
     """
     boolean("run", run)
     paths = [str(path), *map(str, others)]

@@ -37,12 +37,12 @@ class SegmentFacts(NamedTuple):
 
     `end_position` is the byte behind the last batch, `next_offset` the offset behind it. `errors`: why the
     records of batches do not parse, by byte. `late`, `early`: batches whose largest timestamp is below, or
-    above, those of their records. `is_zeros_behind`: the last thing skipped reaches to the end of the file, and
-    is zeros. `kind`: what a file without batches is. `gaps`: missing offsets between two batches, with the leader epochs of both; `inner_gaps`: batches that
-    lack some of their records. Lists have the first places only; `gap_count` and `inner_count` count all.
-    `epochs`: leader epochs in order, each with the first offset and the byte. `producers`: the batches that
-    change the state of a producer or of a transaction. `index_faults`: (suffix of the file, byte in it, what
-    is wrong).
+    above, those of their records. `is_zeros_behind`: the last thing skipped reaches to the end of the file,
+    and is zeros. `kind`: what a file without batches is. `gaps`: missing offsets between two batches, with
+    the leader epochs of both; `inner_gaps`: batches that lack some of their records. Lists have the first
+    places only; `gap_count` and `inner_count` count all. `epochs`: leader epochs in order, each with the
+    first offset and the byte. `producers`: the batches that change the state of a producer or of a
+    transaction. `index_faults`: (suffix of the file, byte in it, what is wrong).
     """
 
     segment: Segment
@@ -176,7 +176,8 @@ def _is_zeros_behind(skipped: list[Skipped], segment: Segment, size: int) -> boo
 
 
 def _kind_of(segment: Segment) -> str:
-    """The kind of a file without any batch, if it is another one. Zeros may be room that a broker has taken."""
+    """The kind of a file without any batch, if it is another one. Zeros may be room that a broker has
+    taken."""
     kind = kind_of(segment.path)
     return "" if kind == "zeros" and segment.end_offset == MAX64 else kind
 

@@ -22,7 +22,8 @@ class State(NamedTuple):
     """The state of a partition, as far as the judgements depend on it.
 
     is_clean: it was closed cleanly. is_live: a process is writing it. is_compacted: its batches look
-    compacted, or it is known to be (is_known_compacted). recovery_point: where the next opening begins to check batches.
+    compacted, or it is known to be (is_known_compacted). recovery_point: where the next opening begins to
+    check batches.
     """
 
     is_clean: bool
@@ -39,7 +40,8 @@ class State(NamedTuple):
 
 
 def look_compacted(facts: Sequence[SegmentFacts]) -> bool:
-    """Whether records are missing as a compaction takes them out: in more than one place, or within batches."""
+    """Whether records are missing as a compaction takes them out: in more than one place, or within
+    batches."""
     gaps = sum(each.gap_count for each in facts)
     gaps += sum(before.next_offset < after.segment.base_offset for before, after in pairwise(facts))
     return gaps > 1 or any(each.has_horizon or each.inner_count for each in facts)

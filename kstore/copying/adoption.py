@@ -1,10 +1,10 @@
 """kstore.adopt: the topics of a store become topics of a broker that is stopped.
 
-The order makes a crash harmless. A partition is copied under names that end in -delete, which a broker removes
-when it starts. Then its checkpoints are written, which mean nothing for the empty partition that the broker has
-made, and then the two directories are exchanged. So a partition is the broker's empty one or complete. Positions of
-groups come last. The manifest of the copy stays in the partition until all is done: by it the next run knows
-what it need not do again.
+The order makes a crash harmless. A partition is copied under names that end in -delete, which a broker
+removes when it starts. Then its checkpoints are written, which mean nothing for the empty partition that the
+broker has made, and then the two directories are exchanged. So a partition is the broker's empty one or
+complete. Positions of groups come last. The manifest of the copy stays in the partition until all is done: by
+it the next run knows what it need not do again.
 """
 
 from __future__ import annotations
@@ -80,24 +80,24 @@ def adopt(
     dry_run: bool = False,
     progress: ProgressCallback | None = None,
 ) -> Adoption:
-    """Makes the topics of a store topics of a Kafka broker in KRaft mode; returns an Adoption. The store is not
-    changed.
+    """Makes the topics of a store topics of a Kafka broker in KRaft mode; returns an Adoption. The store is
+    not changed.
 
     store: the directory of the store, which no program has open for writing. into: all log directories of the
     broker, which must be stopped. topics: the names of those to adopt; all if it is None.
 
-    If the broker does not have the topics yet, or with other options, nothing is changed, and the `commands` of
-    the result create them: run them while the broker runs, stop it, and call adopt() again. Partitions are
+    If the broker does not have the topics yet, or with other options, nothing is changed, and the `commands`
+    of the result create them: run them while the broker runs, stop it, and call adopt() again. Partitions are
     copied into the directories that the broker has made for them. Records, offsets, timestamps, transactions,
-    log starts, the state of compaction and positions of groups are kept. Leader epochs become 0, because those
-    of kstore mean nothing to the broker. The broker starts without recovery.
+    log starts, the state of compaction and positions of groups are kept. Leader epochs become 0, because
+    those of kstore mean nothing to the broker. The broker starts without recovery.
 
     After a crash in the middle, call it again before the broker starts. dry_run: changes nothing.
     bootstrap_server: for the commands. progress: called as progress(done, total), in bytes.
 
     LogLockedError if the broker is running or the store is being written. ValueError if a directory is not a
-    broker's, if the broker's partition has records, or if it has more partitions than the store. CorruptFileError
-    for damage. OSError.
+    broker's, if the broker's partition has records, or if it has more partitions than the store.
+    CorruptFileError for damage. OSError.
     """
     boolean("dry_run", dry_run)
     if progress is not None:
@@ -260,7 +260,8 @@ class _Plan:
 
 
 def _check_broker(directory: str) -> None:
-    """ValueError unless it is a log directory of a broker in KRaft mode; LogLockedError if that is running."""
+    """ValueError unless it is a log directory of a broker in KRaft mode; LogLockedError if that is
+    running."""
     properties = f"{directory}/{layout.META_PROPERTIES}"
     if not os.path.isfile(properties):
         raise ValueError(

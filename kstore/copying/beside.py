@@ -22,8 +22,8 @@ _SNAPSHOT_OF_METADATA = ".checkpoint"
 
 
 def copy_beside(source: str, target: str, wanted: Wanted) -> set[str]:
-    """Copies the topic id, the states of share groups, and KRaft's files; the names of the files. To be called
-    before the segments are copied: no state of a share group may be ahead of the records. OSError."""
+    """Copies the topic id, the states of share groups, and KRaft's files; the names of the files. To be
+    called before the segments are copied: no state of a share group may be ahead of the records. OSError."""
     names = os.listdir(source)
     wanted_names = [layout.METADATA] if layout.METADATA in names else []
     if locate(source).name.topic == layout.CLUSTER_METADATA:

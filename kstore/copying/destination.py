@@ -1,8 +1,9 @@
 """The directory that a copy is made in: beside its destination, whose place it takes at the end.
 
-DST.copying is being made, DST is complete. A destination that is already there is a copy of an earlier run: the
-new one shares its unchanged segments by hard links, then the two are exchanged in one step. Where the file system
-cannot do that, two renames do it. Between them, the older copy is called DST.previous, and the next run puts it back.
+DST.copying is being made, DST is complete. A destination that is already there is a copy of an earlier run:
+the new one shares its unchanged segments by hard links, then the two are exchanged in one step. Where the
+file system cannot do that, two renames do it. Between them, the older copy is called DST.previous, and the
+next run puts it back.
 """
 
 from __future__ import annotations
@@ -155,7 +156,8 @@ class Destination:
         self._total = total
 
     def expect(self, size: int, name: str = "") -> None:
-        """OSError (ENOSPC) unless there is space for so many bytes of a folder, some of which may be reused."""
+        """OSError (ENOSPC) unless there is space for so many bytes of a folder, some of which may be
+        reused."""
         entries = {**self._before, **self._known}
         under = f"{name}/" if name else ""
         known = sum(entry.size for path, entry in entries.items() if entry.source and path.startswith(under))
@@ -173,7 +175,8 @@ class Destination:
     # ---- the end -------------------------------------------------------------------------------------------
 
     def finish(self, folders: set[str]) -> None:
-        """Writes the manifest, and moves the copy to its place. `folders`: those that belong to it. OSError."""
+        """Writes the manifest, and moves the copy to its place. `folders`: those that belong to it.
+        OSError."""
         for name in os.listdir(self.path):
             path = f"{self.path}/{name}"
             if os.path.isdir(path) and name not in folders:

@@ -43,9 +43,9 @@ class CopyReport(NamedTuple):
     """The result of kstore.copy().
 
     `source` and `destination` are directories, `manifest` is the file with the checksums. `partitions` maps
-    the name of each copied partition to a PartitionCopy: its first offset and its end, the bytes that this run
-    and earlier ones have copied, and its gaps. `left_out` maps directories of the source that were not copied
-    to the reason.
+    the name of each copied partition to a PartitionCopy: its first offset and its end, the bytes that this
+    run and earlier ones have copied, and its gaps. `left_out` maps directories of the source that were not
+    copied to the reason.
     """
 
     source: Path
@@ -86,16 +86,16 @@ def copy(
 ) -> CopyReport:
     """Copies a partition, a store or a broker's log directory into a new directory; returns a CopyReport.
 
-    source: the directory of a partition, or a log directory with the partitions of a store or a broker. It may
-    be written meanwhile: the copy of each partition is the partition at one moment. destination: a directory
-    that does not exist, is empty, or is the result of an earlier copy that nothing has changed since. Then
-    sealed segments that it has are not copied again. The copy is made in DESTINATION.copying, which takes the
-    place of `destination` at the end; an interrupted copy goes on with what is there.
+    source: the directory of a partition, or a log directory with the partitions of a store or a broker. It
+    may be written meanwhile: the copy of each partition is the partition at one moment. destination: a
+    directory that does not exist, is empty, or is the result of an earlier copy that nothing has changed
+    since. Then sealed segments that it has are not copied again. The copy is made in DESTINATION.copying,
+    which takes the place of `destination` at the end; an interrupted copy goes on with what is there.
 
     topic: copies only this topic of a log directory. start, stop: the first offset, and the offset to stop
     before, of each partition. since, until: the same by time, in ms since 1970 or as a datetime with a time
-    zone: the first record with this timestamp or a later one. Records of the first batch before `start` are in
-    the copy, below its log start offset.
+    zone: the first record with this timestamp or a later one. Records of the first batch before `start` are
+    in the copy, below its log start offset.
 
     Offsets, timestamps, leader epochs, log starts, topic ids, options, transactions and producers are kept.
     The copy of a log directory has the positions of its groups, too. renumber: the records get offsets from 0

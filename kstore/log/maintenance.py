@@ -50,7 +50,8 @@ class Maintenance:
         self.key_files = KeyFiles(self.rewriter, in_background=makes_key_files)
 
     def retain(self, needs: Mapping[str, Sequence[Need]], *, dry_run: bool = False) -> list[Decision]:
-        """Deletes old segments, given what groups need, also after a power cut. InvalidConfigError, OSError."""
+        """Deletes old segments, given what groups need, also after a power cut. InvalidConfigError,
+        OSError."""
         log = self._segments
         with log.log_end.held():
             log.check_place()

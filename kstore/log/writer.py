@@ -288,8 +288,8 @@ class LogWriter(RecordAppender, PartitionLog):
             )
 
     def use_config(self, config: LogConfig) -> None:
-        """Continues with another LogConfig, and keeps what is set in it as configure() does. LogStore calls it
-        after alter_topic(). OSError: nothing is changed."""
+        """Continues with another LogConfig, and keeps what is set in it as configure() does. LogStore calls
+        it after alter_topic(). OSError: nothing is changed."""
         instance("config", config, LogConfig)
         self._change_config(lambda _: config)
 

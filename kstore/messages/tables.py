@@ -6,9 +6,9 @@ One message or struct a line, with its continuation lines indented:
     [TYPE] [KEY ->] NAME [to HIGHEST] [flexible FIRST+ | rigid]: FIELD, FIELD, ...
 
 TYPE is the number of the record, KEY the message in its key. A message has the versions 0 to HIGHEST (0); it
-is flexible from its version FIRST (0) on, or never. A field is
-`NAME KIND [tag N] [FIRST+ | FIRST-LAST] [= DEFAULT]`: a kind with `?` may be null, with `?N+` from version N
-on, `[KIND]` is an array, a tag makes the field a tagged one, and FIRST and LAST are the versions that have it.
+is flexible from its version FIRST (0) on, or never. A field is `NAME KIND [tag N] [FIRST+ | FIRST-LAST] [=
+DEFAULT]`: a kind with `?` may be null, with `?N+` from version N on, `[KIND]` is an array, a tag makes the
+field a tagged one, and FIRST and LAST are the versions that have it.
 """
 
 # __consumer_offsets: commits, groups of all kinds, and the protocols of members of classic groups

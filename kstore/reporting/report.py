@@ -23,10 +23,9 @@ def report(subject: StrPath | PartitionLog | LogStore, *, checked: Report | None
 
         kstore.report("data").save("report.html")
 
-    subject: the path of a partition, of a .log file or of a log directory, or an open log or store. A store of
-    several directories is passed as LogStore(first, second).
-    checked: what kstore.check returned for it. The page then shows these findings, those of a check of every
-    byte, in place of those of opening.
+    subject: the path of a partition, of a .log file or of a log directory, or an open log or store. A store
+    of several directories is passed as LogStore(first, second). checked: what kstore.check returned for it.
+    The page then shows these findings, those of a check of every byte, in place of those of opening.
 
     The page shows the partitions by size, the segments with their states, the rate of writing, the sizes and
     codecs of batches, producers and open transactions, groups and their lag, what the page cache holds, and

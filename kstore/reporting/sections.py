@@ -21,7 +21,8 @@ Picture = dict[str, Any]  # what report.js draws
 
 
 class Table(NamedTuple):
-    """A table. `left_out` is how many more rows there would be. Cells that are numbers are set to the right."""
+    """A table. `left_out` is how many more rows there would be. Cells that are numbers are set to the
+    right."""
 
     title: str
     headings: tuple[str, ...]

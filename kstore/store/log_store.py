@@ -662,9 +662,9 @@ class LogStore:
         deleted topics whose time has come. Returns the decisions by partition.
 
         keep_for: groups of cursors and share groups, beside those that the store was opened with. No segment
-        is deleted that holds a record which one of them has not committed, or not acknowledged. If a group has
-        done so in some partitions of a topic, the others are kept whole; if it has done so in none at all,
-        nothing is deleted.
+        is deleted that holds a record which one of them has not committed, or not acknowledged. If a group
+        has done so in some partitions of a topic, the others are kept whole; if it has done so in none at
+        all, nothing is deleted.
 
         A partition that fails is skipped, and `health` reports it. So is one without retention_ms, of its
         topic or of the store, if Kafka's default of 7 days would delete some of its records; and one that is

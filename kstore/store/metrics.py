@@ -92,9 +92,9 @@ class TopicMetrics(NamedTuple):
 class PartitionMetrics(NamedTuple):
     """A partition at the time when the metrics were asked for.
 
-    `durable_offset`: a power cut takes no record below it. That of a log that is closed is its end; in a store
-    that is open for reading it is None. `oldest_timestamp`: the base timestamp of the first batch, in ms since
-    1970; -1 if there is none.
+    `durable_offset`: a power cut takes no record below it. That of a log that is closed is its end; in a
+    store that is open for reading it is None. `oldest_timestamp`: the base timestamp of the first batch, in
+    ms since 1970; -1 if there is none.
     """
 
     log_start_offset: int

@@ -11,8 +11,8 @@ from kstore.store import LogStore
 
 @contextmanager
 def metrics_server(store: LogStore, port: int) -> Iterator[int]:
-    """Answer http://127.0.0.1:PORT/metrics in threads of their own, until the block ends. Yields the port, which
-    the system chooses for 0. OSError if the port is taken."""
+    """Answer http://127.0.0.1:PORT/metrics in threads of their own, until the block ends. Yields the port,
+    which the system chooses for 0. OSError if the port is taken."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = 10  # seconds that a client may take to ask

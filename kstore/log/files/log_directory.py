@@ -538,8 +538,8 @@ class LogDirectory:
     # ---- checkpoints ---------------------------------------------------------------------------------------
 
     def put_closed(self, name: TopicPartition, start: int | None, end: int, cleaner: int | None) -> None:
-        """Write the checkpoints of a partition that was closed cleanly elsewhere, durably, before its files are
-        moved here. OSError, LogFailedError."""
+        """Write the checkpoints of a partition that was closed cleanly elsewhere, durably, before its files
+        are moved here. OSError, LogFailedError."""
         with self.writing:
             self.check_place()
             self.checkpoints.put(layout.LOG_STARTS, name, start)

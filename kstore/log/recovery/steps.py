@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class Code(Enum):
-    """The code of a step: the `kind` of its OpeningFinding, and the text. {be} is "would be" or "was", {were} its
-    form for bytes."""
+    """The code of a step: the `kind` of its OpeningFinding, and the text. {be} is "would be" or "was", {were}
+    its form for bytes."""
 
     REMOVAL_UNDER_WAY = "leftover", "{be} deleted: its removal was under way"
     COMPACTION_UNFINISHED = "leftover", "{be} deleted: a compaction that was not finished"

@@ -27,8 +27,9 @@ class ShareGroupState(NamedTuple):
 
     `start_offset`: the offset of the first record that is not done. `end_offset`: the offset behind the last
     record that was delivered. Between them are records that are done and records in flight. `acquired`: how
-    many of these a worker has locked. `available`: how many are to be delivered again. `lag`: how many offsets
-    up to the end of the log are not done. It is negative if `end_offset` is beyond the end of the log.
+    many of these a worker has locked. `available`: how many are to be delivered again. `lag`: how many
+    offsets up to the end of the log are not done. It is negative if `end_offset` is beyond the end of the
+    log.
     """
 
     start_offset: int

@@ -73,8 +73,8 @@ class GroupPartitions:
         who: str,
         open_one: Callable[[TopicPartition, str], SharedPartition],
     ) -> None:
-        """who: the group, for notes of errors. open_one: opens a partition, by its name and path; what it raises
-        besides LogNotFoundError, `update` raises."""
+        """who: the group, for notes of errors. open_one: opens a partition, by its name and path; what it
+        raises besides LogNotFoundError, `update` raises."""
         self.open: dict[TopicPartition, SharedPartition] = {}
         self.is_closed = False
         self.waiting_count = 0
@@ -185,8 +185,8 @@ class GroupPartitions:
         return None
 
     def take(self) -> AcquiredRecord | None:
-        """Acquire the next record that there is now. Of the partitions of its topic, another one is asked first
-        for the next."""
+        """Acquire the next record that there is now. Of the partitions of its topic, another one is asked
+        first for the next."""
         record: AcquiredRecord | None = self.first(_TAKE)
         if record is None:
             self.hear()

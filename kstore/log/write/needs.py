@@ -1,5 +1,5 @@
-"""What a group still needs of a log, so that retention keeps it. A group of cursors and a share group may have
-one name."""
+"""What a group still needs of a log, so that retention keeps it. A group of cursors and a share group may
+have one name."""
 
 from __future__ import annotations
 

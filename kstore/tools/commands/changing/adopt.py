@@ -28,10 +28,10 @@ def add_adopt_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def adopt(args: argparse.Namespace) -> int:
-    """Make the topics of a store topics of a stopped Kafka broker, with records, offsets, log starts and positions
-    of groups. If the broker lacks the topics, nothing is changed, and the commands that create them are printed:
-    run them while the broker runs, stop it, and run this command again. After a crash, run it again before the
-    broker starts. Exit code 1 if commands must be run first."""
+    """Make the topics of a store topics of a stopped Kafka broker, with records, offsets, log starts and
+    positions of groups. If the broker lacks the topics, nothing is changed, and the commands that create them
+    are printed: run them while the broker runs, stop it, and run this command again. After a crash, run it
+    again before the broker starts. Exit code 1 if commands must be run first."""
     with Progress(0, "adopt") as progress:
         done = kstore.adopt(
             args.store,

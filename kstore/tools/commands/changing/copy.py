@@ -64,10 +64,10 @@ def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def copy(args: argparse.Namespace) -> int:
-    """Copy a partition, a topic, a store or a broker's log directory into a new directory. Offsets, timestamps,
-    leader epochs, log starts, topic ids, options and, for a log directory, positions of groups are kept. The
-    copy needs no recovery. kstore-copy.jsonl in it has a checksum for each file. Exit code 1 if something is
-    missing in the copy."""
+    """Copy a partition, a topic, a store or a broker's log directory into a new directory. Offsets,
+    timestamps, leader epochs, log starts, topic ids, options and, for a log directory, positions of groups
+    are kept. The copy needs no recovery. kstore-copy.jsonl in it has a checksum for each file. Exit code 1 if
+    something is missing in the copy."""
     with Progress(0, "copy") as progress:
         report = kstore.copy(
             args.source,

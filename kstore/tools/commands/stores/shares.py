@@ -46,7 +46,8 @@ def shares(args: argparse.Namespace) -> int:
     """Print what share groups have done: a line for each group and partition, with the offset of the first
     record that is not done, that of the first one that was not delivered, and how many records between the
     two are acquired by a worker, or available because they are to be delivered again. LAG counts the records
-    that are not done, also those that were never delivered. With --forget the lines are those of the states that are deleted."""
+    that are not done, also those that were never delivered. With --forget the lines are those of the states
+    that are deleted."""
     if args.group is not None:
         checked_group(args.group)
     if args.forget and args.group is None:
