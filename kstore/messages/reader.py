@@ -32,6 +32,10 @@ class Reader:
         """The number of unread bytes."""
         return len(self._data) - self._at
 
+    def unread(self) -> tuple[bytes | memoryview, int]:
+        """The bytes of the message, and the position of the first unread one."""
+        return self._data, self._at
+
     def _take(self, size: int) -> bytes:
         if size > self.remaining:
             raise DecodeError(f"{size} byte(s) wanted at {self._at}, {self.remaining} left", reason="null")

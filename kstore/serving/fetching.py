@@ -64,9 +64,11 @@ class Fetcher:
         if not wanted:
             return {}
         read = _Read(self._partitions, wanted, values)
+        read.all()
+        if read.is_enough or values["maxWaitMs"] <= 0:
+            return _answer(values, read)
         deadline = monotonic() + values["maxWaitMs"] / 1000
         is_armed = connection.armed.issuperset(each.tp for each in wanted)
-        read.all()
         while not read.is_enough and deadline > monotonic():
             if not is_armed:
                 self._arm(wanted, connection)

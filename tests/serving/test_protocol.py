@@ -2,6 +2,7 @@
 
 import io
 import struct
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,8 @@ from kio.serial import entity_writer
 from kstore.messages.errors import DecodeError
 from kstore.messages.reader import Reader
 from kstore.messages.schema import Message
-from kstore.serving.protocol.apis import APIS, read_header, read_request, write_response
+from kstore.serving.protocol import single_fetch
+from kstore.serving.protocol.apis import APIS, FETCH, read_header, read_request, write_response
 from tests.helpers.effort import times
 from tests.messages.values import values_of
 from tests.serving.kio_messages import ERROR_CODES, entity, in_order, plain, read, write
@@ -73,3 +75,38 @@ def test_wrong_requests() -> None:
         read_request(APIS[10], 0, Reader(struct.pack(">h", -1)))
     with pytest.raises(DecodeError, match="not UTF-8"):
         read_header(Reader(struct.pack(">hhih", 3, 1, 7, 1) + b"\xff"))
+
+
+FETCHES = APIS[FETCH]
+
+
+@settings(max_examples=times(100), deadline=None)
+@given(values_of(FETCHES.request, single_fetch.VERSION, {}), st.data())
+def test_fetch_requests_of_one_partition(values: dict[str, Any], data: st.DataObject) -> None:
+    """They are read as by the table, whole and cut off anywhere."""
+    values["topics"] = [{**topic, "partitions": topic["partitions"][:1]} for topic in values["topics"][:1]]
+    whole = FETCHES.request.write_version(values, single_fetch.VERSION)
+    is_single = any(topic["partitions"] for topic in values["topics"]) and not values["forgottenTopicsData"]
+    assert (single_fetch.read(Reader(whole)) is not None) == is_single
+    for size in (len(whole), data.draw(st.integers(0, len(whole)))):
+        found: list[object] = []
+        for read_one in (FETCHES.request.read_version, lambda *args: read_request(FETCHES, *reversed(args))):
+            try:
+                found.append(read_one(Reader(whole[:size]), single_fetch.VERSION))
+            except DecodeError as error:
+                found.append(str(error))
+        assert found[0] == found[1]
+
+
+@settings(max_examples=times(100), deadline=None)
+@given(values_of(FETCHES.response, single_fetch.VERSION, {}), st.booleans())
+def test_fetch_answers_of_one_partition(values: dict[str, Any], is_plain: bool) -> None:
+    """They are written as by the table."""
+    values["responses"] = [{**each, "partitions": each["partitions"][:1]} for each in values["responses"][:1]]
+    if is_plain:
+        values = {"responses": values["responses"]}
+        for topic in values["responses"]:
+            for each in topic["partitions"]:
+                each["abortedTransactions"] = each["abortedTransactions"] and []
+    (written,) = write_response(FETCHES, single_fetch.VERSION, 7, values)
+    assert written == struct.pack(">i", 7) + FETCHES.response.write_version(values, single_fetch.VERSION)

@@ -1,16 +1,19 @@
 """The APIs that can be served, with the versions that are offered, and the headers of their messages."""
 
+import struct
 from typing import Any, Final, NamedTuple
 
 from kstore.messages.errors import DecodeError
 from kstore.messages.reader import Reader
 from kstore.messages.schema import Message, Table
 from kstore.messages.writer import Writer
+from kstore.serving.protocol import single_fetch
 from kstore.serving.protocol.tables import APIS as _TEXT
 
 PRODUCE: Final = 0
 FETCH: Final = 1
 API_VERSIONS: Final = 18
+_HEADER: Final = struct.Struct(">hhih")  # up to the size of the client id
 
 
 class Api(NamedTuple):
@@ -92,8 +95,7 @@ APIS: Final = _apis()
 
 def read_header(source: Reader) -> Header:
     """Read the header of a request, up to the tagged fields of a flexible version. DecodeError."""
-    key, version, correlation_id = source.number(2), source.number(2), source.number(4)
-    size = source.number(2)  # of the client id, in every version without a varint
+    key, version, correlation_id, size = source.unpack(_HEADER)  # the size in every version without a varint
     try:
         client_id = None if size < 0 else source.array(size).decode()
     except UnicodeDecodeError as error:
@@ -104,6 +106,10 @@ def read_header(source: Reader) -> Header:
 def read_request(api: Api, version: int, source: Reader) -> dict[str, Any]:
     """The values of a request, from behind `read_header` on. As in Kafka, bytes after the last field are
     ignored: librdkafka sends some. DecodeError."""
+    if api.key == FETCH and version == single_fetch.VERSION:
+        values = single_fetch.read(source)
+        if values is not None:
+            return values
     if version >= api.request.flexible:
         for _ in range(source.varint()):
             source.varint()
@@ -113,6 +119,10 @@ def read_request(api: Api, version: int, source: Reader) -> dict[str, Any]:
 
 def write_response(api: Api, version: int, correlation_id: int, values: dict[str, Any]) -> list[Any]:
     """A response as it is sent: bytes, and the attachments between them. EncodeError."""
+    if api.key == FETCH and version == single_fetch.VERSION:
+        pieces = single_fetch.write(correlation_id, values)
+        if pieces is not None:
+            return pieces
     target = Writer()
     target.number(correlation_id, 4, True, "correlation id")
     # A client that asks for its versions cannot know yet whether the server knows flexible headers.
