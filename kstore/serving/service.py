@@ -21,7 +21,7 @@ from kstore.serving.partitions import ReadPartitions, WrittenPartitions
 from kstore.serving.producing import Producing
 from kstore.serving.protocol.apis import API_VERSIONS, APIS
 from kstore.serving.recorded_groups import RecordedGroups, init_producer_id
-from kstore.serving.server import Server
+from kstore.serving.server import Server, is_loopback
 from kstore.serving.transactions.coordinator import TransactionCoordinator
 from kstore.store import LogStore
 
@@ -61,11 +61,6 @@ def serve(store: LogStore, host: str = "127.0.0.1", port: int = 0, *, create_top
         doing = "read and write" if store.mode == "a" else "read"
         warn(f"other machines may reach {host}: without a password they can {doing} what is served")
     return server
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address, as text of numbers."""
-    return host == "::1" or host.startswith("127.")
 
 
 class _Coordinators(NamedTuple):
