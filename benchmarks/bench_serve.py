@@ -29,6 +29,7 @@ with socket.create_server(("127.0.0.1", 0)) as server:
     print(server.getsockname()[1], flush=True)
     sock, _ = server.accept()
 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")  # as kstore on the loopback
 file = os.open(sys.argv[1], os.O_RDONLY)
 while request := sock.recv(16, socket.MSG_WAITALL):
     position, size = struct.unpack(">qq", request)
