@@ -186,7 +186,9 @@ class Connection:
 
     def _send(self, pieces: list[Any]) -> None:
         """Send a response. The bytes before an attachment wait for it, so that they share a packet."""
-        size = sum(len(each) if isinstance(each, bytearray) else each.size for each in pieces)
+        size = 0
+        for piece in pieces:
+            size += len(piece) if isinstance(piece, bytearray) else piece.size
         pending = size.to_bytes(4, "big")
         for piece in pieces:
             if isinstance(piece, bytearray):
