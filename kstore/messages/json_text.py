@@ -1,7 +1,6 @@
 """JSON as Jackson prints it (spec 11): compact, in the given order, with as few escapes as possible."""
 
 import base64
-import json
 import math
 from typing import TypeAlias
 
@@ -51,4 +50,4 @@ def json_text(value: Value) -> str:
     if isinstance(value, float):
         text = java_float(value)
         return text if math.isfinite(value) else f'"{text}"'
-    return json.dumps(value)
+    return "null" if value is None else str(value).lower()

@@ -11,7 +11,6 @@ import re
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import groupby
 from types import EllipsisType
 from typing import Any, Final, NamedTuple
@@ -59,15 +58,21 @@ class Kind(ABC):
         return value
 
 
-@dataclass(frozen=True, slots=True)
 class Fixed(Kind):
     """A value of a fixed size: a number, a boolean, a UUID. `code` is that of the module struct, if it has
     one."""
 
-    code: str
-    read_one: Callable[[Reader], Value]
-    write_one: Callable[[Writer, str, Value], None]
-    zero: Value
+    def __init__(
+        self,
+        code: str,
+        read_one: Callable[[Reader], Value],
+        write_one: Callable[[Writer, str, Value], None],
+        zero: Value,
+    ) -> None:
+        self.code: Final = code
+        self.read_one: Final = read_one
+        self.write_one: Final = write_one
+        self.zero: Final = zero
 
     def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
         return self.read_one(source)
@@ -192,11 +197,11 @@ class Records(Kind):
         return b""
 
 
-@dataclass(frozen=True, slots=True)
 class Array(Kind):
     """A number of values, and the values."""
 
-    element: Kind
+    def __init__(self, element: Kind) -> None:
+        self.element: Final = element
 
     def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
         count = _length(source, form, 4, name, nullable)
@@ -226,8 +231,7 @@ class Array(Kind):
         return [self.element.shown(one, version) for one in value]
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """A field of a table, with the versions that have it.
 
     `nullable_since` is the first version in which it may be null. `default` is set if it differs from that of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kstore.serving.error_codes import ErrorCode
@@ -22,8 +22,7 @@ class GroupState(StrEnum):
     STABLE = "Stable"
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """A member of a group.
 
     `deadline` is the end of its session in ms, None while no heartbeat is expected. `joining` and `syncing`
@@ -58,8 +57,7 @@ class InitialDelay(NamedTuple):
     has_grown: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """A group. Members are in the order in which they joined; `pending` has the member ids that were assigned
     but have not joined, with the end of their sessions; `unsynced` the members without a SyncGroup request of
     this generation. Times and deadlines are in ms."""
@@ -71,8 +69,8 @@ class Group:
     protocol_type: str | None = None
     protocol: str | None = None
     leader: str | None = None
-    members: Mapping[str, Member] = field(default_factory=dict)
-    pending: Mapping[str, int] = field(default_factory=dict)
+    members: Mapping[str, Member] = MappingProxyType({})
+    pending: Mapping[str, int] = MappingProxyType({})
     unsynced: frozenset[str] = frozenset()
     initial: InitialDelay | None = None
     join_deadline: int | None = None

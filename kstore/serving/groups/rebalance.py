@@ -4,7 +4,6 @@ answers to waiting requests out (Kafka's GroupMetadataManager, classic groups). 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from kstore.serving.error_codes import ErrorCode
@@ -14,8 +13,7 @@ from kstore.serving.groups.group import Group, GroupState, InitialDelay, Member,
 _REBALANCES = (GroupState.EMPTY, GroupState.COMPLETING, GroupState.STABLE)  # from these
 
 
-@dataclass(frozen=True, slots=True)
-class GroupLimits:
+class GroupLimits(NamedTuple):
     """Settings of the coordinator, with Kafka's names without `group.`. The delay and the largest size differ
     from Kafka's defaults, 3 s and no limit; ids that were assigned but have not joined count in the size."""
 
@@ -150,12 +148,12 @@ class Rebalance:
             self._answer(waiter, sync_answer(ErrorCode.NONE, group, member.assignment))
             return
         self._give_up(member.syncing, sync_answer(ErrorCode.REBALANCE_IN_PROGRESS))
-        self._put(replace(member, syncing=waiter))
+        self._put(member._replace(syncing=waiter))
         if member.member_id == group.leader:
             given = request.assignments
             self._put(
                 *(
-                    replace(each, assignment=given.get(each.member_id, b""))
+                    each._replace(assignment=given.get(each.member_id, b""))
                     for each in self.group.members.values()
                 )
             )
@@ -178,7 +176,7 @@ class Rebalance:
     def extend_session(self, member_id: str) -> None:
         """Note that a member is alive."""
         member = self.group.members[member_id]
-        self._put(replace(member, deadline=self._now + member.session_timeout_ms))
+        self._put(member._replace(deadline=self._now + member.session_timeout_ms))
 
     def leave(self, leaving: Iterable[tuple[str, str | None]]) -> list[ErrorCode]:
         """Remove members, given by member id and group instance id; without a member id an administrator
@@ -271,8 +269,7 @@ class Rebalance:
     def _update(self, member: Member, request: JoinRequest, waiter: Hashable) -> None:
         self._give_up(member.joining, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         self._put(
-            replace(
-                member,
+            member._replace(
                 protocols=request.protocols,
                 rebalance_timeout_ms=request.rebalance_timeout_ms,
                 session_timeout_ms=request.session_timeout_ms,
@@ -288,7 +285,7 @@ class Rebalance:
         self._give_up(known.joining, join_error(fenced, known.member_id))
         self._give_up(known.syncing, sync_answer(fenced))
         deadline = self._now + known.session_timeout_ms
-        member = replace(known, member_id=request.new_id, joining=None, syncing=None, deadline=deadline)
+        member = known._replace(member_id=request.new_id, joining=None, syncing=None, deadline=deadline)
         others = {each: at for each, at in self.group.members.items() if each != known.member_id}
         unsynced = self.group.unsynced - {known.member_id}
         self._set(members=others, leader=request.new_id if leader == known.member_id else leader)
@@ -301,7 +298,7 @@ class Rebalance:
             self._prepare()
         else:
             self.is_written = True
-            self._put(replace(group.members[request.new_id], joining=None))
+            self._put(group.members[request.new_id]._replace(joining=None))
             if request.skips_assignment and group.leader == request.new_id:
                 others_of = {"members": _described(group), "skipAssignment": True}
                 self._answer(waiter, join_answer(group, request.new_id, **others_of))
@@ -320,7 +317,7 @@ class Rebalance:
         """Begin a rebalance: members that wait for an assignment must join again."""
         group = self.group
         if group.state is GroupState.COMPLETING:
-            self._put(*(replace(each, assignment=b"") for each in group.members.values()))
+            self._put(*(each._replace(assignment=b"") for each in group.members.values()))
             self._answer_syncing(ErrorCode.REBALANCE_IN_PROGRESS)
         self._set(unsynced=frozenset(), sync_deadline=None)
         is_initial = group.state is GroupState.EMPTY
@@ -381,7 +378,7 @@ class Rebalance:
                 self._answer(each.joining, join_answer(group, each.member_id, members=members))
         self._put(
             *(
-                replace(each, joining=None, is_new=False, deadline=self._now + each.session_timeout_ms)
+                each._replace(joining=None, is_new=False, deadline=self._now + each.session_timeout_ms)
                 for each in group.members.values()
             )
         )
@@ -404,7 +401,7 @@ class Rebalance:
                 return
         member = next(each for each in group.members.values() if each.deadline == due)
         if not member.is_new and (member.joining is not None or member.syncing is not None):
-            self._put(replace(member, deadline=None))  # its request waits, so it cannot send a heartbeat
+            self._put(member._replace(deadline=None))  # its request waits, so it cannot send a heartbeat
             return
         self._remove(member.member_id)
         if group.state is not GroupState.PREPARING:
@@ -460,7 +457,7 @@ class Rebalance:
             known = None if error else self.group
             self._answer(each.syncing, sync_answer(error, known, each.assignment))
         self._put(
-            *(replace(each, syncing=None, deadline=self._now + each.session_timeout_ms) for each in waiting)
+            *(each._replace(syncing=None, deadline=self._now + each.session_timeout_ms) for each in waiting)
         )
 
     def _give_up(self, waiter: Hashable, answer: Answer) -> None:
@@ -477,4 +474,4 @@ class Rebalance:
         self._set(members={**self.group.members, **{each.member_id: each for each in members}})
 
     def _set(self, **changes: Any) -> None:
-        self.group = replace(self.group, **changes)
+        self.group = self.group._replace(**changes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from secrets import randbelow
 from threading import Lock
 from typing import Final
 
@@ -41,6 +40,8 @@ class ProducerIds:
         try:
             text = read_whole(self._path, 100)
         except FileNotFoundError:  # perhaps it is lost, so begin where hardly any id was given out
+            from secrets import randbelow  # rarely needed, and slow to import
+
             return FIRST + randbelow(2**61)
         try:
             found = int(text)

@@ -5,9 +5,8 @@ I/O here."""
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from kstore.log.files.layout import TopicPartition
 from kstore.serving.error_codes import ErrorCode
@@ -37,8 +36,7 @@ class TransactionState(IntEnum):
 PREPARED: Final = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(NamedTuple):
     """The state of a transactional id. Times are in ms. `last_epoch` is the producer epoch before the present
     one if that was asked for by the producer, so a repeated request is known. `next_producer_id` and
     `version` come from brokers with transaction version 2."""
@@ -94,8 +92,7 @@ def initialize(
             return ErrorCode.PRODUCER_FENCED
     if known.state is TransactionState.ONGOING or known.state in PREPARED:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    renewed = replace(
-        known,
+    renewed = known._replace(
         timeout_ms=timeout_ms,
         state=TransactionState.EMPTY,
         partitions=frozenset(),
@@ -107,17 +104,16 @@ def initialize(
     epoch = known.producer_epoch
     if known.needs_producer_id and (expected is None or expected.epoch == epoch):
         assert new_producer_id is not None
-        return replace(
-            renewed,
+        return renewed._replace(
             producer_id=new_producer_id,
             previous_producer_id=known.producer_id,
             producer_epoch=0,
             last_epoch=NO_EPOCH if expected is None else epoch,
         )
     if expected is None:
-        return replace(renewed, producer_epoch=epoch + 1, last_epoch=NO_EPOCH)
+        return renewed._replace(producer_epoch=epoch + 1, last_epoch=NO_EPOCH)
     if epoch in (NO_EPOCH, expected.epoch):
-        return replace(renewed, producer_epoch=epoch + 1, last_epoch=epoch)
+        return renewed._replace(producer_epoch=epoch + 1, last_epoch=epoch)
     if expected.epoch == known.last_epoch:  # the answer to the first request was lost
         return renewed
     return ErrorCode.PRODUCER_FENCED
@@ -143,8 +139,7 @@ def add_partitions(
     is_ongoing = known.state is TransactionState.ONGOING
     if is_ongoing and added <= known.partitions:
         return ErrorCode.NONE
-    return replace(
-        known,
+    return known._replace(
         state=TransactionState.ONGOING,
         partitions=known.partitions | added,
         updated_at=now,
@@ -161,7 +156,7 @@ def end(known: Transaction | None, producer: Producer, *, commits: bool, now: in
     wanted = TransactionState.PREPARE_COMMIT if commits else TransactionState.PREPARE_ABORT
     done = TransactionState.COMPLETE_COMMIT if commits else TransactionState.COMPLETE_ABORT
     if known.state is TransactionState.ONGOING:
-        return replace(known, state=wanted, updated_at=now)
+        return known._replace(state=wanted, updated_at=now)
     if known.state in (wanted, done):
         return error
     return ErrorCode.INVALID_TXN_STATE
@@ -170,8 +165,7 @@ def end(known: Transaction | None, producer: Producer, *, commits: bool, now: in
 def fence(known: Transaction, now: int) -> Transaction:
     """Abort an ongoing transaction, with a higher epoch that no producer gets: its producer is gone, or must
     not continue."""
-    return replace(
-        known,
+    return known._replace(
         state=TransactionState.PREPARE_ABORT,
         producer_epoch=known.producer_epoch + 1,
         last_epoch=NO_EPOCH,
@@ -182,8 +176,7 @@ def fence(known: Transaction, now: int) -> Transaction:
 def complete(known: Transaction, now: int) -> Transaction:
     """The transaction after its markers were written."""
     commits = known.state is TransactionState.PREPARE_COMMIT
-    done = replace(
-        known,
+    done = known._replace(
         state=TransactionState.COMPLETE_COMMIT if commits else TransactionState.COMPLETE_ABORT,
         partitions=frozenset(),
         updated_at=now,
@@ -191,8 +184,7 @@ def complete(known: Transaction, now: int) -> Transaction:
     )
     if known.version < _EPOCH_BUMP or known.next_producer_id < 0:
         return done
-    return replace(
-        done,
+    return done._replace(
         producer_id=known.next_producer_id,
         previous_producer_id=known.producer_id,
         producer_epoch=0,
