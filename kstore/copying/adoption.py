@@ -322,10 +322,10 @@ def _adopt_one(
     work = Destination(name("adopted"), source, progress, copying=name("copying"), previous=name("previous"))
     topic_id = checkpoints.read_topic_id(f"{path}/{layout.METADATA}")
     try:
-        work.begin()
+        work.begin({""})
         _, known = copy_partition(source, "", work, Wanted(leader_epoch=_EPOCH))
         checkpoints.write_topic_id(f"{work.path}/{layout.METADATA}", topic_id)
-        work.finish(set())
+        work.finish({""})
     finally:
         work.release()
     assert lease.directory is not None

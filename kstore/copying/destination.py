@@ -22,7 +22,7 @@ from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from kstore.log.read.progress import ProgressCallback
 
@@ -54,9 +54,9 @@ class Destination:
         self._known: Mapping[str, CopiedFile] = {}
         self._lock: File | None = None
 
-    def begin(self) -> None:
-        """Checks what is at the destination and takes over what an interrupted run has left.
-        FileExistsError, KstoreError, OSError."""
+    def begin(self, folders: Collection[str]) -> None:
+        """Checks what is at the destination and takes over what an interrupted run has left. `folders`: those
+        of the partitions to copy, "" for the destination itself. FileExistsError, KstoreError, OSError."""
         make_directory(self.path)
         self._lock = File(f"{self.path}/{_LOCK}", "a")
         try:
@@ -71,6 +71,7 @@ class Destination:
             rename(previous, self.final)
         try:
             self._before = self._earlier_copy()
+            self._require_all(folders)
         except (KstoreError, OSError):
             if os.listdir(self.path) == [_LOCK]:
                 shutil.rmtree(self.path)
@@ -102,6 +103,8 @@ class Destination:
                 errno.EEXIST, "is there and is no copy that kstore made: choose another place", self.final
             )
         files = read_manifest_of_copy(self.manifest)
+        gone = {name for name in _partitions_in(files) if name and name not in names}  # it may be removed
+        files = {path: entry for path, entry in files.items() if path.partition("/")[0] not in gone}
         changed = [path for path, entry in files.items() if not entry.is_unchanged(self.final)]
         changed += [path for path in files_below(self.final) if path.endswith(".log") and path not in files]
         if changed:
@@ -111,6 +114,18 @@ class Destination:
                 self.final,
             )
         return files
+
+    def _require_all(self, folders: Collection[str]) -> None:
+        """FileExistsError if the earlier copy has a partition that is not in one of the folders."""
+        lost = sorted(_partitions_in(self._before).difference(folders))
+        if lost:
+            names = ", ".join(name or os.path.basename(self.final) for name in lost)
+            raise FileExistsError(
+                errno.EEXIST,
+                f"has partitions that this run does not copy, and would lose them ({names}): choose another "
+                "destination, or remove their directories from the copy if they are to go",
+                self.final,
+            )
 
     # ---- files ---------------------------------------------------------------------------------------------
 
@@ -174,13 +189,14 @@ class Destination:
 
     # ---- the end -------------------------------------------------------------------------------------------
 
-    def finish(self, folders: set[str]) -> None:
-        """Writes the manifest, and moves the copy to its place. `folders`: those that belong to it.
-        OSError."""
+    def finish(self, folders: Collection[str]) -> None:
+        """Writes the manifest, and moves the copy to its place. `folders`: those of the partitions that were
+        copied, "" for the destination itself. FileExistsError, OSError."""
+        self._require_all(folders)
         for name in os.listdir(self.path):
             path = f"{self.path}/{name}"
-            if os.path.isdir(path) and name not in folders:
-                shutil.rmtree(path)  # of a partition that is no longer there
+            if os.path.isdir(path) and name not in folders and not ("" in folders and name == layout.SHARES):
+                shutil.rmtree(path)  # of a partition that an interrupted run has copied
         self._journal.finish(self.path, _LOCK)
         sync_directory(self.path)
         if os.path.lexists(self.final):
@@ -205,6 +221,13 @@ class Destination:
             shutil.rmtree(self._previous)
         finally:
             fcntl.flock(old.fd, fcntl.LOCK_UN)
+
+
+def _partitions_in(files: Iterable[str]) -> set[str]:
+    """The folders of the partitions to which files of a copy belong, "" for the copy itself."""
+    split = (path.rpartition("/") for path in files)
+    folders = {folder for folder, _, name in split if layout.segment_offset(name) is not None}
+    return {name for name in folders if not name or layout.is_partition_name(name)}
 
 
 def _link(old: str, new: str) -> None:

@@ -90,7 +90,9 @@ def copy(
     may be written meanwhile: the copy of each partition is the partition at one moment. destination: a
     directory that does not exist, is empty, or is the result of an earlier copy that nothing has changed
     since. Then sealed segments that it has are not copied again. The copy is made in DESTINATION.copying,
-    which takes the place of `destination` at the end; an interrupted copy goes on with what is there.
+    which takes the place of `destination` at the end; an interrupted copy goes on with what is there. No run
+    removes a partition from an earlier copy: it fails if the earlier copy has a partition that this run does
+    not copy.
 
     topic: copies only this topic of a log directory. start, stop: the first offset, and the offset to stop
     before, of each partition. since, until: the same by time, in ms since 1970 or as a datetime with a time
@@ -107,7 +109,7 @@ def copy(
     has the size and the SHA-256 of each file.
 
     progress: called as progress(done, total), in bytes. FileExistsError if the destination is something else,
-    or was changed. LogNotFoundError; CorruptFileError for damage; LogChangedError if a partition changes too
+    was changed, or has other partitions. LogNotFoundError; CorruptFileError for damage; LogChangedError if a partition changes too
     quickly; OSError, for example if the disk has too little space, which is checked first.
     """
     place = os.path.abspath(path_text("source", source))
@@ -142,12 +144,12 @@ def copy(
         raise ValueError(f"topic needs a log directory, and {place} is a partition")
     try:
         if one:
-            work.begin()
+            work.begin({""})
             work.plan(_size_of(place))
             copied, known = copy_partition(place, "", work, wanted)
             write_checkpoints(work.path, {locate(final).name: known})
             partitions, left_out = {os.path.basename(place): copied}, dict[str, str]()
-            work.finish({layout.SHARES})
+            work.finish({""})
         else:
             partitions, left_out = _copy_directory(place, topic, work, wanted)
     finally:
@@ -181,7 +183,7 @@ def _copy_directory(
             raise LogNotFoundError(f"no partition of topic {topic!r} in {place}")
     # KRaft's metadata last: a topic of a later moment than the partitions has empty ones, and none is a stray
     found.sort(key=lambda tp: (tp.topic == layout.CLUSTER_METADATA, tp))
-    work.begin()
+    work.begin(set(map(str, found)))
     total = sum(_size_of(f"{place}/{tp}") for tp in found)
     work.plan(total)
     if not wanted.is_bounded:
@@ -203,7 +205,7 @@ def _copy_directory(
                 raise
             left_out[str(tp)] = str(e)
     write_checkpoints(work.path, known)
-    work.finish(set(copied))
+    work.finish(copied)
     return copied, left_out
 
 

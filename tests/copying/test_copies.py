@@ -1,6 +1,7 @@
 """A copy of a partition has what its source has, and needs no recovery."""
 
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -213,14 +214,29 @@ def test_stores(tmp_path: Path) -> None:
         assert log.config.effective_segment_bytes == 5000  # the options of its topic go with it
 
 
-def test_a_deleted_topic_leaves_the_copy(tmp_path: Path) -> None:
-    make_store(tmp_path / "data")
-    kstore.copy(tmp_path / "data", tmp_path / "backup")
-    with kstore.LogStore(tmp_path / "data", mode="a") as store:
+def test_no_run_removes_a_partition(tmp_path: Path) -> None:
+    data, backup = tmp_path / "data", tmp_path / "backup"
+    make_store(data)
+    kstore.copy(data, backup)
+    kstore.copy(data / "users-0", tmp_path / "alone-0")
+    before = described(backup)
+    shutil.rmtree(data / "orders-1")
+    with kstore.LogStore(data, mode="a") as store:
         store.delete_topic("users")
-    kstore.copy(tmp_path / "data", tmp_path / "backup")
-    assert described(tmp_path / "backup") == described(tmp_path / "data")
-    assert not (tmp_path / "backup" / "users-0").exists()
+    for source, topic, destination, lost in (
+        (data, None, backup, r"\(orders-1, users-0\)"),
+        (data, "orders", backup, r"\(orders-1, users-0\)"),
+        (data / "orders-0", None, backup, r"\(orders-0, orders-1, orders-2, users-0\)"),
+        (data, None, tmp_path / "alone-0", r"\(alone-0\)"),
+    ):
+        with pytest.raises(FileExistsError, match=lost):
+            kstore.copy(source, destination, topic=topic)
+    assert described(backup) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone-0", "backup", "data"]
+    for name in ("orders-1", "users-0"):  # as the error says
+        shutil.rmtree(backup / name)
+    kstore.copy(data, backup)
+    assert sorted(path.name for path in backup.glob("*-?")) == ["orders-0", "orders-2"]
 
 
 @pytest.mark.parametrize("name", some(["broker", "broker_killed", "broker_running"], 3), ids=str)

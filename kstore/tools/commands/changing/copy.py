@@ -23,8 +23,8 @@ def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
         "destination",
         metavar="DST",
         help="a new directory, or one that an earlier copy has made: then segments that it has already are not "
-        "copied again. The copy is called DST.copying until it is complete; if it was interrupted, the next "
-        "run goes on",
+        "copied again, and the command fails if it has partitions that this run does not copy. The copy is "
+        "called DST.copying until it is complete; if it was interrupted, the next run goes on",
     )
     parser.add_argument("--topic", help="copy only this topic of a log directory")
     parser.add_argument(
