@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _LONGEST_TRANSACTION_MS = 15 * 60 * 1000  # Kafka's transaction.max.timeout.ms
 _ENDED = ("complete_commit", "complete_abort", "dead", "empty")
+_COMMITTED = "its coordinator has committed it, so its marker may be lost: restore the partition from a copy"
 _STATES = (
     "empty",
     "ongoing",
@@ -129,9 +130,10 @@ def transactions_open(
                     text += f", it began at {_time(begun)}"
             age = now - begun
             offsets = transaction.first_offset, transaction.first_offset
+            remedy = _COMMITTED if told is not None and told.state.endswith("_commit") else ""
             severity = "" if age > limit and not each.is_live else "note"
             code = "hanging_transaction"
-            yield found(code, each.path, text, offsets=offsets, severity=severity)
+            yield found(code, each.path, text, offsets=offsets, severity=severity, remedy=remedy)
 
 
 def _time(ms: int) -> str:

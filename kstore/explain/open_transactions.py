@@ -45,6 +45,11 @@ class OpenTransaction(NamedTuple):
     partitions: tuple[OpenPartition, ...]
 
     @property
+    def is_committed(self) -> bool:
+        """Whether the coordinator has decided to commit the last transaction of the producer."""
+        return self.coordinator_state in ("PrepareCommit", "CompleteCommit")
+
+    @property
     def since_ms(self) -> int:
         """Since when it is open, in ms since 1970: by the coordinator, else by its first record."""
         return self.start_ms or min(each.first_timestamp for each in self.partitions)

@@ -155,9 +155,19 @@ def test_the_coordinator(
     assert ("open for 2.0 hours" in text) == (hanging is False)
 
 
-def test_a_commit_that_was_decided_is_not_aborted(data: Path, run: Run) -> None:
+@pytest.mark.parametrize(("status", "partitions"), [(2, [0, 1]), (2, []), (4, [])])
+def test_a_commit_that_was_decided_is_not_aborted(
+    data: Path, run: Run, status: int, partitions: list[int]
+) -> None:
     with kstore.open(data / "__transaction_state-0", "a") as log:
-        log.append(state_record(2, [0, 1]), b"\0\0\0\3pay")
+        log.append(state_record(status, partitions), b"\0\0\0\3pay")
+    state = {2: "PrepareCommit", 4: "CompleteCommit"}[status]
+    assert f"coordinator: {state}\n" in run("transactions", data)[1]
+    advice = {f.remedy for f in kstore.check(data).findings if f.code == "hanging_transaction"}
+    assert advice == {
+        "kstore transactions --abort ends it",
+        "its coordinator has committed it, so its marker may be lost: restore the partition from a copy",
+    }  # of 8, and of 7
     for more in ([], ["--dry-run"]):
         code, _, err = run("transactions", data, "--producer-id", "7", "--abort", *more)
         assert (code, "decided to commit" in err) == (2, True)
@@ -182,7 +192,10 @@ def test_a_real_broker(tmp_path: Path, run: Run) -> None:
     [found] = listed(run, data)
     assert found["producer_id"] == last.producer_id
     assert found["transactional_id"] == "pay-1"
-    assert found["is_hanging"] is True
+    assert (found["is_hanging"], found["coordinator_state"]) == (True, "CompleteCommit")
+    assert run("transactions", data, "--producer-id", last.producer_id, "--abort")[0] == 2
+    for path in data.glob("__transaction_state-*"):  # of a cluster whose coordinator is elsewhere
+        shutil.rmtree(path)
     assert run("transactions", data, "--producer-id", last.producer_id, "--abort")[0] == 0
     assert listed(run, data) == []
     ours = [b for b in kstore.open(data / "payments-0").batches() if b.is_control][-1]

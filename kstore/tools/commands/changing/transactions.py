@@ -53,7 +53,7 @@ def transactions(args: argparse.Namespace) -> int:
     one. Readers of committed records, and compaction, wait for the end of a transaction. A hanging one is
     open in a partition, and no coordinator is to end it. Transactional ids are read from __transaction_state
     in the log directory; a broker may be running. --abort locks the log directory, and fails if a broker has
-    it."""
+    it, or if the coordinator has committed the last transaction of the producer."""
     if not args.abort and (args.dry_run or args.first_offset is not None):
         raise ValueError("--dry-run and --first-offset need --abort")
     if args.abort and args.producer_id is None:
@@ -112,10 +112,10 @@ def _abort(args: argparse.Namespace, found: list[OpenTransaction]) -> None:
                 f"of {places[0].path}, not at {args.first_offset}"
             )
     for each in found:
-        if each.coordinator_state == "PrepareCommit" and not each.is_hanging:
+        if each.is_committed:
             raise PolicyViolationError(
                 f"the coordinator has decided to commit the transaction of producer {each.producer_id}, "
-                f"transactional id {each.transactional_id!r}: a broker that starts ends it, and an abort "
+                f"transactional id {each.transactional_id!r} (its state is {each.coordinator_state}): an abort "
                 "here would contradict the commit"
             )
         if each.is_hanging is False:
@@ -161,8 +161,9 @@ def _text(each: OpenTransaction, now_ms: int) -> list[str]:
     state = {
         None: "",
         True: ", hanging: no coordinator is to end it",
-        False: f", coordinator: {each.coordinator_state}",
+        False: "",
     }[each.is_hanging]
+    state += f", coordinator: {each.coordinator_state}" if each.coordinator_state else ""
     age = age_text(now_ms - each.since_ms)
     producer = f"producer {each.producer_id}, epoch {each.producer_epoch}"
     lines = [f"{producer}, {whose}: open for {age}, since {time_text(each.since_ms)}{state}"]
