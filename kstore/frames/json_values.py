@@ -1,12 +1,10 @@
-"""Values in JSON as columns, decoded by pyarrow.json without a Python object for each record.
-
-pyarrow.json reads lines of objects. Each value becomes the only field of such a line. A value that is not
-JSON cannot swallow the next line, because a line ends inside an object, and one that makes two rows is
-counted.
-"""
+"""Values in JSON as columns, decoded by DuckDB without a Python object for each record."""
 
 from __future__ import annotations
 
+import json
+
+from kstore.errors import LibraryError
 from kstore.libraries import library
 from kstore.light_typing import TYPE_CHECKING
 
@@ -15,39 +13,49 @@ if TYPE_CHECKING:
 
     from kstore.frames.table_source import TableSource
 
-_BLOCK = 4 << 20  # bytes that a thread decodes at once
 _SAMPLE = 1000  # records
+# what takes the place of a type that DuckDB gives to a sample
+_LATER = {"NULL": "VARCHAR", "JSON": "VARCHAR", "UBIGINT": "BIGINT"}
 
 
 class JsonValues:
-    """The type of values, and their decoding."""
+    """The type of values, and their decoding. Thread-safe."""
 
-    def __init__(self, schema: Any) -> None:
-        """`schema`: a type or schema of pyarrow, or one of Polars: a mapping of names to types, or a
-        Struct."""
-        self.type = _arrow_type(schema)
+    def __init__(self, structure: Any) -> None:
+        """`structure`: the name of a type of DuckDB, a list with that of elements, or a dict with those of
+        fields."""
+        pa = library("pyarrow")
+        self._database = _duckdb().connect()
+        self._decode = f"from_json(v, {_quoted(json.dumps(structure))})"
+        self._structure = structure
+        try:
+            self.type = self._query(f"select {self._decode} v from t", pa.array([None], pa.string())).type
+        except _duckdb().Error as e:
+            raise ValueError(f"values in JSON cannot be decoded with this schema: {_line(e)}") from None
 
     @classmethod
     def of(cls, schema: Any, table: TableSource) -> JsonValues:
-        """The type that a schema has; without one, that of the first values of a table. ValueError."""
-        if schema is not None:
-            return cls(schema)
+        """The type that a schema has: a type or schema of pyarrow, or one of Polars, as a mapping of names to
+        types or a Struct. Without one, that of the first values of a table. ValueError."""
         pa = library("pyarrow")
+        if schema is not None:
+            return cls(_structure_of(_arrow_type(schema)))
         batches = [pa.record_batch(found.batch)["value"] for found in table.read(["value"], most=_SAMPLE)]
-        values = pa.chunked_array(batches, pa.binary()).combine_chunks()
-        if len(values) == values.null_count:
+        values = pa.chunked_array(batches, pa.binary()).drop_null().combine_chunks()
+        if not len(values):
             raise ValueError(f"{table} has no value to take a schema from: pass schema=…")
         try:
-            return cls(_without_nulls(_parsed(values, None).type))
-        except pa.ArrowInvalid as e:
-            raise ValueError(f"the first values of {table} are not JSON of one schema: {e}") from None
+            rows = _duckdb().connect().from_arrow(pa.table({"v": values.cast(pa.string())}))
+            ((found,),) = rows.aggregate("json_group_structure(v::json)").fetchall()
+        except _wrong() as e:
+            raise ValueError(f"the first values of {table} are not JSON: {_line(e)}") from None
+        return cls(_lasting(json.loads(found)))
 
     def decode(self, values: Any, offsets: Any, source: object) -> Any:
         """An Arrow array of the values. ValueError names the first record whose value has another type."""
-        pa = library("pyarrow")
         try:
-            return _parsed(values, self.type)
-        except pa.ArrowInvalid:
+            return self._parsed(values)
+        except _wrong():
             at, reason = self._first_wrong(values)
             raise ValueError(
                 f"{source}: the value of the record at offset {offsets[at]} is not JSON of the schema: "
@@ -55,56 +63,91 @@ class JsonValues:
             ) from None
 
     def _first_wrong(self, values: Any) -> tuple[int, str]:
-        pa = library("pyarrow")
         low, high, reason = 0, len(values), ""
-        while high - low > 0:
-            middle = (low + high + 1) // 2
+        while high > low:
+            middle = (low + high) // 2
             try:
-                _parsed(values.slice(low, middle - low), self.type)
-            except pa.ArrowInvalid as e:
-                reason = str(e)
-                if high == middle:
-                    break
-                high = middle
+                self._parsed(values.slice(low, middle + 1 - low))
+            except _wrong() as e:
+                high, reason = middle, _line(e)
             else:
-                low = middle
+                low = middle + 1
         return low, reason
 
+    def _parsed(self, values: Any) -> Any:
+        text = values.cast("string")
+        found = self._query(f"select {self._decode} v from t", text)
+        # from_json gives null for what has another type, as for what is missing
+        doubts = _doubts(found.filter(text.is_valid()), self._structure, "$")
+        if doubts:
+            self._query(f"select count({'), count('.join(doubts)}) v from t", text)
+        return found
 
-def _parsed(values: Any, kind: Any) -> Any:
-    pa = library("pyarrow")
-    pj, pc = library("pyarrow.json"), library("pyarrow.compute")
-    if len(values) == 0:
-        return pa.array([], kind)
-    lines = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), pc.fill_null(values, b"null"))
-    joined = pc.binary_join(lines, b'}\n{"v":')[0].as_buffer()
-    text = pa.py_buffer(b"".join([b'{"v":', joined, b"}"]))
-    # a block ends behind a line, so there is but one block where values have lines of their own
-    is_plain = pc.sum(pc.count_substring(lines.values, b"\n")).as_py() == 0
-    found = pj.read_json(
-        pa.BufferReader(text),
-        pj.ReadOptions(use_threads=True, block_size=_BLOCK if is_plain else max(len(text), 1)),
-        pj.ParseOptions(
-            explicit_schema=None if kind is None else pa.schema([("v", kind)]),
-            unexpected_field_behavior="infer" if kind is None else "ignore",
-            newlines_in_values=not is_plain,
-        ),
+    def _query(self, query: str, text: Any) -> Any:
+        pa = library("pyarrow")
+        with self._database.cursor() as cursor:
+            found = cursor.from_arrow(pa.table({"v": text})).query("t", query).to_arrow_table()
+        return found["v"].combine_chunks()
+
+
+def _doubts(found: Any, structure: Any, path: str) -> list[str]:
+    """Expressions that raise an error where a null is something else in the JSON."""
+    at = f"json_extract(v, {_quoted(path)})"
+    x, each = ("x", f"list_transform({at}, lambda x: {{}})") if "[*]" in path else (at, "{}")
+    if isinstance(structure, dict):
+        inner = [
+            doubt
+            for i, (name, kind) in enumerate(structure.items())
+            for doubt in _doubts(found.field(i), kind, f"{path}.{json.dumps(name, ensure_ascii=False)}")
+        ]
+        return inner and [*inner, each.format(_is_a("OBJECT", x))]  # no object has but nulls
+    if isinstance(structure, list):
+        inner = _doubts(found.values, structure[0], f"{path}[*]")
+        return [*inner, each.format(_is_a("ARRAY", x))] if found.null_count else inner
+    return (
+        [each.format(f"from_json_strict({x}, {_quoted(json.dumps(structure))})")] if found.null_count else []
     )
-    if found.num_rows != len(values):
-        raise pa.ArrowInvalid("a value has more than one document")
-    return found["v"].combine_chunks()
 
 
-def _without_nulls(kind: Any) -> Any:
-    """A type with text where the sample had nothing but null."""
+def _is_a(kind: str, x: str) -> str:
+    return f"case when json_type({x}) not in ('{kind}', 'NULL') then error('no {kind}: ' || {x}) end"
+
+
+def _wrong() -> tuple[type[Exception], ...]:
+    return (_duckdb().Error, library("pyarrow").ArrowInvalid, UnicodeError)  # of a message with such bytes
+
+
+def _line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _duckdb() -> Any:
+    try:
+        return library("duckdb")
+    except LibraryError as e:
+        raise LibraryError(f'value_format="json" needs DuckDB: {e}', name="duckdb") from e
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _lasting(structure: Any) -> Any:
+    """The structure of a sample, with types that later values have, too."""
+    if structure and isinstance(structure, dict):
+        return {name: _lasting(kind) for name, kind in structure.items()}
+    if isinstance(structure, list):
+        return [_lasting(kind) for kind in structure]
+    return _LATER.get(structure, structure) if structure else "VARCHAR"
+
+
+def _structure_of(kind: Any) -> Any:
     pa = library("pyarrow")
-    if pa.types.is_null(kind):
-        return pa.string()
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_without_nulls(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_without_nulls(kind.value_type))
-    return kind
+        return {field.name: _structure_of(field.type) for field in kind}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return [_structure_of(kind.value_type)]
+    return str(_duckdb().from_arrow(pa.table({"v": pa.array([], kind)})).types[0])
 
 
 def _arrow_type(schema: Any) -> Any:
@@ -115,16 +158,4 @@ def _arrow_type(schema: Any) -> Any:
         return pa.struct(list(schema))
     pl = library("polars")
     kind = pl.Struct(schema) if hasattr(schema, "keys") else schema
-    return _small(pl.DataFrame(schema={"v": kind}).to_arrow().schema.field("v").type)
-
-
-def _small(kind: Any) -> Any:
-    """A type of Polars with the 32-bit offsets that pyarrow.json decodes."""
-    pa = library("pyarrow")
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
-        return pa.list_(_small(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_small(field.type)) for field in kind])
-    return kind
+    return pl.DataFrame(schema={"v": kind}).to_arrow().schema.field("v").type

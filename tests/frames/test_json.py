@@ -105,11 +105,38 @@ def test_what_is_not_of_the_schema_names_its_record(tmp_path: Path, wrong: bytes
     assert frame.select("offset").collect().height == 10  # values that are not read are not decoded
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    ['{"at":5}', '{"at":[]}', '{"at":{"x":"y"}}', '{"tags":"a"}', '{"tags":{}}', '{"list":[{"n":1},{"n":"y"}]}',
+     '{"list":[{"n":1},5]}', '{"list":[null,{"n":99999999999999999999}]}', '{"a\'\\"b":"y"}'],
+)  # fmt: skip
+def test_no_value_of_another_type_becomes_null(tmp_path: Path, wrong: str) -> None:
+    """Nulls and absent fields are no error, at whatever depth."""
+    schema = {
+        "at": pl.Struct({"x": pl.Float64}),
+        "tags": pl.List(pl.String),
+        "list": pl.List(pl.Struct({"n": pl.Int64, "m": pl.String})),
+        "a'\"b": pl.Int64,
+    }
+    sound = [
+        "{}",
+        "null",
+        '{"at":null,"tags":null,"list":null}',
+        '{"tags":[null],"list":[null,{},{"n":null}]}',
+    ]
+    path = write(tmp_path / "json-0", [*[text.encode() for text in sound], None])
+    frame = kstore.polars.scan(path, value_format="json", schema=schema)
+    assert frame.collect()["value"][3]["list"] == [None, *[{"n": None, "m": None}] * 2]
+    write(path, [wrong.encode(), b"{"])
+    with pytest.raises(ValueError, match="at offset 5 is not JSON of the schema"):
+        frame.collect()
+
+
 def test_no_schema(tmp_path: Path) -> None:
     for name, values, text in (
         ("empty-0", [], "no value to take a schema from"),
         ("null-0", [None], "no value to take a schema from"),
-        ("text-0", [b"tea"], "are not JSON of one schema"),
+        ("text-0", [b"tea"], "are not JSON"),
     ):
         path = write(tmp_path / name, values)
         for make in (kstore.polars.scan, kstore.arrow.dataset):
