@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import weakref
 
-from kstore.engine.io.file import read_through
+from kstore.engine.io.sources import read_through
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.partition import PartitionLog

@@ -7,7 +7,7 @@ import os
 import re
 from itertools import accumulate
 
-from kstore.engine.io.file import Traffic
+from kstore.engine.io.traffic import Traffic
 from kstore.errors import KstoreError, LogClosedError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.partition import PartitionLog

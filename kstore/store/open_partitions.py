@@ -7,8 +7,8 @@ import resource
 import sys
 from contextlib import ExitStack
 
-from kstore.engine.io.file import Traffic
 from kstore.engine.io.synchronization import Mutex
+from kstore.engine.io.traffic import Traffic
 from kstore.errors import (
     KstoreError,
     LogClosedError,

@@ -2,8 +2,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kstore.engine.append.log_end import LogEnd
-from kstore.engine.io.file import Traffic
 from kstore.engine.io.synchronization import EventFd
+from kstore.engine.io.traffic import Traffic
 from kstore.engine.segment.active_segment import ActiveSegment
 
 ROLL_REASONS: Final[tuple[str, ...]]

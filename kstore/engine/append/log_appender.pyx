@@ -17,7 +17,8 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from kstore.engine.append.log_end cimport LogEnd
-from kstore.engine.io.file cimport BYTES_IN, RECORDS_IN, SMALL, monotonic_ns, took
+from kstore.engine.io.file cimport SMALL
+from kstore.engine.io.traffic cimport BYTES_IN, RECORDS_IN, monotonic_ns, took
 from kstore.engine.record.batch_builder cimport BatchBuilder
 from kstore.engine.segment.active_segment cimport WRITE_REFUSED, ROLL_NOT, ActiveSegment
 from libkstore.format cimport ks_batch

@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from kstore.engine.append.shared_end cimport SharedEnd, ks_moment
-from kstore.engine.io.file cimport Traffic
+from kstore.engine.io.traffic cimport Traffic
 from kstore.engine.io.owned_lock cimport ks_owned_lock
 from kstore.engine.segment.active_segment cimport ActiveSegment
 

@@ -2,8 +2,9 @@ from collections.abc import Callable
 from typing import Any, Protocol, Self, final, type_check_only
 
 from kstore.engine.append.shared_end import SharedEnd
-from kstore.engine.io.file import File, Traffic
+from kstore.engine.io.file import File
 from kstore.engine.io.synchronization import EventFd
+from kstore.engine.io.traffic import Traffic
 from kstore.engine.segment.active_segment import ActiveSegment
 
 @type_check_only

@@ -16,7 +16,8 @@ from kstore.engine.append.shared_end cimport (
     SharedEnd,
     ks_moment,
 )
-from kstore.engine.io.file cimport File, monotonic_ns, took
+from kstore.engine.io.file cimport File
+from kstore.engine.io.traffic cimport monotonic_ns, took
 from kstore.engine.io.synchronization cimport holds_inner
 from kstore.engine.io.owned_lock cimport (
     ks_is_ending,

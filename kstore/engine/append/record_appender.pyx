@@ -22,7 +22,8 @@ from kstore.engine.append.log_appender cimport LogAppender
 from kstore.engine.columns.binary_input cimport BinaryInput, ks_cell, ks_cells, ks_cells_are_alike
 from kstore.engine.columns.column_input cimport HeaderInput
 from kstore.engine.columns.column_input cimport TimestampInput, moment
-from kstore.engine.io.file cimport SMALL, took
+from kstore.engine.io.file cimport SMALL
+from kstore.engine.io.traffic cimport took
 from kstore.engine.record.batch cimport raise_fault
 from kstore.engine.record.batch_builder cimport BUILD_HEADERS, BatchBuilder, ks_columns, ks_fields, read_fields
 from kstore.engine.record.codec cimport compress_bound

@@ -40,6 +40,8 @@ from kstore.engine.io.faults cimport (
     tracing,
 )
 
+from kstore.engine.io.sources import SOURCES, filler
+
 cdef extern from "Python.h":
     object PyErr_SetFromErrnoWithFilenameObjects(object kind, object first, object second)
 
@@ -93,18 +95,6 @@ cdef int64_t most_idle = -1    # -1: as the system's limit allows
 
 cdef inline bint mode_reads(int flags) noexcept nogil:
     return flags & (O_RDWR | O_CREAT) == 0
-
-
-cdef dict _sources = {}  # by directory
-
-
-def read_through(str directory not None, source):
-    """Has files in a directory that are opened for reading filled before they are read: `source(path)` gives
-    a callable of a position and a size, or None. With None as the source no more."""
-    if source is None:
-        _sources.pop(directory, None)
-    else:
-        _sources[directory] = source
 
 
 cdef bytes encoded(str path):
@@ -169,10 +159,8 @@ cdef class File:
             raise OSError(_errno.EINVAL, "not a regular file", path)
         if tracing and not mode_reads(flags):
             tracer("open", path, st.st_ino, 0, mode)
-        if _sources and mode == "r":
-            source = _sources.get(path.rpartition("/")[0])
-            if source is not None:
-                self.fill = source(path)
+        if SOURCES:
+            self.fill = filler(path, mode)
 
     def __dealloc__(self):
         global opened_count
@@ -807,27 +795,3 @@ def limit_open_files(most):
     most_idle = -1 if most is None else most
     while idle_count > most_to_keep() and close_one():
         pass
-
-
-@final
-cdef class Traffic:
-    """What goes into some logs and comes out of them, counted, and how long appends and syncs take: whoever
-    counts has the GIL. Logs that have none are not counted."""
-
-    def add(self, int at, int64_t count):
-        """Adds to one of the totals; IndexError."""
-        if not 0 <= at < COUNTED:
-            raise IndexError(at)
-        self.totals[at] += count
-
-    def counts(self):
-        """The totals: records in, bytes in, records out, bytes out, and those that only `add` counts."""
-        return [self.totals[i] for i in range(COUNTED)]
-
-    def times(self):
-        """Of appends and of syncs: (how many took up to 1024 ns, up to 2048 ns and so on, the rest; the sum
-        in ns)."""
-        return [
-            ([self.appends.counts[i] for i in range(TIMED)], self.appends.sum_ns),
-            ([self.syncs.counts[i] for i in range(TIMED)], self.syncs.sum_ns),
-        ]

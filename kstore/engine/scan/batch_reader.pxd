@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from kstore.engine.io.file cimport Traffic
+from kstore.engine.io.traffic cimport Traffic
 from kstore.engine.io.buffers cimport ReadWindow
 from kstore.engine.record.batch cimport Records
 from kstore.engine.segment.segment cimport Segment

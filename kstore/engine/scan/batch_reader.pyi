@@ -1,7 +1,7 @@
 from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar, final
 
-from kstore.engine.io.file import Traffic
+from kstore.engine.io.traffic import Traffic
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.segment.segment import Segment
 from kstore.errors import LogChangedError

@@ -17,7 +17,7 @@ from cpython.tuple cimport PyTuple_SET_ITEM
 from cython cimport final, no_gc_clear
 from libc.stdint cimport INT64_MAX, int64_t
 
-from kstore.engine.io.file cimport BYTES_OUT, RECORDS_OUT, Traffic, monotonic_ns
+from kstore.engine.io.traffic cimport BYTES_OUT, RECORDS_OUT, Traffic, monotonic_ns
 from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_fault
 from kstore.engine.record.batch_walk cimport WALK_DAMAGED, FAR, WALK_NONE, WALK_SYSTEM, step
 from kstore.engine.segment.walks cimport SegmentEnd

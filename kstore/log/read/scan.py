@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kstore.engine.columns.array import ColumnBatch
-    from kstore.engine.io.file import Traffic
+    from kstore.engine.io.traffic import Traffic
     from kstore.engine.scan.batch_reader import Skipped
     from kstore.engine.segment.segment import Segment
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Unpack
 
-    from kstore.engine.io.file import Traffic
+    from kstore.engine.io.traffic import Traffic
     from kstore.engine.record.batch import Record
     from kstore.engine.segment.segment import OffsetAndTimestamp, Segment
     from kstore.log.producers.transactions import Transactions

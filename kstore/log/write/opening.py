@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kstore.engine.append.log_end import LogEnd
-    from kstore.engine.io.file import Traffic
+    from kstore.engine.io.traffic import Traffic
     from kstore.log.files.shared_session import require_local
     from kstore.log.write.other_writers import OtherWriters
     from kstore.typed import StrPath
