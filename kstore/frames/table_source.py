@@ -132,7 +132,12 @@ class TableSource:
 
 
 def _absolute(source: object) -> str:
-    return os.path.abspath(path_text("source", source))
+    text = path_text("source", source)
+    if "://" not in text:
+        return os.path.abspath(text)
+    from kstore.remote.remote_files import mirrored
+
+    return mirrored(text)
 
 
 def checked_format(value_format: str | None, schema: object) -> bool:

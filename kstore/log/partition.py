@@ -16,6 +16,7 @@ from kstore.arguments import (
     moment,
     number,
 )
+from kstore.engine.io.sources import refuse_waiting
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader, RecordReader
 from kstore.engine.segment.segment import OffsetAndTimestamp, floor_of
@@ -561,6 +562,7 @@ class PartitionLog(LogView):
         is_committed = self._is_committed(isolation)
         choice("on_error", on_error, ON_ERROR)
         boolean("records", records)
+        refuse_waiting(self.path)
         if timeout is not None:
             timeout = number("timeout", timeout, 0)
         now = self._now()

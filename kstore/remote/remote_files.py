@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import threading
+import weakref
 
+from kstore.engine.io.sources import read_through
+from kstore.errors import LogNotFoundError
 from kstore.libraries import library
 from kstore.light_typing import TYPE_CHECKING
 
@@ -57,7 +62,8 @@ class RemoteFile:
 
 
 class RemoteDirectory:
-    """A partition under a URL: one listing, and a local directory with a sparse file for each file."""
+    """A partition or a log directory under a URL: one listing, and a local directory with a sparse file for
+    each file."""
 
     def __init__(self, url: str, **storage_options: Any) -> None:
         """storage_options: those of fsspec for the URL's protocol. LibraryError, OSError."""
@@ -66,20 +72,21 @@ class RemoteDirectory:
         self._files, self._root = fsspec.core.url_to_fs(self.url, **storage_options)
         self.names: dict[str, int] = {}
         self._changed: dict[str, Any] = {}
-        for entry in self._files.ls(self._root, detail=True):
-            if entry["type"] == "file":
-                name = entry["name"].rstrip("/").rpartition("/")[2]
-                size = entry["size"]
-                if size is None:  # a listing of HTTP has no sizes
-                    size = self._files.info(entry["name"])["size"]
-                if size is None:
-                    raise OSError(f"{self.url}/{name}: its size is not known")
-                self.names[name] = int(size)
-                self._changed[name] = entry.get("LastModified") or entry.get("mtime") or entry.get("created")
+        listed = self._files.find(self._root, maxdepth=2, detail=True)
+        for path, entry in listed.items():
+            name = path.rstrip("/")[len(self._root) :].lstrip("/")
+            size = entry["size"]
+            if size is None:  # a listing of HTTP has no sizes
+                size = self._files.info(path)["size"]
+            if size is None:
+                raise OSError(f"{self.url}/{name}: its size is not known")
+            self.names[name] = int(size)
+            self._changed[name] = entry.get("LastModified") or entry.get("mtime") or entry.get("created")
 
     def materialize(self, directory: str) -> None:
         """Makes the local files, without their bytes."""
         for name, size in self.names.items():
+            os.makedirs(os.path.dirname(f"{directory}/{name}"), exist_ok=True)
             with open(f"{directory}/{name}", "wb") as file:
                 file.truncate(size)
             if (time := _seconds(self._changed[name])) is not None:
@@ -108,6 +115,24 @@ class RemoteDirectory:
             raise AssertionError
 
         return read
+
+
+def mirrored(url: str, **storage_options: Any) -> str:
+    """The path of a local directory that shows a remote one as it is now: its files are filled by ranges
+    before kstore reads them, and it exists until the process ends. LogNotFoundError, LibraryError, OSError."""
+    try:
+        remote = RemoteDirectory(url, **storage_options)
+    except FileNotFoundError as e:
+        raise LogNotFoundError(f"nothing is at {url}: {e}") from e
+    if not remote.names:
+        raise LogNotFoundError(f"nothing is at {url}")
+    directory = tempfile.mkdtemp(prefix="kstore-")
+    weakref.finalize(RemoteDirectory, shutil.rmtree, directory, True)  # at the end of the process
+    path = f"{directory}/{remote.url.rpartition('/')[2]}"
+    os.mkdir(path)
+    remote.materialize(path)
+    read_through(path, remote.source)
+    return path
 
 
 def _seconds(time: datetime | float | None) -> float | None:

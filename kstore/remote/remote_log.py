@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-import weakref
 
-from kstore.engine.io.sources import read_through
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.partition import PartitionLog
-from kstore.remote.remote_files import RemoteDirectory
+from kstore.remote.remote_files import mirrored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,16 +28,10 @@ class RemoteLog(PartitionLog):
     def __init__(
         self, url: str, storage_options: Mapping[str, Any] | None = None, **options: Unpack[ReaderOptions]
     ) -> None:
-        remote = RemoteDirectory(url, **(storage_options or {}))
-        if not any(name.endswith(".log") for name in remote.names):
-            raise LogNotFoundError(f"no partition at {remote.url}: there is no .log file")
-        self.url = remote.url
-        directory = tempfile.mkdtemp(prefix="kstore-")
-        path = f"{directory}/{remote.url.rpartition('/')[2]}"
-        weakref.finalize(RemoteLog, shutil.rmtree, directory, True)  # at the end of the process
-        os.mkdir(path)
-        remote.materialize(path)
-        read_through(path, remote.source)
+        path = mirrored(url, **(storage_options or {}))
+        if not any(name.endswith(".log") for name in os.listdir(path)):
+            raise LogNotFoundError(f"no partition at {url}: there is no .log file")
+        self.url = url.rstrip("/")
         super().__init__(path, **options)
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:

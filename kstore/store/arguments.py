@@ -49,10 +49,18 @@ def checked_paths(dirs: tuple[str | PathLike[str], ...]) -> list[Path]:
                 f"the mode is given by name, LogStore({str(dirs[0])!r}, mode={path!r}): other arguments "
                 "are log directories"
             )
-    paths = [Path(path).absolute() for path in dirs]
+    paths = [_local(os.fspath(path)) for path in dirs]
     if len({os.path.realpath(path) for path in paths}) < len(paths):
         raise ValueError(f"a directory is named twice: {', '.join(map(str, paths))}")
     return paths
+
+
+def _local(path: str) -> Path:
+    if "://" not in path:
+        return Path(path).absolute()
+    from kstore.remote.remote_files import mirrored
+
+    return Path(mirrored(path))
 
 
 def checked_arguments(
@@ -69,6 +77,8 @@ def checked_arguments(
 ) -> StoreArguments:
     """The arguments of LogStore. TypeError, ValueError, InvalidConfigError."""
     choice("mode", mode, ("r", "a"))
+    if mode == "a" and (urls := [path for path in dirs if "://" in path_text("path", path)]):
+        raise ValueError(f"{urls[0]} is remote, and can only be read: mode is r, not a")
     paths = checked_paths(dirs)
     if mode == "r":
         given = {"config": config, "max_open_partitions": max_open_partitions, **options}

@@ -20,12 +20,22 @@ LEFT_OUT = ("torn_tail", "corrupt_batch", "beyond")
 UNREAD = ("file_tail", "not_read")
 
 
+def readable(path: str) -> str:
+    """The path of an argument; for a URL, that of a local directory that shows what is there."""
+    if "://" not in path:
+        return path
+    from kstore.remote.remote_files import mirrored
+
+    return mirrored(path)
+
+
 def add_open_arguments(parser: argparse.ArgumentParser, also: str = "") -> None:
     """Add the argument of the directory, and the options for reading it. `also`: what else it may be."""
     parser.add_argument(
         "directory",
         metavar="DIR",
-        help=f"partition directory, such as data/orders-0, or a .log or .cut file{also}",
+        type=readable,
+        help=f"partition directory, such as data/orders-0, its URL, or a .log or .cut file{also}",
     )
     parser.add_argument(
         "--as-is",

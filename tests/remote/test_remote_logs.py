@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,11 @@ from typing import Any
 import pytest
 
 import kstore
+import kstore.polars
+from tests.helpers.processes import run_command
 
 fsspec = pytest.importorskip("fsspec")
+pytest.importorskip("aiohttp")
 
 
 @pytest.fixture(scope="module")
@@ -38,17 +42,17 @@ class Requests:
         self.lists = 0
         self.ranges: list[tuple[str, int, int]] = []
         kind = type(files)
-        ls, cat_file = kind.ls, kind.cat_file
+        find, cat_file = kind.find, kind.cat_file
 
-        def counted_ls(own: Any, *args: Any, **given: Any) -> Any:
+        def counted_find(own: Any, *args: Any, **given: Any) -> Any:
             self.lists += 1
-            return ls(own, *args, **given)
+            return find(own, *args, **given)
 
         def counted_cat(own: Any, path: str, start: Any = None, end: Any = None, **given: Any) -> Any:
             self.ranges.append((path, start, end))
             return cat_file(own, path, start=start, end=end, **given)
 
-        monkeypatch.setattr(kind, "ls", counted_ls)
+        monkeypatch.setattr(kind, "find", counted_find)
         monkeypatch.setattr(kind, "cat_file", counted_cat)
 
 
@@ -107,8 +111,9 @@ def test_a_time_range_reads_its_part(local: Path, memory: tuple[str, Requests]) 
     assert sum(end - start for _, start, end in requests.ranges) < 0.03 * size + (1 << 20)
 
 
-def test_http(local: Path) -> None:
-    pytest.importorskip("aiohttp")
+@pytest.fixture(scope="module")
+def web(local: Path) -> Iterator[str]:
+    """The URL of a server of the directory around the log."""
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         """Files with ranges, which the standard handler does not have."""
@@ -135,13 +140,57 @@ def test_http(local: Path) -> None:
     )
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    try:
-        log = kstore.open(f"http://127.0.0.1:{server.server_address[1]}/orders-0/")
-        assert log.get(12_345).value == b"%01000d" % 12_345
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_http(web: str) -> None:
+    assert kstore.open(f"{web}/orders-0/").get(12_345).value == b"%01000d" % 12_345
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["records", "--start", "20000", "--stop", "20003", "--format", "jsonl"],
+        ["find", "--offset", "20000"],
+        ["get", "--key", "user-3"],
+        ["stat"],
+        ["check"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_commands_take_urls(web: str, local: Path, command: list[str]) -> None:
+    name, *options = command
+    here = run_command(name, str(local), *options)
+    there = run_command(name, f"{web}/orders-0", *options)
+    assert there.returncode == here.returncode == 0, there.stderr
+    paths = [re.sub(r"\S*/orders-0", "orders-0", each.stdout) for each in (there, here)]
+    assert [re.sub(r"[0-9.]+ m?s\b", "", text) for text in paths[:1]] == [
+        re.sub(r"[0-9.]+ m?s\b", "", text) for text in paths[1:]
+    ]
+
+
+def test_a_store_and_its_frames(local: Path, memory: tuple[str, Requests]) -> None:
+    directory = memory[0].rpartition("/")[0]
+    here, there = kstore.LogStore(local.parent), kstore.LogStore(directory)
+    assert there.topics == here.topics == {"orders": [0]}
+    assert there.log("orders").get(17_000) == here.log("orders").get(17_000)
+    polars = pytest.importorskip("polars")
+    for url, topic in ((directory, "orders"), (memory[0], None)):
+        frame = kstore.polars.scan(url, topic).filter(polars.col("offset") >= 29_990)
+        assert frame.collect().equals(
+            kstore.polars.scan(local).filter(polars.col("offset") >= 29_990).collect()
+        )
+    with pytest.raises(kstore.KstoreError, match="cannot be followed"):
+        there.follow()
+    with pytest.raises(kstore.KstoreError, match="cannot be followed"):
+        there.log("orders").follow()
+    with pytest.raises((OSError, kstore.KstoreError)), there.cursor("group", ["orders"]) as cursor:
+        cursor.commit()
+    with pytest.raises(ValueError, match="can only be read"):
+        kstore.LogStore(directory, mode="a")
 
 
 def test_what_fails_is_an_error(memory: tuple[str, Requests], monkeypatch: pytest.MonkeyPatch) -> None:

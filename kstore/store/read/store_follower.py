@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from kstore.arguments import integer
+from kstore.engine.io.sources import refuse_waiting
 from kstore.errors import LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.cursors.arguments import checked_partition, checked_place, offset_of
@@ -51,6 +52,8 @@ class StoreFollower(TopicReader):
                 "start must be earliest, latest, a datetime, or positions or offsets by partition, not "
                 f"{start!r:.80}"
             )
+        for path in logs.catalog.paths():
+            refuse_waiting(str(path))
         super().__init__(logs, topics, follow=True, timeout=timeout, isolation=isolation, on_error=on_error)
         self._closed = False
         self._update()

@@ -14,6 +14,7 @@ from kstore.checking.resume import CheckState
 from kstore.checking.segment_facts import SegmentFacts, read_segment
 from kstore.engine.segment.segment import Segment
 from kstore.errors import LogNotFoundError
+from kstore.tools.opening import readable
 from kstore.tools.progress import Progress
 from kstore.tools.terminal import note, say
 
@@ -23,7 +24,8 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
         "paths",
         metavar="DIR",
         nargs="+",
-        help="partition directory, .log file, or log directory of a store or a broker; several log directories "
+        type=readable,
+        help="partition directory or its URL, .log file, or log directory of a store or a broker; several log directories "
         "are those of one store",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
