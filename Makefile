@@ -111,7 +111,7 @@ docs: .venv/with-docs ## the documentation as a site, with the API and a search,
 	$(BIN)/pip install --quiet --group $*
 	@touch $@
 
-.venv/for-nightly: .venv/built .venv/with-test .venv/with-spark .venv/with-examples .venv/with-broker .venv/with-browser .venv/spark.jsa
+.venv/for-nightly: .venv/built .venv/with-test .venv/with-spark .venv/with-examples .venv/with-broker .venv/with-browser .venv/with-objects .venv/spark.jsa
 	@touch $@
 
 .venv/spark.jsa: .venv/with-spark | .venv/built

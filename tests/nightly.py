@@ -72,6 +72,12 @@ PARTS = (
         ("kstore/log", "kstore/store", "kstore/testing", "tests/crash_states"),
     ),
     Part(
+        "s3",
+        "logs in an object store: moto's server for S3, by s3fs",
+        (*PYTEST, "tests/remote/test_s3.py"),
+        ("kstore/remote", "tests/remote"),
+    ),
+    Part(
         "browser",
         "the page of a report in a real browser: console, movement, contrast, keyboard",
         (*PYTEST, "tests/reporting/test_browser.py"),

@@ -1,0 +1,83 @@
+"""Logs in S3, as moto's server is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import kstore
+
+pytestmark = pytest.mark.nightly
+moto = pytest.importorskip("moto.server")
+s3fs = pytest.importorskip("s3fs")
+
+RECORDS = 40_000
+
+
+class Bucket(NamedTuple):
+    """A log in S3, its copy on the disk, and the requests that the server got."""
+
+    url: str
+    options: dict[str, Any]
+    local: Path
+    requests: list[tuple[str, str]]
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    local = tmp_path_factory.mktemp("s3") / "orders-0"
+    with kstore.open(local, "a", segment_bytes=16 << 20) as log:
+        for first in range(0, RECORDS, 1000):
+            log.extend([b"%01000d" % i for i in range(first, first + 1000)])
+    requests: list[tuple[str, str]] = []
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    options = {
+        "key": "a",
+        "secret": "b",
+        "endpoint_url": f"http://{host}:{port}",
+        "client_kwargs": {"region_name": "eu-west-1"},
+        "skip_instance_cache": True,
+    }
+    try:
+        files = s3fs.S3FileSystem(**options)
+        files.mkdir("kstore")
+        files.put(str(local), "kstore/logs/orders-0", recursive=True)
+        whole = type(files)._call_s3
+
+        async def counted(own: Any, method: str, *args: Any, **given: Any) -> Any:
+            requests.append((method, str(given.get("Range", ""))))
+            return await whole(own, method, *args, **given)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(files), "_call_s3", counted)
+            yield Bucket("s3://kstore/logs/orders-0", options, local, requests)
+    finally:
+        server.stop()
+
+
+def test_the_rows_are_those_of_the_local_log(bucket: Bucket) -> None:
+    here = kstore.open(bucket.local)
+    there = kstore.open(bucket.url, storage_options=bucket.options)
+    assert there.scan().to_arrow() == here.scan().to_arrow()
+    assert there.get(12_345) == here.get(12_345)
+
+
+def test_requests_are_few(bucket: Bucket) -> None:
+    bucket.requests.clear()
+    log = kstore.open(bucket.url, storage_options=bucket.options, clean=True)
+    assert sum(len(batch) for batch in log.scan()) == RECORDS
+    size = sum(segment.size for segment in log.segments)
+    assert 0 < len(bucket.requests) <= 6 + 4 * len(log.segments) + size // (8 << 20)
+
+
+def test_an_object_that_disappears_is_an_error(bucket: Bucket) -> None:
+    log = kstore.open(bucket.url, storage_options=bucket.options, clean=True)
+    files = s3fs.S3FileSystem(**bucket.options)
+    files.rm(f"kstore/logs/orders-0/{0:020}.log")
+    with pytest.raises(OSError, match="was removed"):
+        list(log)
