@@ -1,5 +1,7 @@
 from typing import Final, final
 
+from kstore.engine.io.sources import SOURCES as SOURCES
+
 __pyx_capi__: dict[str, object]  # what other extension modules cimport
 
 ADVICE: Final[tuple[str, ...]]
