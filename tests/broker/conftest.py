@@ -1,5 +1,7 @@
 """Nodes of a real Kafka for the tests of this folder, which are skipped where it cannot be had."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -9,6 +11,7 @@ from typing import Any, Protocol
 import pytest
 
 from tests.broker.node import Node, missing
+from tests.helpers.processes import environment
 
 HERE = Path(__file__).parent
 CLIENTS = ("confluent_kafka", "aiokafka")  # `make nightly` installs them, `make test` does without
@@ -51,3 +54,26 @@ def make_node(tmp_path: Path) -> Iterator[MakeNode]:
 def node(make_node: MakeNode) -> Node:
     """A node that runs, with one log directory."""
     return make_node().start()
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a new broker with Kafka's limit of a batch."""
+    home = tmp_path_factory.mktemp("broker")
+    with Node(home / "node", properties={"message.max.bytes": "1048588"}) as node:
+        yield node.bootstrap
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a new `kstore serve --write`."""
+    store: Path = tmp_path_factory.mktemp("served") / "store"
+    command = [sys.executable, "-P", "-m", "kstore", "serve", "--write", str(store)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment()
+    )
+    assert process.stdout is not None
+    yield process.stdout.readline().strip()
+    process.terminate()
+    assert process.wait(60) == 0
+    process.stdout.close()

@@ -141,15 +141,7 @@ class Node:
 
     def tool(self, main: str, *arguments: str, given: str | None = None) -> str:
         """The standard output of one of Kafka's own programs; RuntimeError with all output if it fails."""
-        command = [*JAVA, *_LOGGING, "-cp", f"{JARS}/*", main, *arguments]
-        done = subprocess.run(
-            command, input=given, capture_output=True, text=True, timeout=LIMIT, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(
-                f"{main}: exit code {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-            )
-        return done.stdout
+        return run_kafka_program(main, *arguments, given=given)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -163,6 +155,17 @@ _LOGGING = (
     "-Dorg.slf4j.simpleLogger.showThreadName=false",
     "-Dorg.slf4j.simpleLogger.showShortLogName=true",
 )
+
+
+def run_kafka_program(main: str, *arguments: str, given: str | None = None) -> str:
+    """The standard output of one of Kafka's own programs; RuntimeError with all output if it fails."""
+    command = [*JAVA, *_LOGGING, "-cp", f"{JARS}/*", main, *arguments]
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=LIMIT, check=False)
+    if done.returncode:
+        raise RuntimeError(
+            f"{main}: exit code {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        )
+    return done.stdout
 
 
 def _free_ports(count: int) -> list[int]:

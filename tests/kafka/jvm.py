@@ -32,21 +32,27 @@ class KafkaError(Exception):
 
 def fetch() -> None:
     """Fetches the jars, where they changed. KafkaMissingError."""
-    pom = HERE / "pom.xml"
-    fetched = JARS / "pom.xml"  # what they were fetched for
+    if fetch_jars(HERE / "pom.xml", JARS):
+        (CLASSES / "sources").unlink(missing_ok=True)
+
+
+def fetch_jars(pom: Path, jars: Path, *options: str) -> bool:
+    """Fetches what a pom names into a directory of `build/kafka`, unless that has been done. Whether it was
+    done now. KafkaMissingError."""
+    fetched = jars / "pom.xml"  # what they were fetched for
     BUILD.mkdir(parents=True, exist_ok=True)
     with (BUILD / "lock").open("w") as lock:  # several processes run tests
         fcntl.flock(lock, fcntl.LOCK_EX)
         if fetched.exists() and fetched.read_bytes() == pom.read_bytes():
-            return
+            return False
         with tempfile.TemporaryDirectory(dir=BUILD) as made:
-            jars = Path(made, "jars")
-            goal = ["dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
-            _run("mvn", "-q", "-B", "-f", str(pom), *goal)
-            shutil.copy(pom, jars)
-            shutil.rmtree(JARS, ignore_errors=True)
-            jars.rename(JARS)
-        (CLASSES / "sources").unlink(missing_ok=True)
+            new = Path(made, "jars")
+            goal = ["dependency:copy-dependencies", f"-DoutputDirectory={new}"]
+            run_tool("mvn", "-q", "-B", "-f", str(pom), *goal, *options)
+            shutil.copy(pom, new)
+            shutil.rmtree(jars, ignore_errors=True)
+            new.rename(jars)
+        return True
 
 
 def build() -> None:
@@ -56,11 +62,12 @@ def build() -> None:
     text = "".join(source.read_text() for source in sources)
     if not (compiled.exists() and compiled.read_text() == text):
         CLASSES.mkdir(parents=True, exist_ok=True)
-        _run("javac", "-cp", f"{JARS}/*", "-d", str(CLASSES), *map(str, sources))
+        run_tool("javac", "-cp", f"{JARS}/*", "-d", str(CLASSES), *map(str, sources))
         compiled.write_text(text)
 
 
-def _run(*command: str) -> None:
+def run_tool(*command: str) -> None:
+    """Runs Maven or javac. KafkaMissingError."""
     try:
         subprocess.run(
             command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600

@@ -1,0 +1,111 @@
+"""Kafka's own programs print for `kstore serve --write` what they print for a real Kafka."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.broker.node import run_kafka_program
+
+TOOLS = "org.apache.kafka.tools."
+NAMES = {
+    "topics": f"{TOOLS}TopicCommand",
+    "console-producer": f"{TOOLS}ConsoleProducer",
+    "console-consumer": f"{TOOLS}consumer.ConsoleConsumer",
+    "consumer-groups": f"{TOOLS}consumer.group.ConsumerGroupCommand",
+    "get-offsets": f"{TOOLS}GetOffsetShell",
+    "configs": "kafka.admin.ConfigCommand",
+    "delete-records": f"{TOOLS}DeleteRecordsCommand",
+    "verifiable-producer": f"{TOOLS}VerifiableProducer",
+    "verifiable-consumer": f"{TOOLS}VerifiableConsumer",
+    "producer-perf-test": f"{TOOLS}ProducerPerformance",
+}
+# ids of topics and members, and the node's, differ
+DIFFERS = r"TopicId: \S+|(Leader|Replicas|Isr|Elr|LastKnownElr): *\S*|console-consumer-\S+|/127\.0\.0\.1"
+
+
+def run(name: str, address: str, *arguments: str, given: str | None = None) -> str:
+    said = run_kafka_program(NAMES[name], "--bootstrap-server", address, *arguments, given=given)
+    return "\n".join(" ".join(re.sub(DIFFERS, "", line).split()) for line in said.splitlines())
+
+
+def topics(address: str) -> Any:
+    return [
+        run(
+            "topics",
+            address,
+            "--create",
+            "--topic",
+            "tools",
+            "--partitions",
+            "2",
+            "--config",
+            "retention.ms=99",
+        ),
+        run("topics", address, "--describe", "--topic", "tools"),
+        run("topics", address, "--alter", "--topic", "tools", "--partitions", "3"),
+        run("configs", address, "--alter", "--topic", "tools", "--add-config", "retention.ms=98"),
+        run("topics", address, "--describe", "--topic", "tools"),
+        run("topics", address, "--delete", "--topic", "tools"),
+        run("topics", address, "--list", "--exclude-internal").count("tools"),
+    ]
+
+
+def groups(address: str) -> Any:
+    """Records by the console to the console, and the position of its group."""
+    run("topics", address, "--create", "--topic", "console", "--partitions", "1")
+    lines = "".join(f"k{number}:value {number}\n" for number in range(20))
+    keys = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
+    run("console-producer", address, "--topic", "console", *keys, given=lines)
+    shown = ("--formatter-property", "print.key=true", "--formatter-property", "print.offset=true")
+    read = ("--topic", "console", "--timeout-ms", "60000", *shown)
+    group = ("--group", "readers", "--command-property", "auto.offset.reset=earliest")
+    reset = ("--reset-offsets", "--group", "readers", "--topic", "console", "--execute")
+    return [
+        run("console-consumer", address, *read, "--from-beginning", "--max-messages", "20"),
+        run("console-consumer", address, *read, *group, "--max-messages", "7"),
+        run("consumer-groups", address, "--describe", "--group", "readers"),
+        run("consumer-groups", address, "--list"),
+        run("consumer-groups", address, *reset, "--to-offset", "15"),
+        run("console-consumer", address, *read, *group, "--max-messages", "5"),
+        run("consumer-groups", address, "--describe", "--group", "readers"),
+        run("get-offsets", address, "--topic", "console"),
+        run("get-offsets", address, "--topic", "console", "--time", "earliest"),
+        run("consumer-groups", address, "--delete", "--group", "readers"),
+        run("consumer-groups", address, "--list"),
+    ]
+
+
+def verifiable(address: str) -> Any:
+    """The programs that Kafka's system tests read and write with; only what they say about records."""
+    run("topics", address, "--create", "--topic", "verifiable", "--partitions", "1")
+    wrote = run(
+        "verifiable-producer", address, "--topic", "verifiable", "--max-messages", "500", "--acks", "-1"
+    )
+    read = run(
+        "verifiable-consumer",
+        address,
+        *("--topic", "verifiable", "--group-id", "verifiers", "--max-messages", "500"),
+        *("--reset-policy", "earliest"),
+    )
+    sent = [json.loads(line) for line in wrote.splitlines()]
+    seen = [json.loads(line) for line in read.splitlines()]
+    return (
+        [each["value"] for each in sent if each["name"] == "producer_send_success"],
+        [(each["sent"], each["acked"]) for each in sent if each["name"] == "tool_data"],
+        sum(each["count"] for each in seen if each["name"] == "records_consumed"),
+        max(p["maxOffset"] for e in seen if e["name"] == "records_consumed" for p in e["partitions"]),
+        [e["offsets"] for e in seen if e["name"] == "offsets_committed"][-1:],
+        [e["success"] for e in seen if e["name"] == "offsets_committed"][-1:],
+    )
+
+
+CASES: dict[str, Callable[[str], Any]] = {"topics": topics, "groups": groups, "verifiable": verifiable}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_programs(kafka: str, served: str, case: str) -> None:
+    expected = CASES[case](kafka)
+    assert CASES[case](served) == expected
