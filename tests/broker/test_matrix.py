@@ -41,7 +41,10 @@ CLIENTS: dict[str, Callable[[str], Client]] = {
     f"Java {java.NEW}": functools.partial(java.Java, java.NEW),
 }
 # what a client cannot do, and why
-NOT_APPLICABLE = {("aiokafka", "static member fenced"): "it joins again for ever instead of ending"}
+NOT_APPLICABLE = {
+    ("aiokafka", "static member fenced"): "it joins again for ever",
+    ("kafka-python", "static member fenced"): "a poll does not report it",
+}
 MODULES = {"aiokafka": "aiokafka", "confluent-kafka": "confluent_kafka", "kafka-python": "kafka"}
 
 
@@ -76,7 +79,12 @@ def test_a_client(client: str, both: tuple[Client, Client], case: str) -> None:
     if why := NOT_APPLICABLE.get((client, case)):
         pytest.skip(f"{client}: {why}")
     of_kafka, of_kstore = both
-    expected = CASES[case](of_kafka)
+    try:
+        expected = CASES[case](of_kafka)
+    except RuntimeError as e:
+        if "compression codec not found" not in str(e):
+            raise
+        pytest.skip(f"{client}: {e}")
     assert _plain(CASES[case](of_kstore)) == _plain(expected)
 
 
