@@ -22,13 +22,14 @@ NAMES = {
     "verifiable-consumer": f"{TOOLS}VerifiableConsumer",
     "producer-perf-test": f"{TOOLS}ProducerPerformance",
 }
-# ids of topics and members, and the node's, differ
+# ids of topics, members and the node, and the options that the configuration of the test's broker gives
 DIFFERS = r"TopicId: \S+|(Leader|Replicas|Isr|Elr|LastKnownElr): *\S*|console-consumer-\S+|/127\.0\.0\.1"
+OPTIONS = r",?(min\.insync\.replicas|file\.delete\.delay\.ms|max\.message\.bytes)=\d+,?"
 
 
 def run(name: str, address: str, *arguments: str, given: str | None = None) -> str:
     said = run_kafka_program(NAMES[name], "--bootstrap-server", address, *arguments, given=given)
-    return "\n".join(" ".join(re.sub(DIFFERS, "", line).split()) for line in said.splitlines())
+    return "\n".join(" ".join(re.sub(f"{DIFFERS}|{OPTIONS}", "", line).split()) for line in said.splitlines())
 
 
 def topics(address: str) -> Any:

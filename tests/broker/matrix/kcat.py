@@ -81,7 +81,7 @@ def large_records(address: str) -> Any:
     sizes = (3_000_000, 4_100_000)
     said = [run(address, "-P", "-t", topic, *limit, given="x" * size + "\n") for size in sizes]
     small = ("-X", "max.partition.fetch.bytes=100000")
-    return said, run(address, "-C", "-t", topic, "-o", "beginning", "-e", *small, "-f", "%o %S\\n")
+    return run(address, "-C", "-t", topic, "-o", "beginning", "-e", *small, "-f", "%o %S\\n"), said
 
 
 CASES: dict[str, Callable[[str], Any]] = {

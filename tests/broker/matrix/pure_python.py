@@ -163,7 +163,7 @@ class _Admin:
         asked = ConfigResource(ConfigResourceType.TOPIC, topic)
         answer = _called(self._admin.describe_configs, [asked], config_filter="all")
         (found,) = (each for topics in answer.values() for each in topics.values())
-        return {name: found[name]["value"] for name in options}
+        return {name: found[name]["value"] for name in options if name in found}
 
     def topics(self) -> list[str]:
         return sorted(self._admin.list_topics())
