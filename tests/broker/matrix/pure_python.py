@@ -156,8 +156,8 @@ class _Admin:
         changed = ConfigResource(ConfigResourceType.TOPIC, topic, {option: (AlterConfigOp.SET, value)})
         answer = _called(self._admin.alter_configs, [changed])
         (said,) = (each for topics in answer.values() for each in topics.values())
-        if said not in (None, "OK"):
-            raise ClientError(said if isinstance(said, str) else type(said).__name__)
+        if said != "OK":
+            raise ClientError(said.split(":")[0])  # a text of the server follows
 
     def describe(self, topic: str, options: Sequence[str]) -> dict[str, str]:
         asked = ConfigResource(ConfigResourceType.TOPIC, topic)
