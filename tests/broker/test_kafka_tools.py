@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from tests.broker.node import run_kafka_program
@@ -20,10 +21,9 @@ NAMES = {
     "delete-records": f"{TOOLS}DeleteRecordsCommand",
     "verifiable-producer": f"{TOOLS}VerifiableProducer",
     "verifiable-consumer": f"{TOOLS}VerifiableConsumer",
-    "producer-perf-test": f"{TOOLS}ProducerPerformance",
 }
 # ids of topics, members and the node, and the options that the configuration of the test's broker gives
-DIFFERS = r"TopicId: \S+|(Leader|Replicas|Isr|Elr|LastKnownElr): *\S*|console-consumer-\S+|/127\.0\.0\.1"
+DIFFERS = r"TopicId: \S+|(Leader|Replicas|Isr|Elr|LastKnownElr): *\S*|watcher-\S+|127\.0\.0\.1:\d+ +\(\d\)"
 OPTIONS = r",?(min\.insync\.replicas|file\.delete\.delay\.ms|max\.message\.bytes)=\d+,?"
 
 
@@ -49,9 +49,42 @@ def topics(address: str) -> Any:
         run("topics", address, "--alter", "--topic", "tools", "--partitions", "3"),
         run("configs", address, "--alter", "--topic", "tools", "--add-config", "retention.ms=98"),
         run("topics", address, "--describe", "--topic", "tools"),
+        _refusal("topics", address, "--create", "--topic", "tools"),
+        _refusal("topics", address, "--alter", "--topic", "tools", "--partitions", "2"),
         run("topics", address, "--delete", "--topic", "tools"),
         run("topics", address, "--list", "--exclude-internal").count("tools"),
     ]
+
+
+def _refusal(name: str, address: str, *arguments: str) -> str:
+    """The exception that ends a program."""
+    try:
+        return run(name, address, *arguments)
+    except RuntimeError as error:
+        return re.findall(r"errors\.(\w+)", str(error))[0]
+
+
+def members(address: str) -> Any:
+    """A group that has a member, and the records before an offset deleted under it."""
+    run("topics", address, "--create", "--topic", "watched", "--partitions", "1")
+    run("console-producer", address, "--topic", "watched", given="a\nb\nc\n")
+    options = {"bootstrap.servers": address, "group.id": "watchers", "auto.offset.reset": "earliest"}
+    consumer = confluent_kafka.Consumer(options | {"client.id": "watcher"})
+    consumer.subscribe(["watched"])
+    assert len(consumer.consume(3, 60)) == 3
+    consumer.commit(asynchronous=False)
+    before = {"partitions": [{"topic": "watched", "partition": 0, "offset": 2}], "version": 1}
+    group = ("--describe", "--group", "watchers")
+    found = [
+        run("consumer-groups", address, *group),
+        run("consumer-groups", address, *group, "--members", "--verbose"),
+        run("consumer-groups", address, *group, "--state"),
+        _refusal("consumer-groups", address, "--delete", "--group", "watchers"),
+        run("delete-records", address, "--offset-json-file", "/dev/stdin", given=json.dumps(before)),
+        run("get-offsets", address, "--topic", "watched", "--time", "earliest"),
+    ]
+    consumer.close()
+    return [*found, run("consumer-groups", address, *group, "--state")]
 
 
 def groups(address: str) -> Any:
@@ -103,7 +136,12 @@ def verifiable(address: str) -> Any:
     )
 
 
-CASES: dict[str, Callable[[str], Any]] = {"topics": topics, "groups": groups, "verifiable": verifiable}
+CASES: dict[str, Callable[[str], Any]] = {
+    "topics": topics,
+    "groups": groups,
+    "members": members,
+    "verifiable": verifiable,
+}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -2,6 +2,7 @@
 errors, case by case."""
 
 import functools
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -50,7 +51,7 @@ MODULES = {"aiokafka": "aiokafka", "confluent-kafka": "confluent_kafka", "kafka-
 
 @pytest.fixture(scope="module", params=CLIENTS)
 def client(request: pytest.FixtureRequest) -> str:
-    """The name of a client that this machine has. The servers below are new for each."""
+    """The name of a client that this machine has."""
     name: str = request.param
     if name in MODULES and find_spec(MODULES[name]) is None:
         pytest.skip(f"{name} is not here")
@@ -69,6 +70,11 @@ def both(client: str, kafka: str, served: str) -> Iterator[tuple[Client, Client]
         each.close()
 
 
+def _name(client: str, case: str) -> str:
+    """A name for topics and groups that no other test has."""
+    return re.sub(r"\W+", "-", f"{client} {case}")
+
+
 def _plain(found: Any) -> Any:
     """Tuples as lists, so that results of Python and of Java compare."""
     return [_plain(each) for each in found] if isinstance(found, list | tuple) else found
@@ -80,17 +86,17 @@ def test_a_client(client: str, both: tuple[Client, Client], case: str) -> None:
         pytest.skip(f"{client}: {why}")
     of_kafka, of_kstore = both
     try:
-        expected = CASES[case](of_kafka)
+        expected = CASES[case](of_kafka, _name(client, case))
     except RuntimeError as e:
         if "compression codec not found" not in str(e):
             raise
         pytest.skip(f"{client}: {e}")
-    assert _plain(CASES[case](of_kstore)) == _plain(expected)
+    assert _plain(CASES[case](of_kstore, _name(client, case))) == _plain(expected)
 
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not here: apt-get install kcat")
 @pytest.mark.parametrize("case", kcat.CASES)
 def test_kcat(kafka: str, served: str, case: str) -> None:
-    expected = kcat.CASES[case](kafka)
+    expected = kcat.CASES[case](kafka, _name("kcat", case))
     assert "exit code" not in str(expected[:1])
-    assert kcat.CASES[case](served) == expected
+    assert kcat.CASES[case](served, _name("kcat", case)) == expected

@@ -1,4 +1,5 @@
-"""What the matrix asks of a server through a client. Each case returns what a user of the client sees."""
+"""What the matrix asks of a server through a client. Each case returns what a user of the client sees. It uses
+a name of its own for the topic, the group and the transactions."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -28,11 +29,10 @@ def named(call: Callable[[], Any]) -> Any:
         return f"error: {error}"
 
 
-def create(client: Client, topic: str, partitions: int = 1, **config: str) -> str:
+def create(client: Client, topic: str, partitions: int = 1, **config: str) -> None:
     """A topic that keeps records of any time."""
     with closing(client.admin()) as admin:
         admin.create(topic, partitions, 1, {"retention.ms": "-1"} | dotted(config))
-    return topic
 
 
 def values(count: int, first: int = 0) -> list[Sent]:
@@ -75,17 +75,17 @@ def settle(consumers: Sequence[Consumer], *shares: int) -> list[Row]:
         assert time.monotonic() < until, f"the members have {found} partitions"
 
 
-def _codec(codec: str) -> Callable[[Client], Any]:
-    def case(client: Client) -> Any:
-        topic = create(client, f"codec-{codec}")
+def _codec(codec: str) -> Callable[[Client, str], Any]:
+    def case(client: Client, topic: str) -> Any:
+        create(client, topic)
         sent = send(client, topic, RECORDS, compression_type=codec, linger_ms="50")
         return sent, read(client, topic, len(RECORDS))
 
     return case
 
 
-def idempotence(client: Client) -> Any:
-    topic = create(client, "idempotence")
+def idempotence(client: Client, topic: str) -> Any:
+    create(client, topic)
     with closing(client.producer(enable_idempotence="true", acks="all")) as producer:
         sent = [producer.send(topic, values(20, first)) for first in range(0, 60, 20)]
     with closing(client.producer(enable_idempotence="true", acks="all")) as producer:
@@ -93,8 +93,8 @@ def idempotence(client: Client) -> Any:
     return sent, [row[:2] + row[4:] for row in read(client, topic, 65)]
 
 
-def assign(client: Client) -> Any:
-    topic = create(client, "assign", 2)
+def assign(client: Client, topic: str) -> Any:
+    create(client, topic, 2)
     send(client, topic, RECORDS[:20])
     send(client, topic, [each._replace(partition=1) for each in RECORDS[20:23]])
     with closing(client.consumer(**EARLIEST)) as consumer:
@@ -113,10 +113,10 @@ def assign(client: Client) -> Any:
     )
 
 
-def rebalance(client: Client) -> Any:
+def rebalance(client: Client, topic: str) -> Any:
     """A second member joins, and leaves: the partitions are shared, and each record comes to somebody."""
-    topic = create(client, "rebalance", 4)
-    config = EARLIEST | {"group_id": "rebalance", "session_timeout_ms": "10000"}
+    create(client, topic, 4)
+    config = EARLIEST | {"group_id": topic, "session_timeout_ms": "10000"}
     with ExitStack() as stack:
         first = stack.enter_context(closing(client.consumer(**config)))
         first.subscribe(topic)
@@ -146,10 +146,10 @@ def take_both(consumers: Sequence[Consumer], count: int) -> list[Row]:
     return rows
 
 
-def static_members(client: Client) -> Any:
+def static_members(client: Client, topic: str) -> Any:
     """A member that comes back has its partitions again."""
-    topic = create(client, "static", 2)
-    config = EARLIEST | {"group_id": "static", "session_timeout_ms": "20000"}
+    create(client, topic, 2)
+    config = EARLIEST | {"group_id": topic, "session_timeout_ms": "20000"}
     with ExitStack() as stack:
         first = client.consumer(**config, group_instance_id="one")
         first.subscribe(topic)
@@ -165,10 +165,10 @@ def static_members(client: Client) -> Any:
         return before == [again.assignment(), second.assignment()]
 
 
-def static_fencing(client: Client) -> Any:
+def static_fencing(client: Client, topic: str) -> Any:
     """A static member whose name another one takes is fenced."""
-    topic = create(client, "static-fencing")
-    config = EARLIEST | {"group_id": "static-fencing", "session_timeout_ms": "20000"}
+    create(client, topic)
+    config = EARLIEST | {"group_id": topic, "session_timeout_ms": "20000"}
     with ExitStack() as stack:
         first = stack.enter_context(closing(client.consumer(**config, group_instance_id="one")))
         first.subscribe(topic)
@@ -191,10 +191,10 @@ def _first_error(consumer: Consumer, others: Sequence[Consumer]) -> str:
     return "nothing"
 
 
-def resume(client: Client) -> Any:
-    topic = create(client, "resume")
+def resume(client: Client, topic: str) -> Any:
+    create(client, topic)
     send(client, topic, values(10))
-    config = EARLIEST | {"group_id": "resume", "max_poll_records": "5"}
+    config = EARLIEST | {"group_id": topic, "max_poll_records": "5"}
     seen: list[Any] = []
     for count in (5, 5):
         with closing(client.consumer(**config)) as consumer:
@@ -206,27 +206,27 @@ def resume(client: Client) -> Any:
     return seen
 
 
-def transactions(client: Client) -> Any:
-    topic = create(client, "transactions")
-    with closing(client.producer(transactional_id="t", enable_idempotence="true", acks="all")) as producer:
+def transactions(client: Client, topic: str) -> Any:
+    create(client, topic)
+    with closing(client.producer(transactional_id=topic, enable_idempotence="true", acks="all")) as producer:
         producer.init()
         sent = []
         for number in range(4):
             producer.begin()
             sent.append(producer.send(topic, values(3, number * 3)))
-            producer.send_offset("moved", topic, number + 1)
+            producer.send_offset(topic, topic, number + 1)
             producer.commit() if number % 2 == 0 else producer.abort()
-    with closing(client.consumer(**EARLIEST, group_id="moved")) as consumer:
+    with closing(client.consumer(**EARLIEST, group_id=topic)) as consumer:
         position = consumer.committed(topic, 0)
     committed = read(client, topic, 6, isolation_level="read_committed")
     everything = read(client, topic, 12, isolation_level="read_uncommitted")
     return sent, position, [row[:2] + row[4:] for row in committed], [row[:2] + row[4:] for row in everything]
 
 
-def fencing(client: Client) -> Any:
+def fencing(client: Client, topic: str) -> Any:
     """A second producer of the same transactional id takes the first one's place."""
-    topic = create(client, "fencing")
-    config = {"transactional_id": "f", "enable_idempotence": "true", "acks": "all"}
+    create(client, topic)
+    config = {"transactional_id": topic, "enable_idempotence": "true", "acks": "all"}
     with closing(client.producer(**config)) as first, closing(client.producer(**config)) as second:
         first.init()
         first.begin()
@@ -239,39 +239,39 @@ def fencing(client: Client) -> Any:
         return sent, fenced, [row[:2] for row in read(client, topic, 1, isolation_level="read_committed")]
 
 
-def admin(client: Client) -> Any:
+def admin(client: Client, topic: str) -> Any:
     shown = ("retention.ms", "cleanup.policy", "max.message.bytes", "compression.type", "segment.bytes")
     with closing(client.admin()) as admin:
         seen = {
-            "create": named(lambda: admin.create("made", 2, 1, {"retention.ms": "123456"})),
-            "again": named(lambda: admin.create("made", 2, 1, {})),
+            "create": named(lambda: admin.create(topic, 2, 1, {"retention.ms": "123456"})),
+            "again": named(lambda: admin.create(topic, 2, 1, {})),
             "bad name": named(lambda: admin.create("no/name", 1, 1, {})),
-            "three replicas": named(lambda: admin.create("three", 1, 3, {})),
-            "unknown option": named(lambda: admin.create("other", 1, 1, {"no.option": "1"})),
-            "bad value": named(lambda: admin.create("other", 1, 1, {"retention.ms": "soon"})),
-            "described": named(lambda: admin.describe("made", shown)),
-            "altered": named(lambda: admin.alter("made", "retention.ms", "654321")),
-            "badly altered": named(lambda: admin.alter("made", "cleanup.policy", "burn")),
+            "three replicas": named(lambda: admin.create(f"{topic}-three", 1, 3, {})),
+            "unknown option": named(lambda: admin.create(f"{topic}-other", 1, 1, {"no.option": "1"})),
+            "bad value": named(lambda: admin.create(f"{topic}-other", 1, 1, {"retention.ms": "soon"})),
+            "described": named(lambda: admin.describe(topic, shown)),
+            "altered": named(lambda: admin.alter(topic, "retention.ms", "654321")),
+            "badly altered": named(lambda: admin.alter(topic, "cleanup.policy", "burn")),
             "unknown altered": named(lambda: admin.alter("nowhere", "retention.ms", "1")),
-            "described again": named(lambda: admin.describe("made", shown)),
+            "described again": named(lambda: admin.describe(topic, shown)),
             "unknown described": named(lambda: admin.describe("nowhere", shown)),
-            "extended": named(lambda: admin.extend("made", 5)),
-            "not reduced": named(lambda: admin.extend("made", 3)),
+            "extended": named(lambda: admin.extend(topic, 5)),
+            "not reduced": named(lambda: admin.extend(topic, 3)),
             "unknown extended": named(lambda: admin.extend("nowhere", 3)),
-            "topics": "made" in admin.topics(),
+            "topics": topic in admin.topics(),
         }
-        sent = send(client, "made", [Sent("x", partition=4)])
+        sent = send(client, topic, [Sent("x", partition=4)])
         seen |= {
             "sent": sent,
-            "deleted": named(lambda: admin.delete("made")),
-            "deleted again": named(lambda: admin.delete("made")),
-            "topics at last": "made" in admin.topics(),
+            "deleted": named(lambda: admin.delete(topic)),
+            "deleted again": named(lambda: admin.delete(topic)),
+            "topics at last": topic in admin.topics(),
         }
         return seen
 
 
-def seek_by_time(client: Client) -> Any:
-    topic = create(client, "times")
+def seek_by_time(client: Client, topic: str) -> Any:
+    create(client, topic)
     start = 1_700_000_000_000
     send(client, topic, [Sent(f"v{n}", timestamp=start + n * 1000) for n in range(50)])
     with closing(client.consumer(**EARLIEST)) as consumer:
@@ -281,9 +281,9 @@ def seek_by_time(client: Client) -> Any:
         return found, take(consumer, 43)
 
 
-def large_records(client: Client) -> Any:
+def large_records(client: Client, topic: str) -> Any:
     """Larger than the limits of a fetch; one is larger than the topic allows."""
-    topic = create(client, "large", max_message_bytes="4000000")
+    create(client, topic, max_message_bytes="4000000")
     config = {"max_request_size": "20000000", "acks": "all"}
     sizes = (3_000_000, 10, 3_900_000)
     sent = [send(client, topic, [Sent("x" * size, timestamp=size)], **config) for size in (*sizes, 4_100_000)]
@@ -292,7 +292,7 @@ def large_records(client: Client) -> Any:
     return sent, [(*row[:3], len(row.value or "")) for row in rows]
 
 
-CASES: dict[str, Callable[[Client], Any]] = {
+CASES: dict[str, Callable[[Client, str], Any]] = {
     **{f"produce with {codec}": _codec(codec) for codec in CODECS},
     "idempotence": idempotence,
     "assign": assign,

@@ -24,59 +24,58 @@ def run(address: str, *arguments: str, given: str = "") -> str:
     return done.stdout if done.returncode == 0 else f"exit code {done.returncode}: {done.stdout}"
 
 
-def _made(address: str, topic: str, **config: str) -> str:
+def _create(address: str, topic: str, **config: str) -> None:
     options = {name.replace("_", "."): value for name, value in config.items()}
     Librdkafka(address).admin().create(topic, 1, 1, options)
-    return topic
 
 
-def _codec(codec: str) -> Callable[[str], Any]:
-    def case(address: str) -> Any:
-        topic = _made(address, f"kcat-{codec}")
+def _codec(codec: str) -> Callable[[str, str], Any]:
+    def case(address: str, topic: str) -> Any:
+        _create(address, topic)
         said = run(address, "-P", "-t", topic, "-K", "\t", "-H", "h=1", "-z", codec, given=RECORDS)
         return said, run(address, "-C", "-t", topic, "-o", "beginning", "-e", *ROWS)
 
     return case
 
 
-def idempotence(address: str) -> Any:
-    topic = _made(address, "kcat-idempotence")
+def idempotence(address: str, topic: str) -> Any:
+    _create(address, topic)
     said = run(address, "-P", "-t", topic, "-X", "enable.idempotence=true", given=RECORDS)
     return said, run(address, "-C", "-t", topic, "-o", "beginning", "-e", *ROWS)
 
 
-def assign(address: str) -> Any:
-    topic = _made(address, "kcat-assign")
+def assign(address: str, topic: str) -> Any:
+    _create(address, topic)
     run(address, "-P", "-t", topic, given=RECORDS)
     ends = [run(address, "-Q", "-t", f"{topic}:0:{each}") for each in (-2, -1)]
     last = run(address, "-C", "-t", topic, "-p", "0", "-o", "-10", "-e", *ROWS)
     return ends, last, run(address, "-C", "-t", topic, "-p", "0", "-o", "40", "-c", "7", *ROWS)
 
 
-def resume(address: str) -> Any:
-    topic = _made(address, "kcat-resume")
+def resume(address: str, topic: str) -> Any:
+    _create(address, topic)
     run(address, "-P", "-t", topic, given=RECORDS)
-    group = ("-X", "auto.offset.reset=earliest", *ROWS, "-G", "kcat-resume", topic)
+    group = ("-X", "auto.offset.reset=earliest", *ROWS, "-G", topic, topic)
     return [run(address, "-c", "40", *group), run(address, "-c", "60", *group)]
 
 
-def transactions(address: str) -> Any:
-    topic = _made(address, "kcat-transactions")
+def transactions(address: str, topic: str) -> Any:
+    _create(address, topic)
     said = run(address, "-P", "-t", topic, "-X", "transactional.id=kcat", given=RECORDS)
     isolations = ("read_committed", "read_uncommitted")
     read = ("-C", "-t", topic, "-o", "beginning", "-e", *ROWS)
     return said, [run(address, "-X", f"isolation.level={each}", *read) for each in isolations]
 
 
-def seek_by_time(address: str) -> Any:
-    topic = _made(address, "kcat-times")
+def seek_by_time(address: str, topic: str) -> Any:
+    _create(address, topic)
     run(address, "-P", "-t", topic, given=RECORDS)
     found = [run(address, "-Q", "-t", f"{topic}:0:{each}") for each in (1, 2**42)]
     return found, run(address, "-C", "-t", topic, "-o", "s@1", "-e", "-c", "5", *ROWS)
 
 
-def large_records(address: str) -> Any:
-    topic = _made(address, "kcat-large", max_message_bytes="4000000")
+def large_records(address: str, topic: str) -> Any:
+    _create(address, topic, max_message_bytes="4000000")
     limit = ("-X", "message.max.bytes=20000000")
     sizes = (3_000_000, 4_100_000)
     said = [run(address, "-P", "-t", topic, *limit, given="x" * size + "\n") for size in sizes]
@@ -84,7 +83,7 @@ def large_records(address: str) -> Any:
     return run(address, "-C", "-t", topic, "-o", "beginning", "-e", *small, "-f", "%o %S\\n"), said
 
 
-CASES: dict[str, Callable[[str], Any]] = {
+CASES: dict[str, Callable[[str, str], Any]] = {
     **{f"produce with {codec}": _codec(codec) for codec in ("none", "gzip", "snappy", "lz4", "zstd")},
     "idempotence": idempotence,
     "assign": assign,
