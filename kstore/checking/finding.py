@@ -16,9 +16,10 @@ class Finding(NamedTuple):
     """One thing that a check found.
 
     `code` is a stable word; docs/checking.md has the table of all. `severity`: "lost" (records are gone),
-    "damaged" (bytes are wrong, or a program that needs them fails), "suspicious" (wrong, or explained by
-    something that the directory does not show), "note" (nothing is wrong). `file`: a path. `position`: a byte
-    of the file, -1 if it means nothing. `offsets`: the first and the last offset that are concerned, or None.
+    "damaged" (bytes are wrong, or a program that needs them fails), "suspicious" (looks wrong, but may be
+    right for a reason that is not in the directory), "note" (nothing is wrong). `file`: a path. `position`: a
+    byte of the file, -1 if it means nothing. `offsets`: the first and the last offset that are concerned, or
+    None.
     `meaning` and `remedy` are sentences. `stops_kafka`: whether the start of a broker of Kafka fails on it,
     or takes the log directory out of use.
     """
