@@ -37,10 +37,12 @@ _SUFFIX = ".checkpoint"
 
 
 class MetadataTopic(NamedTuple):
-    """A topic of a cluster: its id, and the replicas (node ids) of each partition."""
+    """A topic of a cluster: its id, the replicas (node ids) of each partition, and the ids of their log
+    directories as in meta.properties, none before Kafka 3.7."""
 
     id: UUID
     replicas: Mapping[int, tuple[int, ...]]
+    log_directories: Mapping[int, tuple[str, ...]]
 
 
 class ClusterMetadata(NamedTuple):
@@ -149,18 +151,22 @@ class _Image:
         match name:
             case "TOPIC_RECORD":
                 self._names[values["topicId"]] = values["name"]
-                self.topics[values["name"]] = MetadataTopic(_uuid(values["topicId"]), {})
+                self.topics[values["name"]] = MetadataTopic(_uuid(values["topicId"]), {}, {})
             case "REMOVE_TOPIC_RECORD":
                 topic = self._names.pop(values["topicId"], "")
                 self.topics.pop(topic, None)
                 self.options[_TOPIC].pop(topic, None)
             case "PARTITION_RECORD" | "PARTITION_CHANGE_RECORD":
                 topic = self._names.get(values["topicId"], "")
-                if topic and values["replicas"] is not None:
-                    replicas = dict(self.topics[topic].replicas) | {
-                        values["partitionId"]: tuple(values["replicas"])
-                    }
-                    self.topics[topic] = self.topics[topic]._replace(replicas=replicas)
+                if topic:
+                    number, known = values["partitionId"], self.topics[topic]
+                    replicas, places = dict(known.replicas), dict(known.log_directories)
+                    if values["replicas"] is not None:
+                        replicas[number] = tuple(values["replicas"])
+                        places[number] = ()
+                    if values.get("directories") is not None:
+                        places[number] = tuple(values["directories"])
+                    self.topics[topic] = known._replace(replicas=replicas, log_directories=places)
             case "CONFIG_RECORD" if values["resourceType"] in self.options:
                 options = self.options[values["resourceType"]].setdefault(values["resourceName"], {})
                 options.pop(values["name"], None)

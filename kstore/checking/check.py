@@ -9,6 +9,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 from kstore.checking import directory as directories
+from kstore.checking.assigned import Assigned
 from kstore.checking.codes import found
 from kstore.checking.copies import check_copy
 from kstore.checking.finding import Report, worst_first
@@ -66,10 +67,12 @@ def check_paths(
     done = list(_checked(wanted, read, threads))
     findings = [finding for each in done for finding in each.findings]
     findings += directories.check_names(around)
+    assigned = Assigned.read([each.path for each in around])
     for each in around:
         findings += directories.check_files(each)
-        findings += directories.check_checkpoints(each, _ends(done, each.path))
+        findings += directories.check_checkpoints(each, _ends(done, each.path), assigned)
     if around:
+        findings += assigned.missing()
         findings += directories.check_table([each.path for each in around])
     by_name = {name_of(each.path): each for each in done if os.path.isdir(each.path)}
     findings += positions_beyond(by_name, [each.path for each in around])

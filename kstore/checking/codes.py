@@ -137,7 +137,7 @@ CODES: Mapping[str, Code] = {
         f"{REPAIR} does, too",
     ),
     "checkpoint_lacks": Code("note", "a checkpoint lacks partitions; the logs are read instead"),
-    "checkpoint_of_none": Code("note", "a checkpoint names a partition that is not in the directory"),
+    "checkpoint_of_none": Code("suspicious", "a checkpoint names a partition that is not in the directory"),
     "checkpoint_beyond_end": Code("suspicious", "an offset of a checkpoint is beyond the end of the log"),
     "snapshot_missing": Code(
         "note", "no snapshot of producers is at the end of the log; the batches are read instead"

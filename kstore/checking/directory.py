@@ -17,6 +17,7 @@ from kstore.properties import read_properties
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from kstore.checking.assigned import Assigned
     from kstore.checking.finding import Finding
     from kstore.log.files.layout import TopicPartition
 
@@ -127,7 +128,7 @@ def stops_kafka(file: str) -> bool:
 
 
 def check_checkpoints(
-    names: LogDirectoryNames, ends: Mapping[TopicPartition, tuple[int, int]]
+    names: LogDirectoryNames, ends: Mapping[TopicPartition, tuple[int, int]], assigned: Assigned
 ) -> Iterator[Finding]:
     """The findings about the offsets in the checkpoints of a log directory, by the bounds of its
     partitions."""
@@ -163,7 +164,9 @@ def check_checkpoints(
                 text = f"the offset of {tp} in it is {offset}; the log ends at {here[tp][1]}"
                 yield found("checkpoint_beyond_end", file, text)
             elif tp not in names.partitions:
-                yield found("checkpoint_of_none", file, f"it has an offset of {tp}, which is not in {path}")
+                text = f"it has an offset of {tp}, which is not in {path}"
+                severity = "note" if assigned.is_removed(tp) else ""
+                yield found("checkpoint_of_none", file, text, severity=severity)
 
 
 def _check_meta(file: str) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 """What a check says of directories that Kafka wrote: sound ones are whole, and each damage is found."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,17 @@ def test_log_directories_of_brokers(name: str, tmp_path: Path) -> None:
     if hanging:
         assert name == "broker_killed"
         assert "'pay-3', its state ongoing, it began at 20" in hanging[0].meaning
+
+
+def test_a_lost_partition_of_a_broker(tmp_path: Path) -> None:
+    scenario = next(each for each in SCENARIOS if each.name.startswith("broker/"))
+    data = scenario.unpack(tmp_path).parent
+    shutil.rmtree(data / "events-1")
+    problems = [(each.severity, each.code, Path(each.file).name) for each in kstore.check(data).problems()]
+    assert problems[0] == ("lost", "partition_missing", "events-1")
+    assert {code for _, code, _ in problems[1:]} == {"checkpoint_of_none"}
+    meta = data / "meta.properties"
+    meta.write_text(meta.read_text().replace("node.id=1", "node.id=7"))  # of which the metadata knows nothing
+    assert "partition_missing" not in {each.code for each in kstore.check(data).findings}
+    shutil.rmtree(data / "__cluster_metadata-0")
+    assert {each.code for each in kstore.check(data).problems()} == {"checkpoint_of_none"}
