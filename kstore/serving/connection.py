@@ -7,7 +7,7 @@ import logging
 import select
 import socket
 import struct
-from threading import Condition
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kstore.engine.io.synchronization import EventFd
@@ -59,19 +59,26 @@ class MemoryBudget:
 
     def __init__(self, size: int) -> None:
         self._left = size
-        self._freed = Condition()
+        self._lock = Lock()
+        self._waiting: set[EventFd] = set()
 
-    def take(self, size: int) -> None:
-        """Wait until there is room for so many bytes. A size is at most the whole budget."""
-        with self._freed:
-            self._freed.wait_for(lambda: self._left >= size)
+    def take(self, size: int, event: EventFd) -> bool:
+        """Take so many bytes, at most the whole budget. False if they are not free; the event is set once
+        others are given back."""
+        with self._lock:
+            if self._left < size:
+                self._waiting.add(event)
+                return False
             self._left -= size
+            return True
 
     def give_back(self, size: int) -> None:
         """Bytes that were taken are free again."""
-        with self._freed:
+        with self._lock:
             self._left += size
-            self._freed.notify_all()
+            for event in self._waiting:
+                event.set()
+            self._waiting.clear()
 
 
 class Connection:
@@ -147,7 +154,8 @@ class Connection:
         if size <= _SMALL:
             self._handle(self._small_frame(size))
             return True
-        self._budget.take(size)
+        while not self._budget.take(size, self.event):
+            self.wait(self._limits.idle_seconds)
         try:
             self._handle(self._large_frame(size))
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from kstore.serving.connection import Handler
 
-_JOIN_SECONDS = 10  # for a thread to end after its connection
+_JOIN_SECONDS = 10  # for all threads to end after their connections
 
 
 def is_loopback(host: str) -> bool:
@@ -92,8 +93,9 @@ class Server:
         self._on_close()  # whoever waits for others is answered
         with self._lock:
             threads = list(self._connections.values())
+        deadline = time.monotonic() + _JOIN_SECONDS
         for thread in threads:
-            thread.join(_JOIN_SECONDS)
+            thread.join(max(deadline - time.monotonic(), 0))
 
     def _accept(self) -> None:
         while True:

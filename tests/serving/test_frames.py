@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 import kstore
 from kstore.serving.connection import Limits
-from kstore.serving.protocol.apis import APIS
+from kstore.serving.protocol.apis import APIS, Api
 from kstore.serving.server import Server
 from kstore.serving.service import Service
 from tests.helpers.effort import times
+from tests.helpers.waiting import until
 from tests.messages.values import values_of
 from tests.serving.raw import RawClient
 
@@ -137,6 +138,26 @@ def test_large_requests_share_the_memory(small: Server) -> None:
         assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0
 
 
+def test_clients_that_go_while_they_wait_for_memory(small: Server) -> None:
+    """Their connections end at once, although another client still holds the memory."""
+    announced = struct.pack(">i", 1 << 20) + bytes(1000)
+    first = RawClient(small.bootstrap_servers)
+    first.sock.sendall(announced)
+    for client in [RawClient(small.bootstrap_servers) for _ in range(SMALL.connections - 1)]:
+        client.ask("ApiVersions", 0, {})  # so that the server has read what the first one sent
+        client.sock.sendall(announced)
+        client.sock.close()
+
+    def is_served() -> bool:
+        first.sock.sendall(b"\0")  # it is not idle
+        with suppress(ConnectionError):
+            return is_alive(small)
+        return False
+
+    with first:
+        until(is_served)
+
+
 def test_a_client_that_goes_while_it_waits(small: Server) -> None:
     with RawClient(small.bootstrap_servers) as client:
         client.send_fetch(("t", 1, 0), maxWaitMs=600_000)
@@ -155,3 +176,14 @@ def test_names_are_no_paths(small: Server, name: str) -> None:
         assert topic["errorCode"] == 17
         (topic,) = client.ask("DeleteTopics", 3, {"topicNames": [name]})["responses"]
         assert topic["errorCode"] == 3
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_refusals_are_answered(small: Server, api: Api) -> None:
+    """A request of empty values is answered in each version, also one that a coordinator refuses."""
+    names = {field.name for field in api.request.fields}
+    for version in range(api.lowest, api.highest + 1):
+        for group, timeout in (("", 10_000), ("g", 1_000), ("g", 3_600_000), ("g", 10_000)):
+            values = {"groupId": group, "sessionTimeoutMs": timeout, "memberId": "unknown", "acks": 1}
+            with RawClient(small.bootstrap_servers) as client:
+                client.ask(api.name, version, {name: values[name] for name in names & values.keys()})

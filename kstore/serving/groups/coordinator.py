@@ -78,6 +78,12 @@ class GroupCoordinator:
 
     def join_group(self, values: dict[str, Any], version: int, connection: Any) -> Answer:
         """JoinGroup. Waits for the next generation."""
+        answer = self._join(values, version, connection)
+        if version < 7 and answer["protocolName"] is None:  # it may be null from then on
+            answer["protocolName"] = ""
+        return answer
+
+    def _join(self, values: dict[str, Any], version: int, connection: Any) -> Answer:
         session = values["sessionTimeoutMs"]
         member_id = values["memberId"]
         if not values["groupId"]:
@@ -99,10 +105,7 @@ class GroupCoordinator:
             requires_id=version >= 4,
             skips_assignment=version >= 9,
         )
-        answer = self._new_shard(values["groupId"]).join(values["groupId"], request)
-        if version < 7 and answer["protocolName"] is None:
-            answer["protocolName"] = ""
-        return answer
+        return self._new_shard(values["groupId"]).join(values["groupId"], request)
 
     def sync_group(self, values: dict[str, Any], version: int, connection: Any) -> Answer:
         """SyncGroup. Waits for the leader's assignments."""
