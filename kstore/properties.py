@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from kstore.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,7 +43,8 @@ def _unescape(text: str) -> str:
 def read_properties(path: StrPath) -> dict[str, str]:
     """What a Java properties file says. ValueError if it is longer than any is: a device may have no end.
     OSError."""
-    with open(path, "rb") as file:
+    # a FIFO without a writer would be waited for
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         raise ValueError(f"{path} is no properties file: it has more than {_MOST_BYTES} bytes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections import Counter
 
 from kstore.checking.codes import found, why
@@ -222,7 +223,7 @@ def check_partition_files(path: str) -> Iterator[Finding]:
                 status = entry.stat(follow_symlinks=False)
             except FileNotFoundError:  # the writer has removed it
                 continue
-            if entry.is_file() and status.st_uid != owner and not status.st_mode & 0o022:
+            if stat.S_ISREG(status.st_mode) and status.st_uid != owner and not status.st_mode & 0o022:
                 foreign.append(entry.name)
     if foreign:
         text = f"{len(foreign)} files belong to another user than the directory, {min(foreign)} among them"

@@ -210,10 +210,10 @@ def _of_step(path: str, step: Step, is_clean: bool) -> Finding:
 
 
 def _is_malformed(file: str) -> bool:
-    """Whether a leader-epoch-checkpoint cannot be parsed; Kafka takes one without entries as it is."""
+    """Whether a leader-epoch-checkpoint cannot be read; Kafka takes one without entries as it is."""
     try:
         read_epochs(file)
-    except CorruptFileError:
+    except (CorruptFileError, OSError):
         return True
     return False
 

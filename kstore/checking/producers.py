@@ -226,6 +226,8 @@ def _check_index(
         stored = list(segment.transaction_index)
     except CorruptFileError as e:
         return [found("index_damaged", e.file or path, why(e), position=e.position)]
+    except OSError as e:
+        return [found("unreadable_file", path, str(e))]
     severity = "suspicious" if is_rebuilt else ""
     entries = [Aborted(*entry[:4]) for entry in stored]
     findings = [

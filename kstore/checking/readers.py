@@ -82,7 +82,12 @@ def positions_beyond(
                     text = f"group {group!r} has the position {position.offset} in {tp}, which ends at {end}"
                     yield found("position_beyond_end", checked[tp].path, text)
     for tp, path in paths.items():
-        for group in groups_in(path):
+        try:
+            groups = groups_in(path)
+        except OSError as e:
+            yield found("unreadable_file", e.filename or path, str(e))
+            continue
+        for group in groups:
             try:
                 state = state_of(path, tp, group)
             except FileNotFoundError:  # it was removed

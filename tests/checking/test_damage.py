@@ -1,8 +1,11 @@
 """A check finds each single damage, or the table says why it is harmless."""
 
+import os
 import random
 import shutil
 from pathlib import Path
+
+import pytest
 
 import kstore
 from tests.checking import damage
@@ -109,3 +112,41 @@ def test_no_false_alarm(tmp_path: Path) -> None:
         report = kstore.check(path)
         assert report.is_whole, f"SEED={SEED}, number {number}: {report}"
         shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "directory", "loop", "device"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "t-0/leader-epoch-checkpoint",
+        "t-0/00000000000000000300.snapshot",
+        "t-0/00000000000000000000.index",
+        "t-0/00000000000000000000.timeindex",
+        "t-0/00000000000000000000.txnindex",
+        "t-0/00000000000000000000.log",
+        "t-0/partition.metadata",
+        "t-0/kstore.json",
+        "t-0/kstore-shares",
+        "meta.properties",
+    ],
+)
+def test_what_is_no_file(tmp_path: Path, name: str, kind: str) -> None:
+    """What has the name of a file and is none is a finding, and the rest is checked."""
+    with kstore.LogStore(tmp_path, mode="a") as store:
+        for topic in ("t", "u"):
+            store.create_topic(topic, 1)
+            store.extend(topic, [b"value"] * 300)
+    (last,) = (tmp_path / "u-0").glob("*.log")
+    last.write_bytes(last.read_bytes()[:-1])
+    path = tmp_path / name
+    path.unlink(missing_ok=True)
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        path.symlink_to(path.name if kind == "loop" else "/dev/zero")
+    files = [Path(finding.file) for finding in kstore.check(tmp_path).findings]
+    assert last in files
+    # an empty directory of share groups has none, and a link to nowhere is no meta.properties
+    assert path in files or path.name in ("kstore-shares", "meta.properties")
