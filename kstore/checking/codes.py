@@ -25,18 +25,19 @@ class Code(NamedTuple):
     stops_kafka: bool = False
 
 
-_CUT = f"{REPAIR} ends the log there and keeps the rest in a .cut file; copy the partition first"
+_MOVE = f"{REPAIR} moves the damaged bytes into a .cut file; the records behind them stay"
+_CUT = f"{REPAIR} keeps what it cuts off in a .cut file; copy the partition first"
 _INDEX = f"{REPAIR} makes the indexes from the log"
 _REMOVE = "remove the file if it is not needed"
 _RENAME = "rename or move the file"
 
 CODES: Mapping[str, Code] = {
     # batches and records
-    "corrupt_batch": Code("damaged", "a checksum, a field or an offset of a batch is wrong", _CUT),
-    "torn_tail": Code("damaged", "the file ends inside a batch", _CUT),
+    "corrupt_batch": Code("damaged", "a checksum, a field or an offset of a batch is wrong", _MOVE),
+    "torn_tail": Code("damaged", "the file ends inside a batch", _MOVE),
     "offsets_fall": Code("damaged", "the offsets do not rise from batch to batch", _CUT),
     "unreadable_records": Code(
-        "damaged", "the checksum of a batch is right, and its records are damaged", _CUT
+        "damaged", "the checksum of a batch is right, and its records are damaged", _MOVE
     ),
     "late_record": Code(
         "damaged",

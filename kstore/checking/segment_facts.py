@@ -42,7 +42,8 @@ class SegmentFacts(NamedTuple):
     the leader epochs of both; `inner_gaps`: batches that lack some of their records. Lists have the first
     places only; `gap_count` and `inner_count` count all. `epochs`: leader epochs in order, each with the
     first offset and the byte. `producers`: the batches that change the state of a producer or of a
-    transaction. `index_faults`: (suffix of the file, byte in it, what is wrong).
+    transaction. `index_faults`: (suffix of the file, byte in it, what is wrong). `holes`: where bytes
+    were skipped, and behind the last batch: the first of these bytes, and the offsets that are missing there.
     """
 
     segment: Segment
@@ -67,6 +68,7 @@ class SegmentFacts(NamedTuple):
     epochs: tuple[tuple[int, int, int], ...]
     producers: Any
     index_faults: tuple[tuple[str, int, str], ...]
+    holes: tuple[Place, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -94,6 +96,7 @@ def read_segment(segment: Segment, advanced: Callable[[int], object] = lambda _:
     early: list[Place] = []
     gaps: list[Place] = []
     inner: list[Place] = []
+    holes: list[Place] = []
     epochs: list[tuple[int, int, int]] = []
     producers = []
     batches = records = gap_count = inner_count = 0
@@ -112,7 +115,12 @@ def read_segment(segment: Segment, advanced: Callable[[int], object] = lambda _:
         inner_count += int(lacking.sum())
         before = numpy.concatenate(([last], ends[:-1]))
         # where damage was skipped, the offsets are missing for that reason; the first batch may begin later
-        contiguous = table["position"] == numpy.concatenate(([end], (table["position"] + table["size"])[:-1]))
+        begins = numpy.concatenate(([end], (table["position"] + table["size"])[:-1]))
+        contiguous = table["position"] == begins
+        holes += [
+            Place(int(begins[at]), int(before[at]) + 1, int(base[at]) - 1)
+            for at in (~contiguous).nonzero()[0].tolist()
+        ]
         missing = (base > before + 1) & contiguous & known
         missing[0] &= batches > 0
         gap_count += int(missing.sum())
@@ -143,6 +151,7 @@ def read_segment(segment: Segment, advanced: Callable[[int], object] = lambda _:
         advanced(int(table["position"][-1] + table["size"][-1]) - end)
         last, end = int(ends[-1]), int(table["position"][-1] + table["size"][-1])
     advanced(size - end)
+    holes.append(Place(end, last + 1, last if segment.end_offset == MAX64 else segment.end_offset - 1))
     return SegmentFacts(
         segment,
         size,
@@ -166,6 +175,7 @@ def read_segment(segment: Segment, advanced: Callable[[int], object] = lambda _:
         tuple(epochs),
         numpy.concatenate(producers).astype(row_layout(), copy=False) if producers else (),
         tuple(indexes.faults(last + 1)),
+        tuple(holes),
     )
 
 

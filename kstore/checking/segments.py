@@ -71,12 +71,12 @@ def damage_in(facts: SegmentFacts, state: State) -> Iterator[Finding]:
             "spare_room", path, f"{last.size} bytes of zeros follow the last batch", position=last.position
         )
     for each in skipped:
-        yield _of_skipped(each, is_recovered)
+        yield _of_skipped(each, is_recovered, _lost_at(each, facts))
     tail = facts.size - facts.end_position
     is_last = facts.segment.end_offset == MAX64
     if tail > 0 and not (is_last and state.is_live):
         text = f"{tail} bytes at the end hold no whole batch"
-        offset = (facts.next_offset, facts.next_offset)
+        offset = (facts.next_offset, facts.next_offset if is_last else facts.segment.end_offset - 1)
         severity = "damaged"
         if is_last and not state.is_clean:
             severity = "suspicious"
@@ -87,21 +87,24 @@ def damage_in(facts: SegmentFacts, state: State) -> Iterator[Finding]:
         yield found("unreadable_records", path, why(error), position=position)
 
 
-def _of_skipped(skipped: Skipped, is_recovered: bool) -> Finding:
+def _lost_at(skipped: Skipped, facts: SegmentFacts) -> tuple[int, int] | None:
+    """The offsets between the sound batches around skipped bytes; of bytes at the end of the log, as far as
+    is known."""
+    hole = [each for each in facts.holes if each.position <= skipped.position][-1]
+    last = hole.last
+    if hole is facts.holes[-1] and facts.segment.end_offset == MAX64:
+        last = max(last, getattr(skipped.error, "offset", -1))
+    return (hole.first, last) if hole.first <= last else None
+
+
+def _of_skipped(skipped: Skipped, is_recovered: bool, offsets: tuple[int, int] | None) -> Finding:
     error, path = skipped.error, skipped.file
     text = why(error)
     if skipped.size:
         text += f"; {skipped.size} bytes are unreadable"
     if is_recovered:
         text += ". An opening for writing, or a broker, ends the log here and removes what follows"
-    offset = getattr(error, "offset", -1)
-    return found(
-        "corrupt_batch",
-        path,
-        text,
-        position=skipped.position,
-        offsets=(offset, offset) if offset >= 0 else None,
-    )
+    return found("corrupt_batch", path, text, position=skipped.position, offsets=offsets)
 
 
 def lies_in(facts: SegmentFacts, state: State) -> Iterator[Finding]:

@@ -42,6 +42,27 @@ def test_a_damaged_batch(log: Path) -> None:
         report.problems("bad")
 
 
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
+def test_the_offsets_of_damage_are_those_that_a_repair_loses(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        for _ in range(5):
+            log.extend([b"v"] * 10)
+    file = path / f"{0:020}.log"
+    size = file.stat().st_size // 5
+    for batch in (1, 4):
+        data = bytearray(file.read_bytes())
+        data[batch * size + 70] ^= 1
+        file.write_bytes(data)
+    found = [each for each in kstore.check(path).problems() if each.code == "corrupt_batch"]
+    assert [each.offsets for each in found][:1] == [(10, 19)]
+    assert found[1].offsets is not None
+    assert found[1].offsets[0] == 40
+    assert all("the records behind them stay" in each.remedy for each in found)
+    kstore.repair(path, run=True)
+    assert [record.offset for record in kstore.open(path)] == [*range(10), *range(20, 40)]
+
+
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(kstore.LogNotFoundError):
         kstore.check(tmp_path / "orders-0")
