@@ -24,8 +24,9 @@ _PIECE = 1 << 20
 def damaged_ranges(partition: str, file: str) -> Ranges:
     """The ranges of a .log file that hold no sound batch. A tail of the last segment is left to recovery.
     Empty if the file is not a segment of the log. OSError."""
+    # without recovery: a recovery that reads a segment for another reason ends it at the first damage
     try:
-        segments = load(partition, clean=True).segments
+        segments = load(partition, recover=False).segments
     except KstoreError:
         return ()
     for segment in segments:

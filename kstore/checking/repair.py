@@ -11,12 +11,14 @@ import os
 
 from kstore.arguments import boolean
 from kstore.checking.check import check_paths
+from kstore.checking.directory import read_names
 from kstore.checking.finding import Finding
 from kstore.checking.moving import Ranges, damaged_ranges, move_bytes
 from kstore.errors import KstoreError, visible
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
 from kstore.log.files.log_directory import PartitionLease
+from kstore.log.recovery.loader import load
 from kstore.log.recovery.presence import is_partition
 from kstore.log.recovery.repairs import Repairs
 from kstore.opening import open as open_log
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kstore.checking.finding import Report
+    from kstore.log.recovery.loader import Loaded
     from kstore.typed import StrPath
 
 _MOVED = ("corrupt_batch", "unreadable_records", "torn_tail")
@@ -143,7 +146,9 @@ def repair(path: StrPath, *others: StrPath, run: bool = False) -> RepairPlan:
     Indexes, snapshots, leader epochs and checkpoints are made from the batches. A second repair does nothing.
 
     The logs are locked while they are changed. LogLockedError if one is open for writing, and
-    LogNotFoundError if nothing is there; nothing is changed then. OSError if a change fails: repair again.
+    LogNotFoundError if nothing is there; nothing is changed then. OSError if a file cannot be read, before
+    anything is changed, or if a change fails: repair again. KstoreError if an opening for writing would still
+    remove sound batches from a partition: that partition, and those behind it in the plan, are not opened.
     """
     boolean("run", run)
     paths = [str(path), *map(str, others)]
@@ -152,7 +157,11 @@ def repair(path: StrPath, *others: StrPath, run: bool = False) -> RepairPlan:
 
 
 def plan_of(paths: list[str], report: Report) -> RepairPlan:
-    """The plan for the findings of a report. Damaged segments are read again."""
+    """The plan for the findings of a report. Damaged segments are read again. OSError if a file was not read:
+    a plan without its damage would be wrong."""
+    for finding in report.findings:
+        if finding.code == "unreadable_file":
+            raise OSError(f"no plan is made, because {finding.file} cannot be read: {finding.meaning}")
     around = [path for path in paths if not is_partition(path)]
     by_partition: dict[str, list[Finding]] = {}
     of_directories: dict[str, list[Finding]] = {path: [] for path in around}
@@ -198,7 +207,7 @@ def _steps_for(partition: str, findings: list[Finding]) -> Iterator[RepairStep]:
 
 
 def run_plan(plan: RepairPlan, paths: list[str]) -> RepairPlan:
-    """Carry out a plan. LogLockedError, OSError."""
+    """Carry out a plan. LogLockedError, OSError, KstoreError."""
     from kstore.store import LogStore  # imported here: it imports all of a store
 
     kept: list[str] = []
@@ -221,18 +230,32 @@ def run_plan(plan: RepairPlan, paths: list[str]) -> RepairPlan:
         for lease in leases:
             lease.leave(clean=False)
     for partition in partitions:
+        _refuse_loss(load(partition, clean=False, recovery_point=0), partition)
+    for partition in partitions:
         before = _cut_files(partition)
         with open_log(partition, "r+", clean=False, recovery_point=0, keep_cut=True):
             pass
         kept += sorted(_cut_files(partition) - before)
     if any(step.action == "recover_store" for step in plan.steps):
         stores = [path for path in paths if not is_partition(path)]
+        for path in stores:
+            for tp in read_names(path).partitions:
+                if tp.topic != layout.CLUSTER_METADATA:
+                    _refuse_loss(load(f"{path}/{tp}"), f"{path}/{tp}")
         try:
             LogStore(*stores, mode="a", background=False).close()
         except KstoreError as e:
             e.add_note("the partitions are repaired; the checkpoints of the log directory are not")
             raise
     return plan._replace(is_done=True, kept=tuple(kept))
+
+
+def _refuse_loss(loaded: Loaded, partition: str) -> None:
+    """Raise an error if the opening for writing that was loaded would remove sound batches."""
+    for step in loaded.recovery.steps:
+        if step.sound is not None and step.sound.last_offset >= loaded.log_start_offset:
+            text = f"{step.file}: {step.text(done=False)}"
+            raise KstoreError(f"{partition} is not recovered, because records would leave the log: {text}")
 
 
 def _cut_files(partition: str) -> set[str]:

@@ -64,7 +64,9 @@ def damage_in(facts: SegmentFacts, state: State) -> Iterator[Finding]:
         yield found("too_large", path, f"the file has {facts.size} bytes; a broker opens at most {MAX32}")
     is_recovered = state.is_rebuilt(facts)
     skipped = facts.skipped
-    if facts.is_zeros_behind and not state.is_clean:
+    is_last = facts.segment.end_offset == MAX64
+    # zeros before another segment end the log there, as damage does
+    if facts.is_zeros_behind and is_last and not state.is_clean:
         last = skipped[-1]
         skipped = skipped[:-1]
         yield found(
@@ -73,7 +75,6 @@ def damage_in(facts: SegmentFacts, state: State) -> Iterator[Finding]:
     for each in skipped:
         yield _of_skipped(each, is_recovered, _lost_at(each, facts))
     tail = facts.size - facts.end_position
-    is_last = facts.segment.end_offset == MAX64
     if tail > 0 and not (is_last and state.is_live):
         text = f"{tail} bytes at the end hold no whole batch"
         offset = (facts.next_offset, facts.next_offset if is_last else facts.segment.end_offset - 1)

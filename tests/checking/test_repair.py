@@ -5,10 +5,13 @@ import random
 import shutil
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kstore
+import kstore.testing
+from kstore.checking.repair import RepairStep, run_plan
 from tests.checking import damage
 from tests.checking.sound import KINDS, write_partition, write_store
 from tests.golden.scenarios import Scenario, scenarios
@@ -68,6 +71,88 @@ def test_damaged_batches_in_the_middle(tmp_path: Path) -> None:
     [(position, size)] = done.steps[0].ranges
     assert Path(kept).read_bytes() == data[position : position + size]
     assert len(readable(path)) > 390
+
+
+def _write(path: Path, *, transaction: bool = False, killed: bool = False) -> list[Path]:
+    """100 records in several segments. The .log files."""
+    config = kstore.LogConfig(internal_segment_bytes=4000, index_interval_bytes=100, retention_ms=-1)
+    with kstore.open(path, "a", config=config) as log:
+        if transaction:
+            about: dict[str, Any] = {"producer_id": 77, "producer_epoch": 0, "transactional": True}
+            log.append_batches(kstore.encode_batch([(1, b"k", b"aborted", None)], base_sequence=0, **about))
+            abort = kstore.encode_batch([(1, bytes(4), bytes(6), None)], control=True, **about)
+            log.append_batches(abort, origin="coordinator", transaction_version=0)
+        for number in range(100):
+            log.append(b"record %d" % number, timestamp=1)
+        log.flush()
+        shutil.copytree(path.parent, path.parent.with_suffix(".killed"))
+    if killed:
+        shutil.rmtree(path.parent)
+        path.parent.with_suffix(".killed").rename(path.parent)
+    return sorted(path.glob("*.log"))
+
+
+def _change(file: Path, position: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[position] ^= 255
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("count", [1, 12, 50, 5000])
+def test_zeros_behind_a_sealed_segment(tmp_path: Path, count: int, killed: bool) -> None:
+    first, *later = _write(tmp_path / "data" / "orders-0", killed=killed)
+    with first.open("ab") as file:
+        file.write(bytes(count))
+    assert first.name in {Path(finding.file).name for finding in kstore.check(tmp_path / "data").problems()}
+    check_repair(first.parent)
+    assert later
+    assert len(readable(first.parent)) == 100
+
+
+@pytest.mark.parametrize("kind", ["txnindex", "index", "timeindex", "snapshot"])
+def test_a_damaged_batch_beside_another_damaged_file(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "data" / "orders-0"
+    first = _write(path, transaction=True)[0]
+    _change(first, first.read_bytes().index(b"record 10"))
+    _change(sorted(path.glob(f"*.{kind}"))[-1 if kind == "snapshot" else 0], 10)
+    check_repair(path)
+    assert len(readable(path)) == 99 + 1
+
+
+def test_no_opening_that_removes_sound_batches(tmp_path: Path) -> None:
+    """A plan that has no step for a damaged segment."""
+    directory = tmp_path / "data"
+    first = _write(directory / "orders-0", killed=True)[0]
+    (first.parent / "recovery-point-offset-checkpoint").unlink()
+    _change(first, 1000)
+    before, files = readable(first.parent), contents(directory)
+    plan = kstore.repair(directory)
+    for path, action in ((first.parent, "recover"), (directory, "recover_store")):
+        steps = (RepairStep(action, str(path), "", (), ("not_closed",)),)
+        with pytest.raises(kstore.KstoreError, match=r"orders-0 is not recovered.* sound batches"):
+            run_plan(plan._replace(steps=steps), [str(directory)])
+        assert contents(directory) == files
+    check_repair(first.parent)
+    assert readable(first.parent) == before
+
+
+def test_a_failed_system_call_while_the_plan_is_made(tmp_path: Path) -> None:
+    """Any of them: an error, or a plan that moves the damaged batch."""
+    first = _write(tmp_path / "data" / "orders-0")[0]
+    _change(first, 1000)
+    directory = tmp_path / "data"
+    plan = kstore.repair(directory)
+    raised = 0
+    for number in range(1, kstore.testing.count_calls(lambda: kstore.repair(directory)) + 1):
+        try:
+            with kstore.testing.failing(number):
+                found = kstore.repair(directory)
+        except (OSError, kstore.KstoreError):
+            raised += 1
+        else:
+            assert plan.steps[0] in found.steps, number
+    assert raised
 
 
 def test_damages(tmp_path: Path) -> None:
