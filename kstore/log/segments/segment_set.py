@@ -22,7 +22,7 @@ from kstore.log.segments.sealed_segments import SealedSegments
 from kstore.log.segments.stored_offsets import StoredOffsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from random import randrange
 
     from kstore.config import LogConfig
@@ -451,6 +451,7 @@ class SegmentSet:
         self.producers, self.epochs, self.manifest = producers, epochs, manifest
         self._loaded = loaded.replace(segments=())
         self.open(loaded, self.clock_ms(), prepares_indexes=True)
+        self._owe_sync_of_others(loaded.segments[:-1])  # recovery has looked at the last ones only
         self.offsets.start = loaded.log_start_offset
         self.offsets.forget_written()
 
@@ -483,14 +484,17 @@ class SegmentSet:
             active = self.make_active(
                 layout.segment_stem(active_base), active_base, self.clock_ms(), -1, joined=True
             )
-        kinds = (".log", *layout.INDEX_KINDS)
-        owed = [segment for segment in found if segment.end_offset > end.stored]
-        paths = [segment.path_of(kind) for segment in owed for kind in kinds]
-        end.owe_sync_of_others(paths, owed[0].base_offset if owed else MAX64)
+        self._owe_sync_of_others(found)
         self.epochs.reload()
         self.producers.reload_snapshots()
         self.offsets.forget_written()
         return SealedSegments(found, end.sealed.origin if is_grown and not is_truncated else None), active
+
+    def _owe_sync_of_others(self, sealed: Sequence[Segment]) -> None:
+        """The next sync brings to the disk what others have sealed, from the stored recovery point on."""
+        owed = [segment for segment in sealed if segment.end_offset > self.log_end.stored]
+        paths = [segment.path_of(kind) for segment in owed for kind in (".log", *layout.INDEX_KINDS)]
+        self.log_end.owe_sync_of_others(paths, owed[0].base_offset if owed else MAX64)
 
     def reload_producers(self, *, anew: bool, have_appended: bool) -> None:
         """Takes in what the producers of other processes have appended, if they have. OSError,
