@@ -29,7 +29,11 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
         "are those of one store",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--problems", action="store_true", help="print only findings that are not notes")
+    parser.add_argument(
+        "--problems",
+        action="store_true",
+        help="print only findings that are not notes, and nothing if there is none",
+    )
     parser.add_argument(
         "--severity",
         choices=SEVERITIES,
@@ -80,7 +84,7 @@ def check(args: argparse.Namespace) -> int:
         report = report._replace(findings=tuple(report.problems()))
     if args.json:
         print(json.dumps(report.as_dict()))
-    else:
+    elif report.findings or not args.problems:
         say(*str(report).splitlines())
     return 1 if report.problems(args.severity) else 0
 
