@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kstore.arguments import integer, number
+from kstore.arguments import choice, integer, number
 from kstore.serving.connection import Connection, Disconnect, Limits
 from kstore.serving.error_codes import ErrorCode
 from kstore.serving.protocol.apis import APIS
@@ -108,9 +108,14 @@ class Broker:
         """Answer the next requests with an error, and do nothing of what they ask for.
 
         api: Kafka's name of the request: "Produce", "Fetch", "OffsetCommit" and so on. error: Kafka's name or
-        code of the error, such as "NOT_ENOUGH_REPLICAS". times: for how many requests.
+        code of the error, such as "NOT_ENOUGH_REPLICAS". times: for how many requests. ValueError for an
+        unknown name.
         """
-        code = ErrorCode[error] if isinstance(error, str) else error
+        code = (
+            ErrorCode[choice("error", error, tuple(ErrorCode.__members__))]
+            if isinstance(error, str)
+            else error
+        )
         _failed(api, {"topics": [], "topicData": [], "v3AndBelowTopics": []}, code)  # ValueError
         self._add(api, times, _Fault(code=code))
 
