@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from kstore.arguments import integer
+from kstore.arguments import instance, integer
 from kstore.engine.record.batch_builder import CODECS, encode_batch
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
+from kstore.log.partition import PartitionLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from kstore.engine.columns.array import ArrayData
     from kstore.engine.record.batch import RecordBatch
-    from kstore.log.partition import PartitionLog
 
 _HEADER, _OLD_HEADER = 61, 12  # bytes before the records of a batch; of a message of magic 0 and 1
 
@@ -72,6 +72,7 @@ def sizes(log: PartitionLog, *, sample: int = 32) -> Sizes:
     sample: how many batches, spread over the log, are compressed with each codec. 0: none. Damaged batches
     are left out, and counted as unread. OSError.
     """
+    instance("log", log, PartitionLog)
     sample = integer("sample", sample)
     whole = log.from_file_start()
     content, record_count, damaged = _content_of(whole)

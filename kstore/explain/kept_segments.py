@@ -15,6 +15,7 @@ from kstore.log.cursors.arguments import checked_groups
 from kstore.log.cursors.home import Home
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.log_dir_state import is_known_compacted
+from kstore.log.partition import PartitionLog
 from kstore.log.write.given_retention import retention_of
 from kstore.log.write.needs import needs_of
 from kstore.log.write.retention import SegmentFacts, decide_for, earliest, facts_of, kept_from
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Literal
 
-    from kstore.log.partition import PartitionLog
     from kstore.log.write.retention import Facts
 
     _Rule = Literal["start_offset", "size", "time"]
@@ -130,7 +130,8 @@ def explained(
 
 
 def config_of(log: PartitionLog, config: LogConfig | None) -> tuple[LogConfig, str]:
-    """The configuration of a log, and where it is saved. CorruptFileError, OSError."""
+    """The configuration of a log, and where it is saved. TypeError for a path; CorruptFileError, OSError."""
+    instance("log", log, PartitionLog)
     if config is not None:
         return instance("config", config, LogConfig), "given"
     own = getattr(log, "config", None)  # of a LogWriter

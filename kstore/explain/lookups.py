@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from kstore.arguments import any_integer
+from kstore.arguments import any_integer, instance
 from kstore.engine.segment.index import OffsetPosition, TimestampOffset
 from kstore.engine.segment.segment import OffsetAndTimestamp, start_of
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.log.partition import PartitionLog
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.read.offset_lookup import asked_for_time
 
 if TYPE_CHECKING:
     from kstore.engine.segment.segment import Segment
-    from kstore.log.partition import PartitionLog
 
 
 class BatchRead(NamedTuple):
@@ -66,6 +66,7 @@ def lookup(log: PartitionLog, *, offset: int | None = None, timestamp: int | Non
     timestamp: milliseconds since 1970. An offset outside the log is explained, too. TypeError unless one of
     both is given. CorruptRecordError, OSError.
     """
+    instance("log", log, PartitionLog)
     if (offset is None) == (timestamp is None):
         raise TypeError("lookup() needs one argument: offset=… or timestamp=…")
     if offset is not None:

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,13 @@ def test_each_moment_is_the_first(
                 assert (each.base_offset in bases(log)) == (
                     each.deletable_at_ms is None or each.deletable_at_ms > moment
                 ) or each.base_offset == log.log_end_offset
+
+
+def test_a_path_is_no_log() -> None:
+    explain: Any = kstore.explain
+    for call in (explain.retention, explain.compaction, explain.sizes, partial(explain.lookup, offset=0)):
+        with pytest.raises(TypeError, match="log is of the class PartitionLog, not 'data'"):
+            call("data")
 
 
 def test_what_is_not_set(tmp_path: Path) -> None:
