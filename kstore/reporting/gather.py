@@ -102,14 +102,10 @@ def _topic_config(store: LogStore, topic: str, metadata: ClusterMetadata | None)
 
 
 def _config_of(path: str, metadata: ClusterMetadata | None) -> LogConfig:
-    """The configuration of a partition's topic. That of a broker is known whole: its defaults hold, too."""
+    """The options of a partition's topic that are known. A broker may have others in its server.properties."""
     if locate(path).name.topic == CLUSTER_METADATA:
         return LogConfig()  # options of topics do not apply to it
-    known = topic_options(path, metadata)
-    config = known.config()
-    if known.source == "broker":
-        config = config.replace(retention_ms=config.retention_ms, cleanup_policy=config.cleanup_policy)
-    return config
+    return topic_options(path, metadata).config()
 
 
 def _every(logs: Iterable[PartitionLog]) -> int:
