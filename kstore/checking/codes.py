@@ -153,7 +153,10 @@ CODES: Mapping[str, Code] = {
         "damaged", "a partition is in two log directories", "move one of them away", True
     ),
     "foreign_directory": Code(
-        "note", "a directory whose name is not that of a partition", "move it out of the log directory", True
+        "damaged",
+        "a directory in a broker's log directory whose name is not that of a partition",
+        "move it out of the log directory",
+        True,
     ),
     "deleted_partition": Code("note", "a partition that waits for its deletion"),
     "future_partition": Code("note", "a partition that a broker was moving here from another log directory"),

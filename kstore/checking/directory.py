@@ -83,8 +83,10 @@ def check_names(directories: Sequence[LogDirectoryNames]) -> Iterator[Finding]:
             code, severity = _ENDINGS[name[name.rindex("-") :]]
             yield found(code, f"{each.path}/{name}", severity=severity)
         for name in each.others:
-            severity = "damaged" if each.is_a_brokers else "note"
-            yield found("foreign_directory", f"{each.path}/{name}", severity=severity)
+            severity, text = (
+                ("", "") if each.is_a_brokers else ("note", "its name is not that of a partition")
+            )
+            yield found("foreign_directory", f"{each.path}/{name}", text, severity=severity)
         for name in each.links:
             if layout.is_partition_name(name):
                 yield found("dangling_link", f"{each.path}/{name}")

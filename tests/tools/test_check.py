@@ -14,6 +14,8 @@ from tests.helpers.reading import cursor_at_end
 from tests.hostile.material import resealed
 from tests.tools.conftest import Run, T
 
+BROKER = Path(__file__).parents[1] / "golden/data/broker/data"
+
 
 def findings(run: Run, *words: object) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(run("check", *words, "--json")[1])["findings"]
@@ -157,7 +159,13 @@ def test_a_log_directory(tmp_path: Path, run: Run) -> None:
     assert {"dangling_link", "foreign_directory", "stray_partition", "partition_missing"} <= set(codes)
     assert codes["positions_damaged"]["severity"] == "damaged"
     assert codes["partition_missing"]["file"] == f"{data}/orders-1"
-    assert codes["foreign_directory"]["stops_kafka"]
+    assert (codes["foreign_directory"]["severity"], codes["foreign_directory"]["stops_kafka"]) == (
+        "note",
+        True,
+    )
+    shutil.copyfile(BROKER / "meta.properties", data / "meta.properties")
+    foreign = [each for each in findings(run, data) if each["code"] == "foreign_directory"]
+    assert [each["severity"] for each in foreign] == ["damaged"]
     (data / "kstore.json").write_text("")
     assert "manifest_damaged" in {each["code"] for each in findings(run, data)}
 
