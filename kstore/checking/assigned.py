@@ -1,4 +1,4 @@
-"""The partitions that log directories should have: by the table of a store, or by the metadata of a cluster."""
+"""The partitions that log directories should have, by the table of a store or the metadata of a cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kstore.checking.finding import Finding
 
-# ids of no directory: none, UNASSIGNED (a new partition) and MIGRATING (from before 3.7) of Kafka's DirectoryId
+# ids of no directory: none; UNASSIGNED (a new partition) and MIGRATING (before 3.7) of Kafka's DirectoryId
 _NOWHERE = ("", "A" * 22, "A" * 20 + "Ag")
 
 
@@ -75,8 +75,8 @@ class Assigned(NamedTuple):
         for tp, directory in sorted(self.replicas.items()):
             if self._is_elsewhere(tp) or any(os.path.isdir(f"{path}/{tp}") for path in self.paths):
                 continue
-            text = "the metadata of the cluster assigns the partition to this node, and it is in no log directory "
-            text += "that was given"
+            text = "the metadata of the cluster assigns the partition to this node, and it is in no log "
+            text += "directory that was given"
             is_unsure = directory in _NOWHERE and bool(self.directory_ids)
             severity = "suspicious" if is_live or is_unsure else ""
             yield found("partition_missing", f"{self.paths[0]}/{tp}", text, severity=severity)

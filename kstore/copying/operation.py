@@ -109,8 +109,9 @@ def copy(
     has the size and the SHA-256 of each file.
 
     progress: called as progress(done, total), in bytes. FileExistsError if the destination is something else,
-    was changed, or has other partitions. LogNotFoundError; CorruptFileError for damage; LogChangedError if a partition changes too
-    quickly; OSError, for example if the disk has too little space, which is checked first.
+    was changed, or has other partitions. LogNotFoundError; CorruptFileError for damage;
+    LogChangedError if a partition changes too quickly; OSError, for example if the disk has too little space,
+    which is checked first.
     """
     place = os.path.abspath(path_text("source", source))
     final = os.path.abspath(path_text("destination", destination))

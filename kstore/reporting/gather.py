@@ -102,7 +102,7 @@ def _topic_config(store: LogStore, topic: str, metadata: ClusterMetadata | None)
 
 
 def _config_of(path: str, metadata: ClusterMetadata | None) -> LogConfig:
-    """The options of a partition's topic that are known. A broker may have others in its server.properties."""
+    """The known options of a partition's topic. A broker may have others in its server.properties."""
     if locate(path).name.topic == CLUSTER_METADATA:
         return LogConfig()  # options of topics do not apply to it
     return topic_options(path, metadata).config()

@@ -39,7 +39,7 @@ def test_a_brokers_directory_has_the_numbers_of_the_api() -> None:
                 log.segments, (s for s in page.tables["segments"] if s["partition"] == str(tp)), strict=True
             ):
                 assert number(shown["bytes"]) == segment.size
-    # of the options, those in the metadata count; server.properties may have another retention.ms than Kafka's
+    # options in the metadata count; server.properties may have another retention.ms than Kafka's default
     assert "delete what is above 6000 bytes" in rows["bounded-0"].values()
     assert "past retention" not in {segment["state"] for segment in page.tables["segments"]}
     codecs = page.tables["codecs"]
