@@ -58,11 +58,23 @@ class Aborted(NamedTuple):
 
 
 class _Replay:
-    """The producers of a log, batch by batch."""
+    """The producers of a log, batch by batch.
 
-    def __init__(self) -> None:
+    An opening may read the batches from the log start offset on only, so it may know a later beginning of a
+    transaction than the log, or no transaction if none of its records is readable. `seen`: the producers with
+    readable records in the open transaction. `hidden`: the markers of transactions without any.
+    """
+
+    def __init__(self, start: int = 0) -> None:
+        self.start = start
+        self.seen: set[int] = set()
+        self.hidden: set[int] = set()
         self.producers: dict[int, Producer] = {}
         self.bad_markers: list[tuple[int, int]] = []  # position and offset of markers that Kafka fails on
+
+    def begins_alike(self, one: int, other: int) -> bool:
+        """Whether two first offsets of transactions, -1 for none, are the same to a reader."""
+        return (one < 0) == (other < 0) and max(one, self.start) == max(other, self.start)
 
     def apply(self, rows: Any) -> Iterator[Aborted]:
         """Apply the batches of a segment. Yields the transactions that they abort."""
@@ -100,6 +112,9 @@ class _Replay:
                     -1,
                     timestamp,
                 )
+                if pid not in self.seen:
+                    self.hidden.add(base)
+                self.seen.discard(pid)
                 if transaction >= 0 and marker == ABORT:
                     open_ones = [
                         each.transaction for each in self.producers.values() if each.transaction >= 0
@@ -108,6 +123,8 @@ class _Replay:
                 continue
             if transaction < 0 and attributes & _TRANSACTIONAL:
                 transaction = base
+            if attributes & _TRANSACTIONAL and last >= self.start:
+                self.seen.add(pid)
             last_sequence = sequence + delta
             if last_sequence > 2**31 - 1:
                 last_sequence -= 2**31
@@ -122,7 +139,7 @@ def check_producers(
     is_complete: no batch is missing behind the start of the first segment, through compaction or damage.
     """
     findings: list[Finding] = []
-    replay = _Replay()
+    replay = _Replay(state.log_start_offset)
     first = facts[0].segment.base_offset if facts else 0
     snapshots = _snapshots(directory)
     is_missing = bool(facts) and end_offset not in snapshots
@@ -132,7 +149,7 @@ def check_producers(
             findings += _check_snapshot(snapshots.pop(base), base, replay, first, is_complete)
         rows = each.producers
         aborted = list(replay.apply(rows)) if len(rows) else []
-        findings += _check_index(each, aborted, is_complete, state.is_rebuilt(each))
+        findings += _check_index(each, aborted, replay, is_complete, state.is_rebuilt(each))
         for position, offset in replay.bad_markers:
             text = "the value of a transaction marker is shorter than 6 bytes; Kafka's recovery fails on it"
             path, offsets = each.segment.path, (offset, offset)
@@ -202,7 +219,11 @@ def _check_snapshot(path: str, offset: int, replay: _Replay, first: int, is_comp
             text = f"epoch {epoch}, last sequence {sequence}, last offset {last}"
             log = f"{known.epoch}, {known.last_sequence}, {known.last_offset}"
             wrong.append((position, f"producer {pid} has {text}; in the log {log}"))
-        elif is_complete and transaction != known.transaction and not 0 <= transaction < first:
+        elif (
+            is_complete
+            and not replay.begins_alike(transaction, known.transaction)
+            and not 0 <= transaction < first
+        ):
             text = f"its open transaction begins at {transaction}; in the log at {known.transaction}"
             wrong.append((position, f"producer {pid}: {text}"))
     if not is_complete:  # markers may be gone from the log, and the snapshot knows them
@@ -211,13 +232,13 @@ def _check_snapshot(path: str, offset: int, replay: _Replay, first: int, is_comp
     wrong += [
         (-1, f"producer {pid} has an open transaction since offset {each.transaction}, and is not in it")
         for pid, each in replay.producers.items()
-        if each.transaction >= 0 and pid not in named
+        if each.transaction >= 0 and pid not in named and pid in replay.seen
     ]
     return [found("snapshot_differs", path, text, position=position) for position, text in wrong]
 
 
 def _check_index(
-    facts: SegmentFacts, aborted: list[Aborted], is_complete: bool, is_rebuilt: bool
+    facts: SegmentFacts, aborted: list[Aborted], replay: _Replay, is_complete: bool, is_rebuilt: bool
 ) -> list[Finding]:
     """The findings about the transaction index of a segment."""
     segment = facts.segment
@@ -240,6 +261,8 @@ def _check_index(
     known = {entry.last_offset: entry for entry in entries}
     for each in aborted if is_complete else ():  # compaction may remove a marker, or the aborted records
         entry = known.pop(each.last_offset, None)
+        if entry is None and each.last_offset in replay.hidden:
+            continue
         if entry is None:
             text = (
                 f"the aborted transaction of producer {each.producer_id} is not in it: its records are read"
@@ -248,7 +271,7 @@ def _check_index(
             findings.append(
                 found("transaction_index_differs", path, text, offsets=offsets, severity=severity)
             )
-        elif entry != each:
+        elif _readable(entry, replay.start) != _readable(each, replay.start):
             text = f"it has {_text(entry)}; the log has {_text(each)}"
             findings.append(found("transaction_index_differs", path, text, severity=severity))
     rows = facts.producers
@@ -261,6 +284,12 @@ def _check_index(
             text = f"it has {_text(entry)}; the log has no such marker"
             findings.append(found("transaction_index_differs", path, text, severity=severity))
     return findings
+
+
+def _readable(entry: Aborted, start: int) -> Aborted:
+    """An entry as a reader from the log start offset on uses it."""
+    first, stable = max(entry.first_offset, start), max(entry.last_stable_offset, start)
+    return entry._replace(first_offset=first, last_stable_offset=stable)
 
 
 def _text(entry: Aborted) -> str:

@@ -120,6 +120,29 @@ def test_a_damaged_batch_beside_another_damaged_file(tmp_path: Path, kind: str) 
     assert len(readable(path)) == 99 + 1
 
 
+def test_a_transaction_that_began_below_the_log_start(tmp_path: Path) -> None:
+    path = tmp_path / "orders-0"
+    config = kstore.LogConfig(internal_segment_bytes=400, retention_ms=-1)
+    about: dict[str, Any] = {"producer_id": 77, "producer_epoch": 0, "transactional": True}
+    with kstore.open(path, "a", config=config) as log:
+        for number in range(20):
+            log.append_batches(
+                kstore.encode_batch([(1, b"k", b"aborted", None)], base_sequence=number, **about)
+            )
+        abort = kstore.encode_batch([(1, bytes(4), bytes(6), None)], control=True, **about)
+        log.append_batches(abort, origin="coordinator", transaction_version=0)
+        log.append(b"end", timestamp=1)
+        log.delete_records(12)
+    assert kstore.check(path).findings == ()
+    with kstore.open(path, "r+", clean=False, recovery_point=0):
+        pass
+    assert kstore.check(path).findings == ()
+    _change(max(path.glob("*.txnindex")), 10)
+    check_repair(path)
+    with kstore.open(path) as log:
+        assert [record.value for record in log.records(isolation="read_committed")] == [b"end"]
+
+
 def test_no_opening_that_removes_sound_batches(tmp_path: Path) -> None:
     """A plan that has no step for a damaged segment."""
     directory = tmp_path / "data"
