@@ -17,6 +17,8 @@ from kstore.checking.moving import Ranges, damaged_ranges, move_bytes
 from kstore.errors import KstoreError, visible
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
+from kstore.log.files.checkpoints import write_offsets
+from kstore.log.files.log_dir_state import read_checkpoint
 from kstore.log.files.log_directory import PartitionLease
 from kstore.log.recovery.loader import load
 from kstore.log.recovery.presence import is_partition
@@ -234,7 +236,7 @@ def run_plan(plan: RepairPlan, paths: list[str]) -> RepairPlan:
     for partition in partitions:
         before = _cut_files(partition)
         with open_log(partition, "r+", clean=False, recovery_point=0, keep_cut=True):
-            pass
+            _write_sound_lines(partition)
         kept += sorted(_cut_files(partition) - before)
     if any(step.action == "recover_store" for step in plan.steps):
         stores = [path for path in paths if not is_partition(path)]
@@ -243,7 +245,9 @@ def run_plan(plan: RepairPlan, paths: list[str]) -> RepairPlan:
                 if tp.topic != layout.CLUSTER_METADATA:
                     _refuse_loss(load(f"{path}/{tp}"), f"{path}/{tp}")
         try:
-            LogStore(*stores, mode="a", background=False).close()
+            with LogStore(*stores, mode="a", background=False):
+                for path in stores:
+                    _write_sound_lines(path)
         except KstoreError as e:
             e.add_note("the partitions are repaired; the checkpoints of the log directory are not")
             raise
@@ -256,6 +260,16 @@ def _refuse_loss(loaded: Loaded, partition: str) -> None:
         if step.sound is not None and step.sound.last_offset >= loaded.log_start_offset:
             text = f"{step.file}: {step.text(done=False)}"
             raise KstoreError(f"{partition} is not recovered, because records would leave the log: {text}")
+
+
+def _write_sound_lines(directory: str) -> None:
+    """Replace a damaged checkpoint of the cleaner by one with its sound lines. The opening has kept a copy, by
+    which later ones know that lines are lost. OSError."""
+    file = f"{directory}/{layout.CLEANER_OFFSETS}"
+    if os.path.lexists(file):
+        offsets, damage = read_checkpoint(file)
+        if damage:
+            write_offsets(file, offsets)
 
 
 def _cut_files(partition: str) -> set[str]:

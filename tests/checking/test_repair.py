@@ -143,6 +143,29 @@ def test_a_transaction_that_began_below_the_log_start(tmp_path: Path) -> None:
         assert [record.value for record in log.records(isolation="read_committed")] == [b"end"]
 
 
+@pytest.mark.parametrize("kind", ["index", "timeindex"])
+def test_an_index_of_the_last_segment_after_an_unclean_stop(tmp_path: Path, kind: str) -> None:
+    directory = tmp_path / "data"
+    _write(directory / "orders-0")
+    with kstore.LogStore(directory, mode="a"):
+        pass
+    (directory / ".kafka_cleanshutdown").unlink()
+    _change(max((directory / "orders-0").glob(f"*.{kind}")), 7)
+    kstore.repair(directory, run=True)
+    assert kstore.check(directory).findings == ()
+
+
+def test_a_damaged_checkpoint_of_a_cleaner(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    _write(directory / "orders-0")
+    file = directory / "cleaner-offset-checkpoint"
+    file.write_text("0\n2\norders 0 7\ngarbage\n")
+    kstore.repair(directory, run=True)
+    assert file.read_text().splitlines() == ["0", "1", "orders 0 7"]
+    assert {finding.code for finding in kstore.check(directory).problems()} == {"checkpoint_kept"}
+    assert kstore.repair(directory).steps == ()
+
+
 def test_no_opening_that_removes_sound_batches(tmp_path: Path) -> None:
     """A plan that has no step for a damaged segment."""
     directory = tmp_path / "data"
