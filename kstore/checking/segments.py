@@ -170,11 +170,10 @@ def index_faults(facts: SegmentFacts, state: State, newest: bool) -> Iterator[Fi
     if newest and state.is_live:
         return  # the writer is changing them
     is_rebuilt = state.is_rebuilt(facts)
-    if newest and is_rebuilt:
-        return  # it was not closed, and the next opening makes the indexes from the log
     severity = "note" if is_rebuilt else ""
     hint = ". The next opening makes it from the log" if is_rebuilt else ""
-    for note in segment.notes:
+    # after an unclean stop, room may be behind the entries of the last segment
+    for note in () if newest and is_rebuilt else segment.notes:
         yield found("index_damaged", note.file, why(note) + hint, position=note.position, severity=severity)
     # entries that lead into damage are right
     for kind, position, text in () if facts.skipped else facts.index_faults:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from kstore.arguments import INDEX_INTERVAL_BYTES
+from kstore.engine.io.file import read_whole
 from kstore.engine.segment.active_segment import walk_on
 from kstore.errors import CorruptFileError
 from kstore.light_typing import TYPE_CHECKING
@@ -77,8 +78,9 @@ def _is_as_closed(path: Path, last: Segment, sizes: dict[str, int], state: State
         return False
     if found is None or found.error is not None or max(found.next_offset, state.log_start_offset) != point:
         return False
+    indexes = {".index": found.offset_index, ".timeindex": found.time_index}
     return (
-        sizes[f"{last.stem}.index"] == 8 * len(found.offset_index)
-        and sizes[f"{last.stem}.timeindex"] == 12 * len(found.time_index)
+        all(sizes[last.stem + kind] == _WIDTHS[kind] * len(index) for kind, index in indexes.items())
+        and all(read_whole(last.path_of(kind)) == index.to_bytes() for kind, index in indexes.items())
         and {epoch for epoch, _ in found.leader_epochs} <= {epoch for epoch, _ in epochs}
     )
