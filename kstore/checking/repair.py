@@ -67,6 +67,7 @@ _RECOVERED = (
     "spare_room",
     "below_log_start",
     "log_start_beyond_end",
+    "ends_late",
     "checkpoint_damaged",
     "log_start_unknown",
     "not_closed",

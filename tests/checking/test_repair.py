@@ -19,7 +19,15 @@ from tests.helpers.effort import SEED, times
 from tests.helpers.processes import run_command
 
 # what stays after a repair: what was moved, and what is gone
-LEFT = {"cut_off", "hanging_transaction", "offsets_missing", "file_shortened", "offset_gap", "segment_empty"}
+LEFT = {
+    "cut_off",
+    "checkpoint_kept",
+    "hanging_transaction",
+    "offsets_missing",
+    "file_shortened",
+    "offset_gap",
+    "segment_empty",
+}
 
 
 @pytest.fixture(autouse=True)
