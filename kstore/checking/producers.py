@@ -61,20 +61,22 @@ class _Replay:
     """The producers of a log, batch by batch.
 
     An opening may read the batches from the log start offset on only, so it may know a later beginning of a
-    transaction than the log, or no transaction if none of its records is readable. `seen`: the producers with
-    readable records in the open transaction. `hidden`: the markers of transactions without any.
+    transaction than the log, or no transaction if none of its records is readable. `seen`: the first
+    offset of the readable batches of each open transaction, by producer. `hidden`: the markers of transactions without any.
     """
 
     def __init__(self, start: int = 0) -> None:
         self.start = start
-        self.seen: set[int] = set()
+        self.seen: dict[int, int] = {}
         self.hidden: set[int] = set()
         self.producers: dict[int, Producer] = {}
         self.bad_markers: list[tuple[int, int]] = []  # position and offset of markers that Kafka fails on
 
-    def begins_alike(self, one: int, other: int) -> bool:
-        """Whether two first offsets of transactions, -1 for none, are the same to a reader."""
-        return (one < 0) == (other < 0) and max(one, self.start) == max(other, self.start)
+    def begins_alike(self, pid: int, told: int, known: int) -> bool:
+        """Whether a first offset of a transaction, -1 for none, is the same to a reader as the known one."""
+        if told < 0 or known < 0:
+            return told == known
+        return told == known or (known < told <= self.seen.get(pid, self.start) and known < self.start)
 
     def apply(self, rows: Any) -> Iterator[Aborted]:
         """Apply the batches of a segment. Yields the transactions that they abort."""
@@ -114,7 +116,7 @@ class _Replay:
                 )
                 if pid not in self.seen:
                     self.hidden.add(base)
-                self.seen.discard(pid)
+                self.seen.pop(pid, None)
                 if transaction >= 0 and marker == ABORT:
                     open_ones = [
                         each.transaction for each in self.producers.values() if each.transaction >= 0
@@ -124,7 +126,7 @@ class _Replay:
             if transaction < 0 and attributes & _TRANSACTIONAL:
                 transaction = base
             if attributes & _TRANSACTIONAL and last >= self.start:
-                self.seen.add(pid)
+                self.seen.setdefault(pid, base)
             last_sequence = sequence + delta
             if last_sequence > 2**31 - 1:
                 last_sequence -= 2**31
@@ -221,7 +223,7 @@ def _check_snapshot(path: str, offset: int, replay: _Replay, first: int, is_comp
             wrong.append((position, f"producer {pid} has {text}; in the log {log}"))
         elif (
             is_complete
-            and not replay.begins_alike(transaction, known.transaction)
+            and not replay.begins_alike(pid, transaction, known.transaction)
             and not 0 <= transaction < first
         ):
             text = f"its open transaction begins at {transaction}; in the log at {known.transaction}"
