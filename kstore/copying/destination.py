@@ -178,7 +178,7 @@ class Destination:
         known = sum(entry.size for path, entry in entries.items() if entry.source and path.startswith(under))
         free = shutil.disk_usage(self.path).free
         if size - known + _MARGIN > free:
-            text = f"{size - known} bytes are to be copied, and only {free} are free"
+            text = f"{size - known} bytes are to be copied, and only {free} are free, of which {_MARGIN} stay free"
             raise OSError(errno.ENOSPC, text, self.path)
 
     def advance(self, size: int) -> None:

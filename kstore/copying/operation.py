@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from pathlib import Path
 
@@ -136,6 +138,10 @@ def copy(
             f"{final} is a partition in a log directory, which has files about all its partitions: "
             "kstore.adopt() adds partitions to a stopped broker"
         )
+    if os.path.islink(final):
+        if not os.path.exists(final):
+            raise FileExistsError(errno.EEXIST, "is a symbolic link to nowhere: choose another place", final)
+        final = os.path.realpath(final)
     work = Destination(final, place, progress)
     one = _is_partition(place)
     # A store has a table of topics, a broker has its metadata; a partition by itself has neither.
@@ -217,8 +223,14 @@ def _reason(name: str) -> str:
 
 
 def _size_of(partition: str) -> int:
-    with os.scandir(partition) as entries:
-        return sum(entry.stat().st_size for entry in entries if entry.name.endswith(".log"))
+    """The bytes of the segments of a partition now; others may remove some meanwhile. OSError."""
+    size = 0
+    with contextlib.suppress(FileNotFoundError), os.scandir(partition) as entries:
+        for entry in entries:
+            if entry.name.endswith(".log"):
+                with contextlib.suppress(FileNotFoundError):
+                    size += entry.stat().st_size
+    return size
 
 
 def _copy_files(place: str, topic: str | None, target: str, wanted: Wanted) -> None:

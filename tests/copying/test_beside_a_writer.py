@@ -1,7 +1,10 @@
 """A copy beside a writer is the partition at one moment, whatever the writer does."""
 
+import contextlib
 import json
+import os
 import random
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -99,3 +102,26 @@ def check_moment(path: Path, truncations: list[int], compacted: bool) -> int:
     else:
         assert all(b == a + 1 for a, b in pairwise([start - 1, *offsets, end]))
     return end
+
+
+def test_a_segment_that_goes_before_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was listed, and is deleted before its size is known."""
+    options = {"internal_segment_bytes": 1000, "file_delete_delay_ms": 0, "background": False}
+    with kstore.LogStore(tmp_path / "data", mode="a", **options) as store:
+        store.create_topic("t", 1)
+        log = store.log("t", 0)
+        for _ in range(50):
+            log.append(bytes(100))
+        list_files = os.scandir
+
+        def scandir(path: str) -> contextlib.AbstractContextManager[Iterator[os.DirEntry[str]]]:
+            with list_files(path) as entries:
+                found = list(entries)
+            log.delete_records(40)
+            log.retain()
+            monkeypatch.undo()
+            return contextlib.nullcontext(iter(found))
+
+        monkeypatch.setattr(os, "scandir", scandir)
+        kstore.copy(tmp_path / "data", tmp_path / "copy")
+    assert [record.offset for record in kstore.open(tmp_path / "copy" / "t-0")] == list(range(40, 50))

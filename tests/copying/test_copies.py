@@ -149,6 +149,24 @@ def test_a_sealed_segment_is_copied_once(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy-0", "t-0"]
 
 
+def test_zeros_for_a_size(tmp_path: Path) -> None:
+    """A batch without a size costs the copy this batch only, whichever segment it is in."""
+    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=4000) as log:
+        for number in range(100):
+            log.append(b"%d" % number)
+        segments = [log.segments[0], log.segments[-1]]
+    for segment in segments:
+        path = Path(segment.path)
+        data = bytearray(path.read_bytes())
+        at = segment.batch_at(0).size
+        data[at : at + 16] = bytes(16)
+        path.write_bytes(data)
+    report = kstore.copy(tmp_path / "t-0", tmp_path / "copy-0", on_error="skip")
+    lost = {segment.base_offset + 1 for segment in segments}
+    assert [row[0] for row in rows(tmp_path / "copy-0")] == sorted({*range(100)} - lost)
+    assert len(report.gaps) == 2
+
+
 def test_a_destination_that_is_something_else(tmp_path: Path) -> None:
     source = tmp_path / "t-0"
     make_log(source)
@@ -170,6 +188,21 @@ def test_a_destination_that_is_something_else(tmp_path: Path) -> None:
         kstore.copy(tmp_path / "nothing-0", tmp_path / "new-0")
     assert len(rows(other)) == 10
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy-0", "other-0", "t-0"]
+
+
+def test_a_link_as_destination(tmp_path: Path) -> None:
+    """A copy takes the place of what a link leads to; a link to nowhere is refused before the copy."""
+    make_log(tmp_path / "t-0", 10)
+    link, place = tmp_path / "link", tmp_path / "place-0"
+    link.symlink_to(place)
+    with pytest.raises(FileExistsError, match="link to nowhere"):
+        kstore.copy(tmp_path / "t-0", link)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "t-0"]
+    place.mkdir()
+    for _ in range(2):
+        kstore.copy(tmp_path / "t-0", link)
+        assert link.is_symlink()
+        assert len(rows(place)) == 10
 
 
 def make_store(path: Path) -> None:

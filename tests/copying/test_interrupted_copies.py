@@ -92,7 +92,9 @@ def test_too_little_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     make_log(tmp_path / "t-0")
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9, 50_000))
-    with pytest.raises(OSError, match="are to be copied, and only 50000 are free") as caught:
+    with pytest.raises(
+        OSError, match="are to be copied, and only 50000 are free, of which 1048576 stay free"
+    ) as caught:
         kstore.copy(tmp_path / "t-0", tmp_path / "copy-0")
     assert caught.value.errno == errno.ENOSPC
     assert not (tmp_path / "copy-0").exists()
