@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import tempfile
@@ -72,12 +73,12 @@ class RemoteDirectory:
         self._files, self._root = fsspec.core.url_to_fs(self.url, **storage_options)
         self.names: dict[str, int] = {}
         self._changed: dict[str, Any] = {}
-        listed = self._files.find(self._root, maxdepth=2, detail=True)
+        listed = _attempted(lambda: self._files.find(self._root, maxdepth=2, detail=True))
         for path, entry in listed.items():
             name = path.rstrip("/")[len(self._root) :].lstrip("/")
             size = entry["size"]
             if size is None:  # a listing of HTTP has no sizes
-                size = self._files.info(path)["size"]
+                size = _attempted(functools.partial(self._files.info, path))["size"]
             if size is None:
                 raise OSError(f"{self.url}/{name}: its size is not known")
             self.names[name] = int(size)
@@ -104,15 +105,13 @@ class RemoteDirectory:
         remote = f"{self._root}/{name}"
 
         def read(start: int, end: int) -> bytes:
-            for attempt in range(_ATTEMPTS):
-                try:
-                    return bytes(self._files.cat_file(remote, start=start, end=end))
-                except FileNotFoundError as e:
-                    raise OSError(f"{self.url}/{name} was removed: {e}") from e
-                except (OSError, TimeoutError):
-                    if attempt == _ATTEMPTS - 1:
-                        raise
-            raise AssertionError
+            try:
+                data = bytes(_attempted(lambda: self._files.cat_file(remote, start=start, end=end)))
+            except FileNotFoundError as e:
+                raise OSError(f"{self.url}/{name} was removed: {e}") from e
+            if start == 0 and name.endswith(".log") and data[:64].lstrip().startswith(b"<"):
+                raise OSError(f"{self.url}/{name} is no log: the server has sent a page")
+            return data
 
         return read
 
@@ -133,6 +132,21 @@ def mirrored(url: str, **storage_options: Any) -> str:
     remote.materialize(path)
     read_through(path, remote.source)
     return path
+
+
+def _attempted(request: Callable[[], Any]) -> Any:
+    """The result of a request, which is made again if it fails. OSError, whatever a library raises."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return request()
+        except FileNotFoundError:
+            raise
+        except Exception as e:
+            if attempt == _ATTEMPTS:
+                if isinstance(e, OSError):
+                    raise
+                raise OSError(str(e) or type(e).__name__) from e
+    raise AssertionError
 
 
 def _seconds(time: datetime | float | None) -> float | None:

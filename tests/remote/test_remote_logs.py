@@ -218,6 +218,39 @@ def test_what_fails_is_an_error(memory: tuple[str, Requests], monkeypatch: pytes
         log.get(6_000)
 
 
+def test_errors_of_a_library(memory: tuple[str, Requests], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own exceptions, such as those of aiohttp for a status, are tried again and end as OSError."""
+    url, _ = memory
+    kind = type(fsspec.filesystem("memory"))
+    log = kstore.open(url, clean=True)
+    attempts = []
+
+    class StatusError(Exception):
+        pass
+
+    def failing(own: Any, path: str, **given: Any) -> Any:
+        attempts.append(path)
+        raise StatusError("503, message='Service Unavailable'")
+
+    monkeypatch.setattr(kind, "cat_file", failing)
+    with pytest.raises(OSError, match="503"):
+        log.get(3)
+    assert len(attempts) % 4 == 0
+    monkeypatch.setattr(kind, "ls", failing)
+    attempts.clear()
+    with pytest.raises(OSError, match="503"):
+        kstore.open(url)
+    assert len(attempts) == 4
+
+
+def test_a_page_is_no_log() -> None:
+    """A server that answers every request with a page, for a login perhaps."""
+    files = fsspec.filesystem("memory")
+    files.pipe("/bucket/page-0/00000000000000000000.log", b"<html>please log in</html>")
+    with pytest.raises(OSError, match="is no log"):
+        kstore.open("memory://bucket/page-0")
+
+
 @pytest.mark.parametrize("call", ["follow", "refresh", "cursors", "share_groups"])
 def test_what_cannot_work_is_refused(memory: tuple[str, Requests], call: str) -> None:
     url, _ = memory
