@@ -12,6 +12,8 @@ from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.log_dir_state import locate
 from kstore.log.files.manifest import Manifest, read_manifest, write_manifest
+from kstore.log.share.descriptions import state_of, topic_id_at
+from kstore.log.share.state_content import encode_keys, encode_state
 
 if TYPE_CHECKING:
     from kstore.copying.wanted import Wanted
@@ -21,9 +23,10 @@ _QUORUM_STATE = "quorum-state"  # of KRaft
 _SNAPSHOT_OF_METADATA = ".checkpoint"
 
 
-def copy_beside(source: str, target: str, wanted: Wanted) -> set[str]:
-    """Copies the topic id, the states of share groups, and KRaft's files; the names of the files. To be
-    called before the segments are copied: no state of a share group may be ahead of the records. OSError."""
+def copy_beside(source: str, target: str, number: int, wanted: Wanted) -> set[str]:
+    """Copies the topic id, the states of share groups, and KRaft's files; the names of the files. `number`:
+    that of the copied partition. To be called before the segments are copied: no state of a share group may
+    be ahead of the records. CorruptRecordError for a state that is written for another number; OSError."""
     names = os.listdir(source)
     wanted_names = [layout.METADATA] if layout.METADATA in names else []
     if locate(source).name.topic == layout.CLUSTER_METADATA:
@@ -36,9 +39,22 @@ def copy_beside(source: str, target: str, wanted: Wanted) -> set[str]:
     copied = set()
     for name in wanted_names:
         with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-            write_whole(f"{target}/{name}", read_whole(f"{source}/{name}"))
+            data = read_whole(f"{source}/{name}")
+            if name.startswith(f"{layout.SHARES}/"):
+                data = _for_number(data, source, name, number)
+            write_whole(f"{target}/{name}", data)
             copied.add(name)
     return copied
+
+
+def _for_number(data: bytes, source: str, name: str, number: int) -> bytes:
+    """The content of a share group's file of a partition, which has its number, for another number."""
+    tp = locate(source).name
+    if tp.partition == number:
+        return data
+    group = os.path.basename(name).removesuffix(".state")
+    keys = encode_keys(group, topic_id_at(source), number)
+    return encode_state(state_of(source, tp, group), keys, 1, 0)
 
 
 def copy_manifest(log: PartitionLog, target: str, wanted: Wanted) -> set[str]:

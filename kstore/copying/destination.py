@@ -20,6 +20,7 @@ from kstore.engine.io.file import File, rename, sync_directory, unlink
 from kstore.errors import KstoreError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
+from kstore.log.files.log_dir_state import locate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -132,6 +133,10 @@ class Destination:
     def path_of(self, name: str) -> str:
         """The path of a folder of the copy; "" for the copy itself."""
         return f"{self.path}/{name}" if name else self.path
+
+    def number_of(self, name: str) -> int:
+        """The number of the partition that a folder of the copy is."""
+        return locate(f"{self.final}/{name}" if name else self.final).name.partition
 
     def is_own(self, path: str) -> bool:
         """Whether a file is the manifest or the lock of the copy."""

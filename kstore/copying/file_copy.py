@@ -54,7 +54,7 @@ class FileCopy:
     def copy(self) -> tuple[PartitionCopy, Checkpoints]:
         make_directory(self.target)
         # Small files first: no state of a share group may be ahead of the records.
-        self.kept |= copy_beside(self.source, self.target, self.wanted)
+        self.kept |= copy_beside(self.source, self.target, self.destination.number_of(self.name), self.wanted)
         skips = self.wanted.on_error == "skip"
         log = PartitionLog(self.source, recover=not skips)
         start, stop = self.wanted.range_of(log)

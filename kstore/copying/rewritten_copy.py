@@ -37,7 +37,7 @@ class RewrittenCopy:
         make_directory(self.target)
         self._remove_all()
         wanted = self.wanted
-        copy_beside(self.source, self.target, wanted)
+        copy_beside(self.source, self.target, self.destination.number_of(self.name), wanted)
         log = PartitionLog(self.source, recover=wanted.on_error != "skip")
         start, stop = wanted.range_of(log)
         gaps = log.losses_between(start, stop if stop < log.log_end_offset else MAX64)

@@ -217,6 +217,21 @@ def make_store(path: Path) -> None:
                 cursor.commit(next(iter(cursor)))
 
 
+@pytest.mark.parametrize("name", ["t-1", "t-7", "other"])
+def test_share_groups_of_another_number(name: str, tmp_path: Path) -> None:
+    """The number of its partition is part of a share group's state."""
+    with kstore.LogStore(tmp_path / "data", mode="a") as store:
+        store.create_topic("t", 2)
+        store.log("t", 1).extend([b"%d" % number for number in range(20)])
+        with store.share_group("jobs", ["t"]) as group:
+            for _, record in zip(range(5), group, strict=False):
+                group.acknowledge(record)
+        expected = store.log("t", 1).share_groups()["jobs"]
+    kstore.copy(tmp_path / "data" / "t-1", tmp_path / name)
+    assert kstore.open(tmp_path / name).share_groups() == {"jobs": expected}
+    assert kstore.check(tmp_path / name).is_whole
+
+
 def described(path: Path) -> dict[str, Any]:
     with kstore.LogStore(path) as store:
         return {

@@ -4,9 +4,11 @@ to."""
 from __future__ import annotations
 
 import struct
+import time
 
 from kstore.engine.io.file import read_whole
-from kstore.engine.share.share_state import ShareState, take_updates
+from kstore.engine.record.batch_builder import encode_batch
+from kstore.engine.share.share_state import ShareState, encode_value, take_updates
 from kstore.errors import CorruptRecordError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.stored_batches import (
@@ -93,6 +95,13 @@ class StateContent:
             expected=expected,
             found=found,
         )
+
+
+def encode_state(state: ShareState, keys: _Keys, snapshot_epoch: int, base_offset: int) -> bytes:
+    """A file with a state: one snapshot."""
+    now = time.time_ns() // 1_000_000
+    value = encode_value(state.snapshot(), snapshot_epoch, now)
+    return encode_batch([(now, keys[True], value, None)], base_offset=base_offset)
 
 
 def read_state(path: str, keys: _Keys) -> ShareState:

@@ -14,7 +14,6 @@ from contextlib import suppress
 from kstore.engine.io.directory import make_directory
 from kstore.engine.io.file import File, sync_directory, unlink, write_whole
 from kstore.engine.io.synchronization import Mutex
-from kstore.engine.record.batch_builder import encode_batch
 from kstore.engine.share.share_state import (
     REPLACED,
     UNCHANGED,
@@ -29,7 +28,7 @@ from kstore.log.files.layout import SHARES
 from kstore.log.files.lock import conflict_in, detach, keep_byte, keep_no_more, others_from
 from kstore.log.files.shared_session import require_local
 from kstore.log.files.stored_batches import MOST_SEQUENCE
-from kstore.log.share.state_content import MOST_BYTES, StateContent, encode_keys
+from kstore.log.share.state_content import MOST_BYTES, StateContent, encode_keys, encode_state
 
 if TYPE_CHECKING:
     from kstore.engine.share.share_state import Update
@@ -204,9 +203,7 @@ class StateFile:
         before, content = self._content, StateContent(self.path, self._content.keys)
         content.state = before.state
         content.snapshot_epoch, content.next_offset = before.snapshot_epoch + 1, max(before.next_offset, 0)
-        now = time.time_ns() // 1_000_000
-        value = encode_value(content.state.snapshot(), content.snapshot_epoch, now)
-        data = encode_batch([(now, content.keys[True], value, None)], base_offset=content.next_offset)
+        data = encode_state(content.state, content.keys, content.snapshot_epoch, content.next_offset)
         room = bytes(max(_LONG - len(data), 0)) if self._durable else b""
         write_whole(self.path, data + room)
         content.end = content.synced = len(data)
