@@ -15,11 +15,13 @@ from kstore.log.files import layout
 from kstore.log.files.checkpoints import read_epochs
 from kstore.log.files.lock import holder_in, is_loaded
 from kstore.log.files.log_dir_state import (
+    Checkpoint,
     directory_of,
     is_kept_checkpoint,
     kept_checkpoints,
     locate,
     located,
+    read_checkpoint,
     read_state,
 )
 from kstore.log.recovery.file_kind import kind_of
@@ -96,11 +98,12 @@ class PartitionCheck:
         if self.is_file:
             self._loaded = load_file(path, INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES)
             return
-        state = read_state(path)
+        # What cannot be read of a log directory is a finding about the directory.
+        state = read_state(path, _read_checkpoint) if self._of_directory else read_state(path)
         self._is_clean, self._recovery_point = state.clean, state.recovery_point
         # As after a clean stop, nothing is read twice: the check reads all. Beside a writer the view ends
         # where that has arrived.
-        self._loaded = load(path) if self.is_live else load(path, clean=True)
+        self._loaded = load(path, state=state, clean=None if self.is_live else True)
 
     def finish(self, read: Sequence[SegmentFacts | Exception]) -> Checked:
         """Judge what was read of the segments, in order. LogChangedError if another process has replaced or
@@ -184,6 +187,14 @@ class PartitionCheck:
             if self._of_directory and step.code in (Code.CHECKPOINT_DAMAGED, Code.LOG_START_UNKNOWN):
                 continue  # one finding for all partitions
             yield _of_step(self.path, step, self._is_clean)
+
+
+def _read_checkpoint(path: str) -> Checkpoint:
+    """A checkpoint file; it is damaged if it cannot be read."""
+    try:
+        return read_checkpoint(path)
+    except OSError as e:
+        return Checkpoint({}, str(e))
 
 
 def _of_step(path: str, step: Step, is_clean: bool) -> Finding:

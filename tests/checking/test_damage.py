@@ -127,6 +127,8 @@ def test_no_false_alarm(tmp_path: Path) -> None:
         "t-0/partition.metadata",
         "t-0/kstore.json",
         "t-0/kstore-shares",
+        "recovery-point-offset-checkpoint",
+        "log-start-offset-checkpoint",
         "meta.properties",
     ],
 )
