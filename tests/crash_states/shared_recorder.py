@@ -44,7 +44,8 @@ class SharedRecorder(Recorder):
 
     def _take(self, name: str, path: str, inode: int, position: int, detail: Any) -> None:
         if os.getpid() == self._pid:
-            super()._take(name, path, inode, position, detail)
+            with self._order:
+                super()._take(name, path, inode, position, detail)
         else:
             self._send(name, path, inode, position, detail)
 
