@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 
     from kstore.typed import StrPath
 
+STATES = (
+    "empty",
+    "ongoing",
+    "prepare_commit",
+    "prepare_abort",
+    "complete_commit",
+    "complete_abort",
+    "dead",
+    "prepare_epoch_fence",
+)  # by their numbers in a record
 _TABLE = Table(TRANSACTIONS)
-_STATES = (
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-    "Dead",
-    "PrepareEpochFence",
-)
+_SHOWN = tuple(state.title().replace("_", "") for state in STATES)
 _UNDER_WAY = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
@@ -50,6 +51,31 @@ class CoordinatedTransaction(NamedTuple):
     def ends(self, tp: TopicPartition, producer_epoch: int) -> bool:
         """Whether the coordinator is to end the transaction of a producer in a partition."""
         return self.state in _UNDER_WAY and tp in self.partitions and self.producer_epoch >= producer_epoch
+
+
+class TransactionLog(NamedTuple):
+    """A record of __transaction_state. `fields`: those of its value, with Kafka's names; None if the
+    transactional id was removed."""
+
+    transactional_id: str
+    version: int
+    fields: dict[str, Any] | None
+
+
+def transaction_log_in(key: bytes | None, value: bytes | None) -> TransactionLog | None:
+    """The content of a record of __transaction_state; None if it is of another type. DecodeError."""
+    source = Reader(key or b"")
+    kind = source.number(2)
+    if kind not in _TABLE.records:
+        return None
+    about, message = _TABLE.records[kind]
+    assert about is not None
+    names: Any = about.read_version(source, kind)
+    if value is None:
+        return TransactionLog(names["transactionalId"], -1, None)
+    source = Reader(value)
+    version = source.number(2)
+    return TransactionLog(names["transactionalId"], version, message.read_version(source, version))
 
 
 def read_transaction_state(directories: Iterable[StrPath]) -> dict[int, CoordinatedTransaction] | None:
@@ -73,18 +99,7 @@ def _take_in(
     found: dict[str, CoordinatedTransaction], key: bytes | None, value: bytes | None, file: str, offset: int
 ) -> None:
     try:
-        source = Reader(key or b"")
-        kind = source.number(2)
-        if kind not in _TABLE.records:
-            return
-        about, message = _TABLE.records[kind]
-        assert about is not None
-        name: Any = about.read_version(source, kind)["transactionalId"]
-        if value is None:
-            found.pop(name, None)
-            return
-        source = Reader(value)
-        values: Any = message.read_version(source, source.number(2))
+        content = transaction_log_in(key, value)
     except DecodeError as e:
         raise CorruptRecordError(
             "record of a transaction",
@@ -94,12 +109,18 @@ def _take_in(
             expected="a message",
             found=e.reason,
         ) from e
+    if content is None:
+        return
+    name, _, values = content
+    if values is None:
+        found.pop(name, None)
+        return
     status = values["transactionStatus"]
     found[name] = CoordinatedTransaction(
         name,
         values["producerId"],
         values["producerEpoch"],
-        _STATES[status] if 0 <= status < len(_STATES) else f"unknown {status}",
+        _SHOWN[status] if 0 <= status < len(_SHOWN) else f"unknown {status}",
         frozenset(
             TopicPartition(each["topic"], number)
             for each in values["transactionPartitions"] or ()

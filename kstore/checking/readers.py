@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 
+from kstore.broker.transaction_state import STATES, transaction_log_in
 from kstore.checking.codes import found, why
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
@@ -15,14 +16,12 @@ from kstore.log.files.log_dir_state import name_of
 from kstore.log.share.descriptions import state_of
 from kstore.log.share.state_file import groups_in
 from kstore.messages.errors import DecodeError
-from kstore.messages.reader import Reader
-from kstore.messages.schema import Table
-from kstore.messages.tables import TRANSACTIONS
 from kstore.store.consumer_offsets import committed_here, committed_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from kstore.broker.transaction_state import TransactionLog
     from kstore.checking.finding import Finding
     from kstore.checking.partition import Checked
     from kstore.log.files.layout import TopicPartition
@@ -30,16 +29,6 @@ if TYPE_CHECKING:
 _LONGEST_TRANSACTION_MS = 15 * 60 * 1000  # Kafka's transaction.max.timeout.ms
 _ENDED = ("complete_commit", "complete_abort", "dead", "empty")
 _COMMITTED = "its coordinator has committed it, so its marker may be lost: restore the partition from a copy"
-_STATES = (
-    "empty",
-    "ongoing",
-    "prepare_commit",
-    "prepare_abort",
-    "complete_commit",
-    "complete_abort",
-    "dead",
-    "prepare_epoch_fence",
-)
 
 
 class KnownTransaction(NamedTuple):
@@ -150,46 +139,30 @@ def transactions_known(paths: Sequence[str]) -> dict[int, KnownTransaction]:
     over, because it is a finding already."""
     from kstore.opening import open as open_log
 
-    table = Table(TRANSACTIONS)
     found_: dict[str, tuple[int, KnownTransaction] | None] = {}
     for path in paths:
         if name_of(path).topic != "__transaction_state":
             continue
         try:
             for record in open_log(path).records(on_error="skip"):
-                entry = _entry(table, record.key, record.value)
-                if entry is not None:
-                    found_[entry[0]] = entry[1]
+                with contextlib.suppress(DecodeError):
+                    content = transaction_log_in(record.key, record.value)
+                    if content is not None:
+                        found_[content.transactional_id] = _known(content)
         except (KstoreError, OSError):
             continue
     return dict(each for each in found_.values() if each is not None)
 
 
-def _entry(
-    table: Table, key: bytes | None, value: bytes | None
-) -> tuple[str, tuple[int, KnownTransaction] | None] | None:
-    try:
-        source = Reader(key or b"")
-        about, message = table.records[source.number(2)]
-        assert about is not None
-        name = str(about.read_version(source, 0)["transactionalId"])
-        if value is None:
-            return name, None
-        source = Reader(value)
-        values = message.read_version(source, source.number(2))
-    except (DecodeError, KeyError):
+def _known(content: TransactionLog) -> tuple[int, KnownTransaction] | None:
+    """The id of the producer and what is known of it; None if the transactional id was removed."""
+    fields = content.fields
+    if fields is None:
         return None
-    number = {field: int(str(values[field])) for field in _NUMBERS}
-    state = number["transactionStatus"]
-    return name, (
-        number["producerId"],
-        KnownTransaction(
-            name,
-            _STATES[state] if 0 <= state < len(_STATES) else str(state),
-            number["transactionStartTimestampMs"],
-            number["transactionTimeoutMs"],
-        ),
+    state = fields["transactionStatus"]
+    return fields["producerId"], KnownTransaction(
+        content.transactional_id,
+        STATES[state] if 0 <= state < len(STATES) else str(state),
+        fields["transactionStartTimestampMs"],
+        fields["transactionTimeoutMs"],
     )
-
-
-_NUMBERS = ("producerId", "transactionStatus", "transactionStartTimestampMs", "transactionTimeoutMs")

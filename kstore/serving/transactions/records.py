@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
+from kstore.broker.transaction_state import transaction_log_in
 from kstore.engine.record.batch import Record
 from kstore.errors import CorruptRecordError
 from kstore.log.files.layout import TopicPartition
 from kstore.messages.errors import DecodeError
-from kstore.messages.reader import Reader
 from kstore.messages.schema import Table
 from kstore.messages.tables import TRANSACTIONS
 from kstore.serving.state_topic import StateRecord
@@ -55,18 +55,15 @@ def transaction_record(transaction: Transaction) -> StateRecord:
 def transaction_in(record: Record, file: str) -> tuple[str, Transaction | None]:
     """The transactional id of a record and its transaction, None if it was removed. CorruptRecordError."""
     try:
-        source = Reader(record.key or b"")
-        if source.number(2) != _KEY_TYPE or _KEY is None:
+        content = transaction_log_in(record.key, record.value)
+        if content is None:
             raise DecodeError("another type of record")
-        key: Any = _KEY.read_version(source, _KEY_TYPE)
-        if record.value is None:
-            return key["transactionalId"], None
-        source = Reader(record.value)
-        version = source.number(2)
+        name, version, values = content
+        if values is None:
+            return name, None
         if not 0 <= version <= _VALUE.highest:
             raise DecodeError(f"version {version}")
-        values: Any = _VALUE.read_version(source, version)
-        return key["transactionalId"], _transaction_of(key["transactionalId"], values)
+        return name, _transaction_of(name, values)
     except ValueError as e:
         raise CorruptRecordError(
             "record of a transaction",
