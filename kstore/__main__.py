@@ -67,8 +67,8 @@ directory with --write. sink changes staged files only with --recover, --forget 
 Output to a file or a pipe is UTF-8 in every locale. On a terminal, stat, check, records, append, get, compact
 and erase show their progress on stderr.
 
-Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted (0 for top, keep and serve, which run
-until they are interrupted). If records are known to be lost at the end of a log, or between segments,
+Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted (0 for top, keep and serve, which
+run until they are interrupted). If records are known to be lost at the end of a log, or between segments,
 records prints what is left, reports the loss on stderr unless --as-is is given, and exits with 0. check
 exits with 1 for every problem, or with 2 if nothing is there. records exits with 1 if a single file has no
 batch or does not end with a whole one, or if a directory has packed segments only, such as .log.gz."""

@@ -61,8 +61,9 @@ class _Replay:
     """The producers of a log, batch by batch.
 
     An opening may read the batches from the log start offset on only, so it may know a later beginning of a
-    transaction than the log, or no transaction if none of its records is readable. `seen`: the first
-    offset of the readable batches of each open transaction, by producer. `hidden`: the markers of transactions without any.
+    transaction than the log, or no transaction if none of its records is readable. `seen`: the first offset of the
+    readable batches of each open transaction, by producer. `hidden`: the markers of transactions without
+    any.
     """
 
     def __init__(self, start: int = 0) -> None:

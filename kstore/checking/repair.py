@@ -264,8 +264,8 @@ def _refuse_loss(loaded: Loaded, partition: str) -> None:
 
 
 def _write_sound_lines(directory: str) -> None:
-    """Replace a damaged checkpoint of the cleaner by one with its sound lines. The opening has kept a copy, by
-    which later ones know that lines are lost. OSError."""
+    """Replace a damaged checkpoint of the cleaner by one with its sound lines. The opening has kept a copy,
+    by which later ones know that lines are lost. OSError."""
     file = f"{directory}/{layout.CLEANER_OFFSETS}"
     if os.path.lexists(file):
         offsets, damage = read_checkpoint(file)

@@ -309,7 +309,8 @@ class _IndexCheck:
             table["base_offset"][at] <= self._offsets[slots]
         )
         for slot in slots[~begins].tolist():
-            text = f"entry {slot}: no batch with offset {self._offsets[slot]} begins at byte {self._positions[slot]}"
+            offset, position = self._offsets[slot], self._positions[slot]
+            text = f"entry {slot}: no batch with offset {offset} begins at byte {position}"
             self._note(".index", slot * 8, text)
         named = [
             *self._open,

@@ -120,12 +120,15 @@ def lies_in(facts: SegmentFacts, state: State) -> Iterator[Finding]:
         yield at(
             "late_record",
             place,
-            f"a record has the timestamp {place.found}; the largest one in the header is {place.expected}, so "
-            "lookups by time miss it",
+            f"a record has the timestamp {place.found}; the largest one in the header is {place.expected}, "
+            "so lookups by time miss it",
         )
     for place in facts.early:
         if place.found > _UNREPORTED:
-            text = f"the largest timestamp in the header is {place.expected}; that of its records is {place.found}"
+            text = (
+                f"the largest timestamp in the header is {place.expected}; "
+                f"that of its records is {place.found}"
+            )
             yield at("early_records", place, text)
     if facts.next_offset <= state.log_start_offset:
         return
@@ -142,8 +145,8 @@ def lies_in(facts: SegmentFacts, state: State) -> Iterator[Finding]:
                 yield at("offset_gap", place, text)
     elif facts.gap_count + facts.inner_count and not state.is_known_compacted:
         text = (
-            f"{facts.gap_count} times offsets are missing between batches, {facts.inner_count} times within, as "
-            "compaction leaves them; nothing in the directory says that the topic is compacted"
+            f"{facts.gap_count} times offsets are missing between batches, {facts.inner_count} times within, "
+            "as compaction leaves them; nothing in the directory says that the topic is compacted"
         )
         yield found("offset_gap", path, text, severity="note")
 
@@ -201,6 +204,7 @@ def epochs_of(
             elif checkpoint and offset >= start:
                 known = [number for number, begins in checkpoint if begins <= offset]
                 if not known or known[-1] != epoch:
-                    text = f"it says that offset {offset} has epoch {known[-1] if known else 'none'}; it has {epoch}"
+                    said = known[-1] if known else "none"
+                    text = f"it says that offset {offset} has epoch {said}; it has {epoch}"
                     yield found("epochs_differ", file, text, offsets=(offset, offset))
             latest = max(latest, epoch)

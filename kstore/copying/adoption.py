@@ -141,8 +141,8 @@ class _Plan:
             for tp in map(layout.partition_named, os.listdir(directory)):
                 if tp is not None and tp.topic in self.counts and tp.partition >= self.counts[tp.topic]:
                     raise ValueError(
-                        f"{directory} has {tp}, and the store has {self.counts[tp.topic]} partitions of the topic: "
-                        f"add_partitions() of the store, or a topic with as many, is needed"
+                        f"{directory} has {tp}, and the store has {self.counts[tp.topic]} partitions of the "
+                        f"topic: add_partitions() of the store, or a topic with as many, is needed"
                     )
 
     def _place_of(self, tp: TopicPartition) -> str:
@@ -156,7 +156,7 @@ class _Plan:
         return ""
 
     def is_adopted(self, path: str) -> bool:
-        """Whether an earlier run has put a complete copy there, which nobody has changed since."""
+        """Whether an earlier run has put a complete copy there that is unchanged since."""
         try:
             files = read_manifest_of_copy(f"{path}/{NAME}")
         except FileNotFoundError:
@@ -235,8 +235,8 @@ class _Plan:
             with PartitionLog(path) as log:
                 if log.last_stable_offset() < log.log_end_offset:
                     yield (
-                        f"{tp}: a transaction is open since offset {log.last_stable_offset()}, of which the broker "
-                        "does not know; kafka-transactions.sh find-hanging finds it, and abort ends it"
+                        f"{tp}: a transaction is open since offset {log.last_stable_offset()}, of which the "
+                        "broker does not know; kafka-transactions.sh find-hanging finds it, and abort ends it"
                     )
 
     # ---- positions -----------------------------------------------------------------------------------------

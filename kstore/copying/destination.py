@@ -111,7 +111,8 @@ class Destination:
         if changed:
             raise FileExistsError(
                 errno.EEXIST,
-                f"was changed since it was copied ({changed[0]}), and would be replaced: choose another place",
+                f"was changed since it was copied ({changed[0]}), and would be replaced: choose another "
+                "place",
                 self.final,
             )
         return files
@@ -183,7 +184,10 @@ class Destination:
         known = sum(entry.size for path, entry in entries.items() if entry.source and path.startswith(under))
         free = shutil.disk_usage(self.path).free
         if size - known + _MARGIN > free:
-            text = f"{size - known} bytes are to be copied, and only {free} are free, of which {_MARGIN} stay free"
+            text = (
+                f"{size - known} bytes are to be copied, and only {free} are free, "
+                f"of which {_MARGIN} stay free"
+            )
             raise OSError(errno.ENOSPC, text, self.path)
 
     def advance(self, size: int) -> None:

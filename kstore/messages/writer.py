@@ -28,7 +28,7 @@ class Writer:
         return [*self._done, self._parts]
 
     def attach(self, what: object) -> None:
-        """Let bytes follow that somebody else sends."""
+        """Let bytes follow that the caller sends itself."""
         self._done += self._parts, what
         self._parts = bytearray()
 

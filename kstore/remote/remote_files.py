@@ -118,7 +118,8 @@ class RemoteDirectory:
 
 def mirrored(url: str, **storage_options: Any) -> str:
     """The path of a local directory that shows a remote one as it is now: its files are filled by ranges
-    before kstore reads them, and it exists until the process ends. LogNotFoundError, LibraryError, OSError."""
+    before kstore reads them, and it exists until the process ends. LogNotFoundError, LibraryError,
+    OSError."""
     try:
         remote = RemoteDirectory(url, **storage_options)
     except FileNotFoundError as e:

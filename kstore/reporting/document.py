@@ -59,8 +59,8 @@ def document(facts: Facts, sections: Sequence[Section]) -> str:
 <main>
 {_figures(facts)}
 {"".join(_section(each, numbers) for each in sections)}</main>
-<footer>Point at a picture to see its values, or select it with Tab and use the arrow keys. The pictures are drawn by
-Chart.js, © Chart.js Contributors, under the MIT licence.</footer>
+<footer>Point at a picture to see its values, or select it with Tab and use the arrow keys. The pictures are
+drawn by Chart.js, © Chart.js Contributors, under the MIT licence.</footer>
 <script id="pictures" type="application/json">{data}</script>
 {"".join(f"<script>{each}</script>" for each in scripts)}
 </body>
@@ -123,7 +123,8 @@ def _picture(picture: Picture, at: int) -> str:
     label = _text(picture["label"])
     return (
         f'<div class="picture"><h3>{label}</h3><div id="box-{at}">'
-        f'<canvas id="picture-{at}" tabindex="0" role="img" aria-label="{label}: a table follows"></canvas></div>'
+        f'<canvas id="picture-{at}" tabindex="0" role="img" '
+        f'aria-label="{label}: a table follows"></canvas></div>'
         f'<div id="said-{at}" class="said" aria-live="polite"></div></div>'
     )
 

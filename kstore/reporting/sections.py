@@ -411,8 +411,8 @@ def _producers(facts: Facts) -> Section:
     number = sum(each.producers for each in known)
     text = (
         f"{counted(number, 'state')} of idempotent producers in {counted(len(known), 'partition')}; "
-        f"{counted(len(facts.transactions), 'open transaction')}. Readers of committed records wait where the first open "
-        "transaction of a partition begins."
+        f"{counted(len(facts.transactions), 'open transaction')}. Readers of committed records wait where "
+        "the first open transaction of a partition begins."
     )
     tables = tuple(table for table in (transactions, producers) if table.rows)
     return Section("producers", "Producers and open transactions", text, (), tables)

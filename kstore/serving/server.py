@@ -26,8 +26,9 @@ def is_loopback(host: str) -> bool:
 
 
 def _send_unpaced(listener: socket.socket) -> None:
-    """Let the connections that it accepts send as fast as the client takes. BBR, the default of some machines,
-    spreads what it sends over time, for a network that is not there: 1 MiB takes twice as long."""
+    """Let the connections that it accepts send as fast as the client takes. BBR, the default of some
+    machines, spreads what it sends over time, for a network that is not there: 1 MiB takes twice as
+    long."""
     with suppress(OSError):  # a system that has not even this one
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
 

@@ -1,5 +1,5 @@
-"""Requests and responses as tables of fields: facts of Kafka's published schemas. See kstore.messages.tables for
-the language.
+"""Requests and responses as tables of fields: facts of Kafka's published schemas. See kstore.messages.tables
+for the language.
 
 The number of a response is the key of the API, and its request stands in the place of a key. A field that no
 offered version has is left out.

@@ -52,7 +52,8 @@ def adopt(args: argparse.Namespace) -> int:
         say(f"{tp} {verb}: {path}")
     for group, positions in done.positions.items():
         say(
-            f"group {group}: {counted(len(positions), 'position')}{' would be written' if args.dry_run else ''}"
+            f"group {group}: "
+            f"{counted(len(positions), 'position')}{' would be written' if args.dry_run else ''}"
         )
     for text in done.notes:
         note(text)

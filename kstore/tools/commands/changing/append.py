@@ -62,8 +62,8 @@ def add_append_arguments(parser: argparse.ArgumentParser) -> None:
         "line, as `kstore records --format jsonl` prints them: value (required), key and headers (pairs, "
         "or an object), each text, "
         '{"base64": "..."} or null; timestamp (milliseconds; now if it is null or missing). The fields '
-        "topic, partition, offset (without --keep-offsets), sequence and batch are ignored; any other field is "
-        "an error",
+        "topic, partition, offset (without --keep-offsets), sequence and batch are ignored; any other field "
+        "is an error",
     )
     parser.add_argument(
         "--key-separator",
@@ -80,8 +80,8 @@ def add_append_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-offsets",
         action="store_true",
-        help="with --format jsonl: the records keep the offsets in the field offset, which must rise from the "
-        "log end offset on and may have gaps, and the leader epoch in batch.leader_epoch if there is one",
+        help="with --format jsonl: the records keep the offsets in the field offset, which must rise from "
+        "the log end offset on and may have gaps, and the leader epoch in batch.leader_epoch if there is one",
     )
     parser.add_argument(
         "--batch-bytes",

@@ -7,7 +7,7 @@ import kstore
 from kstore.arguments import ON_ERROR
 from kstore.engine.record.batch import CODECS
 from kstore.log.files.layout import is_partition_name
-from kstore.tools.numbers import counted, moment, offset
+from kstore.tools.numbers import TIMES_HELP, counted, moment, offset
 from kstore.tools.progress import Progress
 from kstore.tools.terminal import note, say
 
@@ -22,9 +22,9 @@ def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "destination",
         metavar="DST",
-        help="a new directory, or one that an earlier copy has made: then segments that it has already are not "
-        "copied again, and the command fails if it has partitions that this run does not copy. The copy is "
-        "called DST.copying until it is complete; if it was interrupted, the next run goes on",
+        help="a new directory, or one that an earlier copy has made: then segments that it has already are "
+        "not copied again, and the command fails if it has partitions that this run does not copy. The copy "
+        "is called DST.copying until it is complete; if it was interrupted, the next run goes on",
     )
     parser.add_argument("--topic", help="copy only this topic of a log directory")
     parser.add_argument(
@@ -37,8 +37,7 @@ def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
         "--since",
         type=moment,
         metavar="TIME",
-        help="begin with the first record with this timestamp or a later one. TIME is milliseconds since 1970, "
-        "or ISO 8601 such as 2026-11-21T06:00:00 (UTC if no zone is given)",
+        help=f"begin with the first record with this timestamp or a later one. {TIMES_HELP}",
     )
     parser.add_argument(
         "--until",
@@ -49,16 +48,16 @@ def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--renumber",
         action="store_true",
-        help="give the records offsets from 0 on. Only committed records are copied, without transactions and "
-        "producers, and no positions of groups",
+        help="give the records offsets from 0 on. Only committed records are copied, without transactions "
+        "and producers, and no positions of groups",
     )
     parser.add_argument("--compression", choices=CODECS, help="compress all batches with this codec")
     parser.add_argument(
         "--on-error",
         choices=ON_ERROR,
         default="raise",
-        help="raise: stop at damage (default). skip: leave out damaged batches, and partitions that cannot be "
-        "opened, and print what was left out on stderr",
+        help="raise: stop at damage (default). skip: leave out damaged batches, and partitions that cannot "
+        "be opened, and print what was left out on stderr",
     )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 

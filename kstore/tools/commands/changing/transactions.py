@@ -115,8 +115,8 @@ def _abort(args: argparse.Namespace, found: list[OpenTransaction]) -> None:
         if each.is_committed:
             raise PolicyViolationError(
                 f"the coordinator has decided to commit the transaction of producer {each.producer_id}, "
-                f"transactional id {each.transactional_id!r} (its state is {each.coordinator_state}): an abort "
-                "here would contradict the commit"
+                f"transactional id {each.transactional_id!r} (its state is {each.coordinator_state}): an "
+                "abort here would contradict the commit"
             )
         if each.is_hanging is False:
             note(

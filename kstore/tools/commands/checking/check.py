@@ -25,8 +25,8 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         nargs="+",
         type=readable,
-        help="partition directory or its URL, .log file, or log directory of a store or a broker; several log directories "
-        "are those of one store",
+        help="partition directory or its URL, .log file, or log directory of a store or a broker; several "
+        "log directories are those of one store",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
@@ -48,7 +48,8 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume",
         metavar="FILE",
-        help="note in FILE which segments are whole, and do not read them again while their files are unchanged",
+        help="note in FILE which segments are whole, and do not read them again while their files are "
+        "unchanged",
     )
 
 

@@ -37,9 +37,9 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
         "what",
         choices=tuple(_TEXTS),
         help="retention: why each segment is kept, and when it is deleted at the earliest. lookup: which "
-        "segment, index entry and batches a lookup of --offset or --timestamp reads. opening: what an opening for "
-        "writing, or a broker's start, would do. compaction: what compaction waits for. sizes: where the "
-        "bytes are, and what other codecs would save",
+        "segment, index entry and batches a lookup of --offset or --timestamp reads. opening: what an "
+        "opening for writing, or a broker's start, would do. compaction: what compaction waits for. sizes: "
+        "where the bytes are, and what other codecs would save",
     )
     parser.add_argument(
         "directory", metavar="DIR", help="partition directory; or a log directory, for all its partitions"

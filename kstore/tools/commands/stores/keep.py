@@ -49,7 +49,8 @@ def add_keep_arguments(parser: argparse.ArgumentParser) -> None:
         "--metrics",
         type=whole("a port", 0, 65535),
         metavar="PORT",
-        help="serve the metrics of the store to Prometheus at http://127.0.0.1:PORT/metrics; 0 takes a free port",
+        help="serve the metrics of the store to Prometheus at http://127.0.0.1:PORT/metrics; 0 takes a free "
+        "port",
     )
     add_wait_argument(parser)
 
