@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kstore.frames.json_values import JsonValues
-from kstore.frames.table_source import TableSource, checked_format
+from kstore.frames.json_values import table_and_json
 from kstore.libraries import library
 from kstore.light_typing import TYPE_CHECKING
 
@@ -45,16 +44,17 @@ def dataset(
     library("pyarrow.dataset")
     from kstore.frames.arrow_dataset import LogDataset
 
-    is_json = checked_format(value_format, schema)
-    table = TableSource(
+    table, json = table_and_json(
         source,
         topic,
         partitions,
         threads,
-        text=tuple(name for name in text if not (is_json and name == "value")),
+        text=text,
+        value_format=value_format,
+        schema=schema,
         timestamps=timestamps,
         isolation=isolation,
         in_order=in_order,
         on_error=on_error,
     )
-    return LogDataset(table, JsonValues.of(schema, table) if is_json else None)
+    return LogDataset(table, json)

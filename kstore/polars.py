@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kstore.frames.conditions import ANYTHING
-from kstore.frames.json_values import JsonValues
+from kstore.frames.json_values import table_and_json
 from kstore.frames.polars_filter import condition_of
-from kstore.frames.table_source import NAMES, TableSource, checked_format
+from kstore.frames.table_source import NAMES
 from kstore.libraries import library
 from kstore.light_typing import TYPE_CHECKING
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Any, Literal
 
-    from kstore.frames.table_source import Found
+    from kstore.frames.json_values import JsonValues
+    from kstore.frames.table_source import Found, TableSource
     from kstore.log.partition import PartitionLog
     from kstore.store.log_store import LogStore
 
@@ -56,20 +57,21 @@ def scan(
     such as CorruptRecordError and LogClosedError.
     """
     register = library("polars.io.plugins").register_io_source
-    is_json = checked_format(value_format, schema)
-    table = TableSource(
+    table, json = table_and_json(
         source,
         topic,
         partitions,
         threads,
-        text=tuple(name for name in text if not (is_json and name == "value")),
+        text=text,
+        value_format=value_format,
+        schema=schema,
         timestamps=timestamps,
         isolation=isolation,
         in_order=in_order,
         on_error=on_error,
-        views=not is_json,
+        views=value_format is None,
     )
-    frame = _Frame(table, JsonValues.of(schema, table) if is_json else None)
+    frame = _Frame(table, json)
     return register(
         frame.read,
         schema=frame.schema,

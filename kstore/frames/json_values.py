@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 
+from kstore.arguments import choice
 from kstore.errors import LibraryError
+from kstore.frames.table_source import TableSource
 from kstore.libraries import library
 from kstore.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
-
-    from kstore.frames.table_source import TableSource
 
 _SAMPLE = 1000  # records
 # what takes the place of a type that DuckDB gives to a sample
@@ -88,6 +89,20 @@ class JsonValues:
         with self._database.cursor() as cursor:
             found = cursor.from_arrow(pa.table({"v": text})).query("t", query).to_arrow_table()
         return found["v"].combine_chunks()
+
+
+def table_and_json(
+    *arguments: Any, text: Iterable[str], value_format: str | None, schema: Any, **options: Any
+) -> tuple[TableSource, JsonValues | None]:
+    """What a table of another library reads, and the decoding of its values from JSON; None for values that
+    are kept. `arguments` and `options` are those of TableSource. TypeError, ValueError."""
+    if value_format is None and schema is not None:
+        raise TypeError('schema is an option of value_format="json"')
+    if value_format is None:
+        return TableSource(*arguments, text=tuple(text), **options), None
+    choice("value_format", value_format, ("json",))
+    table = TableSource(*arguments, text=tuple(name for name in text if name != "value"), **options)
+    return table, JsonValues.of(schema, table)
 
 
 def _doubts(found: Any, structure: Any, path: str) -> list[str]:

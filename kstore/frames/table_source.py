@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from kstore.arguments import choice, elements, instances, path_text
+from kstore.arguments import elements, instances, path_text
 from kstore.errors import LogNotFoundError
 from kstore.frames.conditions import ANYTHING, bounds_of
 from kstore.light_typing import TYPE_CHECKING, NamedTuple, cast
@@ -138,10 +138,3 @@ def _absolute(source: object) -> str:
     from kstore.remote.remote_files import mirrored
 
     return mirrored(text)
-
-
-def checked_format(value_format: str | None, schema: object) -> bool:
-    """Whether values are decoded from JSON. TypeError, ValueError."""
-    if value_format is None and schema is not None:
-        raise TypeError('schema is an option of value_format="json"')
-    return value_format is not None and bool(choice("value_format", value_format, ("json",)))
