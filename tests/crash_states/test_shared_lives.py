@@ -4,6 +4,9 @@ process has written, rolled and synced, and whichever has died."""
 import multiprocessing
 import os
 import random
+import signal
+import threading
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -129,5 +132,42 @@ def test_a_roll_after_another_process_has_raised_the_recovery_point(ram: Path) -
         turn.wait()
         assert ended(child) == 0
         log.roll()
+    for number, state in enumerate(crash_states(recorder.trace, models=["strict"], most=1, seed=str(SEED))):
+        judge(ram, state, number)
+
+
+class DyingRecorder(SharedRecorder):
+    """A child dies when it has made a file whose path ends in `dies_at`; its own thread has synced nothing."""
+
+    dies_at = ""
+
+    def _send(self, *message: Any) -> None:
+        name, path = message[:2]
+        if name == "syncs" and threading.current_thread() is not threading.main_thread():
+            time.sleep(60)
+        super()._send(*message)
+        if name == "open" and self.dies_at and path.endswith(self.dies_at):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_an_append_after_another_process_has_died_in_a_roll(ram: Path) -> None:
+    """The next one recovers the last segments only; what was sealed before is not on the disk, either."""
+    root = ram / "lives"
+    (root / NAME).mkdir(parents=True)
+
+    def roll_twice() -> None:
+        recorder.begin_in_child()
+        recorder.dies_at = f"{2:020d}.log"
+        with kstore.open(root / NAME, "a", shared=True) as log:
+            for value in (b"first", b"second"):
+                log.append(value)
+                log.roll()
+
+    with (
+        DyingRecorder(str(root), random.Random(0), 0) as recorder,
+        kstore.open(root / NAME, "a", shared=True, durability="group") as log,
+    ):
+        assert ended(started(roll_twice)) == -signal.SIGKILL
+        recorder.mark({log.append(b"durable"): "durable"})
     for number, state in enumerate(crash_states(recorder.trace, models=["strict"], most=1, seed=str(SEED))):
         judge(ram, state, number)
