@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 from kstore.log.write.retention import SegmentFacts as RetentionFacts
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 _DAY_MS = 86_400_000
 
 
-@cache
 def effective(config: LogConfig, *, is_cleaned: bool) -> LogConfig:
     """The configuration to judge segments by: Kafka's defaults count only where they can do no harm. Without
     retention_ms no age counts; without cleanup_policy, a partition that was compacted is a compacted one."""

@@ -55,6 +55,18 @@ def test_a_brokers_directory_has_the_numbers_of_the_api() -> None:
     assert {row["group"] for row in page.tables["groups"]} == {"readers"}
 
 
+def test_age_counts_only_in_topics_that_were_given_retention_ms(tmp_path: Path) -> None:
+    def states(topic: str, **options: int) -> set[str]:
+        with kstore.LogStore(tmp_path, mode="a", background=False) as store:
+            store.create_topic(topic, **options)
+            store.log(topic).append(b"v", timestamp=DAY)
+            rows = read(store.report()).tables["segments"]
+        return {row["state"] for row in rows if row["partition"] == f"{topic}-0"}
+
+    assert states("given", retention_ms=kstore.LogConfig().retention_ms) == {"past retention"}
+    assert states("not-given") == {"active"}  # an equal configuration, judged in the same process
+
+
 def test_a_store_of_our_own(tmp_path: Path) -> None:
     now = 1_000 * DAY
     with kstore.LogStore(tmp_path, mode="a", background=False, clock=lambda: now) as store:
