@@ -97,7 +97,7 @@ def copy(
     not copy.
 
     topic: copies only this topic of a log directory. start, stop: the first offset, and the offset to stop
-    before, of each partition. since, until: the same by time, in ms since 1970 or as a datetime with a time
+    before, of each partition. since, until: the range by time, in ms since 1970 or as a datetime with a time
     zone: the first record with this timestamp or a later one. Records of the first batch before `start` are
     in the copy, below its log start offset.
 

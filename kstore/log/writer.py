@@ -480,11 +480,11 @@ class LogWriter(RecordAppender, PartitionLog):
         acknowledged. If a group has read nothing yet, nothing is deleted. Files are renamed to .deleted, and
         removed by a later retain() or by close() when file_delete_delay_ms is over.
 
-        If nobody has said retention_ms, at this opening or, where the log keeps its configuration, at one
+        If retention_ms is not set, at this opening or, where the log keeps its configuration, at one
         before, segments that only Kafka's default of 7 days would delete are kept, and InvalidConfigError
         says so. So are segments of a log that is known to be compacted, by its directory's
-        cleaner-offset-checkpoint or as one of Kafka's own topics, if nobody has said cleanup_policy. Segments
-        below the log start offset are deleted all the same.
+        cleaner-offset-checkpoint or as one of Kafka's own topics, if cleanup_policy is not set. Segments
+        below the log start offset are deleted nevertheless.
 
         It works on a full disk, of a log that is open already or was closed. OSError if a file cannot be
         renamed or removed: older segments are deleted then, that one and newer ones are not.
@@ -530,7 +530,7 @@ class LogWriter(RecordAppender, PartitionLog):
         It works if cleanup_policy contains compact, and begins if the share of bytes that were not compacted
         is above min_cleanable_dirty_ratio, or max_compaction_lag_ms is over. Records younger than
         min_compaction_lag_ms stay, and so does what follows the last stable offset. Other threads may append
-        and read meanwhile: who reads already goes on in the old files, which are removed after
+        and read meanwhile: existing readers continue in the old files, which are removed after
         file_delete_delay_ms. One compaction runs at a time; another call waits. Closing the log stops it.
 
         progress: called now and then as progress(done, total), with how many bytes were gone through and how
@@ -685,7 +685,7 @@ class LogWriter(RecordAppender, PartitionLog):
         If it is interrupted, call it again. After a failure (LogFailedError) the log is closed as after a
         crash: the next opening recovers it. LogFailedError is raised for a failure that happened in the
         background, and if the directory or a .log file of it is no longer there: it says which offsets are
-        lost with it. OSError if closing fails. The log is closed all the same.
+        lost with it. OSError if closing fails. The log is closed nevertheless.
         """
         self._closer.close()
 
@@ -699,7 +699,7 @@ class LogWriter(RecordAppender, PartitionLog):
         try:
             self.close()
         finally:
-            self.abandon()  # where closing was interrupted: nobody calls it again
+            self.abandon()  # where closing was interrupted: it is not called again
 
     def __del__(self) -> None:
         closer = self.__dict__.get("_closer")  # None: the directory was not leased

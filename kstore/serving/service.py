@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kstore.arguments import boolean, instance, integer, warn
@@ -52,11 +53,10 @@ def serve(store: LogStore, host: str = "127.0.0.1", port: int = 0, *, create_top
     integer("port", port, 0, 2**16 - 1)
     boolean("create_topics", create_topics)
     service = Service(store, create_topics=create_topics)
-    try:
+    with ExitStack() as undo:
+        undo.callback(service.close)
         server = Server(host, port, service.handlers, Limits(), service.close)
-    except BaseException:
-        service.close()
-        raise
+        undo.pop_all()
     if not is_loopback(server.host):
         doing = "read and write" if store.mode == "a" else "read"
         warn(f"other machines may reach {host}: without a password they can {doing} what is served")

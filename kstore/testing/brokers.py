@@ -7,7 +7,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kstore.arguments import choice, integer, number
@@ -77,12 +77,11 @@ class Broker:
         self._has_moved = False
         self._lock = threading.Lock()
         self._open(0)
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.close)
             for name in topics:
                 self.store.create_topic(name, topics[name] if isinstance(topics, Mapping) else 1)
-        except BaseException:
-            self.close()
-            raise
+            undo.pop_all()
 
     def _open(self, port: int) -> None:
         self.store = LogStore(self._directory, **self._options)

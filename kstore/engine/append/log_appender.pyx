@@ -195,7 +195,7 @@ cdef class LogAppender:
         return 0
 
     cdef int write_out(self, const uint8_t *data, int64_t size) except -1:
-        """Writes what is staged. Where it fails, whole batches that were written are in the log all the same, and
+        """Writes what is staged. Where it fails, whole batches that were written are in the log nevertheless, and
         nothing else of it."""
         cdef ActiveSegment active = self._log_end.active
         cdef int64_t before = active.published.records, start = active.published.size

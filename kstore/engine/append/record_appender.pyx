@@ -334,7 +334,7 @@ cdef class RecordAppender(LogAppender):
             encoded = headers.headers_at(i, &size)
             if not ks_encoded_headers_fit(encoded, size, self.builder.unpacked_max):
                 self.refuse_build(BUILD_HEADERS, columns, i)
-            if headers.ends is NULL:  # all have the same
+            if headers.ends is NULL:  # all have equal headers
                 return 0
         return 0
 

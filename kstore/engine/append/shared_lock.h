@@ -53,7 +53,7 @@ static inline int ks_shared_lock_acquire(uint32_t *word, uint32_t me, int fd, co
         if (done != NULL && __atomic_load_n(done, __ATOMIC_ACQUIRE) >= least)
             return KS_LOCK_NEEDLESS;
         seen = __atomic_load_n(word, __ATOMIC_RELAXED);
-        if (seen == 0) { /* others may wait, too: who has it after waiting wakes one when it is through */
+        if (seen == 0) { /* others may wait, too: an owner that has waited wakes one when it releases the lock */
             if (ks_shared_lock_try(word, me | KS_WAITED_FOR))
                 return KS_LOCK_TAKEN;
             continue;

@@ -543,7 +543,7 @@ cdef class HeaderInput:
         cdef HeaderInput part
         cdef int64_t i, size = 0, total = 0
         cdef const uint8_t *encoded
-        if self.ends is NULL:  # all records have the same
+        if self.ends is NULL:  # all records have equal headers
             return self
         part = HeaderInput()
         part.count = count

@@ -160,7 +160,7 @@ cdef class BatchBuilder:
         return 0
 
     cdef BatchBuilder emptied(self):
-        """A new one with the same codec and no buffer."""
+        """A new one with this codec and no buffer."""
         cdef BatchBuilder builder = BatchBuilder.__new__(BatchBuilder)
         builder.codec = self.codec
         builder.level = self.level

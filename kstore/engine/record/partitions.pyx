@@ -138,7 +138,7 @@ def split_by_partition(values, keys, timestamps, headers, int32_t count, int32_t
     cdef int32_t number
     cdef int64_t first = 0
     if not 0 <= keyless < count:
-        raise ValueError(f"partition {keyless} is none of {count}")
+        raise ValueError(f"partition {keyless} does not exist: there are {count}")
     found = []
     counts = <int64_t *>PyMem_RawCalloc(<size_t>count * 2, 8)
     numbers = <int32_t *>PyMem_RawMalloc(<size_t>total * 4)

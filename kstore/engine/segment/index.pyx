@@ -90,7 +90,7 @@ cdef class IndexEntries:
 
     @final
     cdef IndexEntries mapped(self, MappedFile owner):
-        """An index of the same kind that appends to a mapped file, after these entries. OSError: no room."""
+        """An index of this kind that appends to a mapped file, after these entries. OSError: no room."""
         cdef int64_t size = self.count * self.width
         cdef IndexEntries index = type(self)(
             self.base_offset, path=owner.file.path, max_entries=owner.size // self.width

@@ -184,7 +184,7 @@ cdef class Segment:
         return self.limit()
 
     cdef Segment shown_until(self, int64_t limit, int64_t end_offset):
-        """Another segment of the same file, of which the bytes up to `limit` count; -1 for all. It has no
+        """Another segment of this file, of which the bytes up to `limit` count; -1 for all. It has no
         indexes yet."""
         cdef Segment other = Segment.__new__(Segment)
         other.files = self.files

@@ -93,7 +93,7 @@ class Names(NamedTuple):
         renamed: frozenset[str],
         removed: frozenset[int],
     ) -> Names:
-        """The names once interrupted work is finished, in the same directory."""
+        """The names once interrupted work in this directory is finished."""
         return self._replace(files=files, others=others, renamed=renamed, removed=removed)
 
     def suffixes(self, stem: str) -> dict[str, str]:

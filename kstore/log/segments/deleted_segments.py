@@ -43,7 +43,7 @@ class DeletedSegments:
             _ = segment.transaction_index  # readers of this process need it even when the file is gone
         path = segment.path + SUFFIX
         self._keep(path)  # of an earlier segment with this name, which is replaced
-        for kind in layout.INDEX_KINDS:  # before the .log: these are not of the same segment
+        for kind in layout.INDEX_KINDS:  # before the .log: these are of another segment
             unlink(segment.path_of(kind) + SUFFIX, missing_ok=True)
         try:
             rename(segment.path, path)
@@ -99,5 +99,5 @@ class DeletedSegments:
         """Keeps a file whose name goes open for those that read it."""
         segment = self._read.get(path)
         if segment is not None:
-            with contextlib.suppress(OSError, LogChangedError):  # those readers are told
+            with contextlib.suppress(OSError, LogChangedError):  # those readers get an error
                 segment.files.keep_open()

@@ -37,7 +37,7 @@ class AdoptedFile:
     base offset."""
 
     def __init__(self, path: str) -> None:
-        """Looks at it, and changes nothing. Only batches of format v2 without producers, which nobody has to
+        """Looks at it, and changes nothing. Only batches of format v2 without producers, which need not
         account for, in a file that has no other name. CorruptRecordError, InvalidRecordError, ValueError,
         OSError."""
         if _has_links(path):

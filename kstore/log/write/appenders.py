@@ -48,7 +48,7 @@ class Appenders:
 
     def close(self) -> Exception | None:
         """Appends what was gathered, and what tasks wait for. The error if that cannot be written: the log is
-        closed all the same. ReentrantCallError."""
+        closed nevertheless. ReentrantCallError."""
         failure: Exception | None = None
         for appender in list(self.gathering):
             try:
