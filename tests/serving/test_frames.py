@@ -19,7 +19,7 @@ from tests.helpers.waiting import until
 from tests.messages.values import values_of
 from tests.serving.raw import RawClient
 
-SMALL = Limits(frame_bytes=1 << 20, other_bytes=1 << 16, memory_bytes=1 << 20, connections=8, idle_seconds=1)
+SMALL = Limits(frame_bytes=1 << 20, other_bytes=1 << 16, memory_bytes=1 << 20, connections=64, idle_seconds=1)
 _KEYS = st.sampled_from(sorted(APIS)) | st.integers(-(2**15), 2**15 - 1)
 
 
