@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 
@@ -107,12 +106,13 @@ class Cursor(Closing, Waitable):
         self._read = read_by(RecordReader, isolation, on_error)
         self._iterated = Iterated()
         self._follower: Follower[Record] | None = None
-        with ExitStack() as undo:
-            undo.callback(self._committer.close)
+        try:
             self._committer.open(wait)
             self._feed = begin(self._committer, known, start, isolation, LeftOut())
             self._slot = BatchSlot(self._feed, self._committer)
-            undo.pop_all()
+        except BaseException:
+            self._committer.close()
+            raise
 
     # ---- position ------------------------------------------------------------------------------------------
 
