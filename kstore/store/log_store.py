@@ -256,6 +256,7 @@ class LogStore:
         Nothing is counted of logs that kstore.open has. OSError if a directory cannot be listed.
         """
         self._logs.check_open()
+        self._catalog.refresh()
         failures = sum(bool(each) if isinstance(each, str) else len(each) for each in self.health())
         return measure(self._logs, failures)
 
@@ -427,12 +428,10 @@ class LogStore:
         return Table(self._logs, topic)
 
     def refresh(self) -> None:
-        """Takes in what partitions there are now, and what is known of topics. A store that reads knows them
-        as they were when it was made, or refreshed; one that writes always knows them. OSError, KstoreError
-        as at the opening.
+        """Takes in which topics and partitions there are now. A store that reads knows those of the time when
+        it was opened or refreshed; one that writes always knows them. OSError, KstoreError as at the opening.
         """
-        if not self._catalog.is_writing:
-            self._catalog.list_again()
+        self._catalog.refresh()
 
     def cursor(
         self,
@@ -584,6 +583,7 @@ class LogStore:
 
     def _paths_of_all(self) -> dict[TopicPartition, str]:
         self._logs.check_open()
+        self._catalog.refresh()
         return {tp: str(directory.path_of(tp)) for tp, directory in self._catalog.partitions.items()}
 
     def follow(
@@ -789,7 +789,7 @@ class LogStore:
         return iter(self.partitions)
 
     def __len__(self) -> int:
-        return len(self._catalog.partitions)
+        return len(self.partitions)
 
     def _repr_html_(self) -> str:
         return notebook_table(repr(self), ("topic", "partitions", "segments", "bytes"), sizes_of(self._logs))

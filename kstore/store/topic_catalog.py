@@ -119,6 +119,10 @@ class TopicCatalog:
         found = self.topics.get(name) if isinstance(name, str) else None
         if found is None:
             checked_name(name)
+            if not self.is_writing:  # it may be new
+                self.refresh()
+                found = self.topics.get(name)
+        if found is None:
             change = self.table.change
             if self.is_changing and name in (self._leaving, change and change.topic):
                 raise LogNotFoundError(
@@ -256,8 +260,12 @@ class TopicCatalog:
         for directory in self.directories:
             directory.give_back()
 
-    def list_again(self) -> None:
-        """For reading: lists the directories as they are now. OSError, KstoreError."""
+    def refresh(self) -> None:
+        """Takes in what other processes have changed. A store that reads lists its directories again.
+        OSError, KstoreError."""
+        self.look()
+        if self.is_writing:
+            return
         listed = [StoreDirectory(path) for path in self.paths()]
         for directory in listed:
             directory.open(writing=False)

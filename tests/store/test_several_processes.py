@@ -146,6 +146,29 @@ def test_topics_of_other_processes(ram: Path) -> None:
         assert len(store.topics["orders"]) == 3
 
 
+def test_calls_of_a_moment_know_new_partitions(ram: Path) -> None:
+    """Of a process that shares the store, and of one that reads it."""
+    asked = {"store.lag('g')": 1, "store.metrics().partitions": 1, "store.cursors()['g']": 0, "store": 1}
+    with LogStore(ram, mode="a", shared=True) as store, Program(OPENED, ram) as other:
+        store.create_topic("t")
+        store.append("t", b"v")
+        with store.cursor("g", ["t"]) as cursor:
+            next(iter(cursor))
+            cursor.commit()
+        reader = LogStore(ram)
+        for n, (expression, grows) in enumerate(asked.items(), 1):
+            other.tell("store.topics")
+            reader.refresh()
+            store.add_partitions("t", n + 1)
+            expected = 1 + n * grows
+            assert other.tell(f"len({expression})") == str(expected), expression
+            if expression != "store":
+                assert eval(f"len({expression})", {"store": reader}) == expected, expression
+        for name, ask in {"scanned": reader.scan, "described": reader.describe}.items():
+            store.create_topic(name)
+            ask(name)
+
+
 def test_the_background_knows_what_other_processes_have_changed(ram: Path) -> None:
     """Also if its own process does nothing else: a topic without an option is not one with its default."""
     clock = StoreClock()
