@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 import kstore
 from kstore.engine.io.faults import fail_call, trace_calls
@@ -29,6 +30,8 @@ ALONE = (
     "test_splits.py",
 )
 ROOT = Path(__file__).parent
+settings.register_profile("untimed")  # a case may wait for a loaded machine, or an import
+settings.load_profile("untimed")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as a shell has it for what runs in the background
     # else programs that tests start would ignore it too
     signal.signal(signal.SIGINT, signal.default_int_handler)

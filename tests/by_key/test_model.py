@@ -149,5 +149,5 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=times(20), stateful_step_count=30, deadline=None)
+TestMachine.settings = settings(max_examples=times(20), stateful_step_count=30)
 pytestmark = pytest.mark.timeout(times(300))

@@ -43,7 +43,7 @@ def fields(record: kstore.Record) -> tuple[object, ...]:
     return r.offset, r.timestamp, r.timestamp_type, r.key, r.value, tuple(r.headers)
 
 
-@settings(max_examples=times(30), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=times(30), suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 2**32),
     what=st.sampled_from(["records", "values"]),

@@ -57,7 +57,7 @@ def table_of(log: kstore.PartitionLog) -> dict[bytes | None, bytes | None]:
     return {r.key: r.value for r in log}
 
 
-@settings(max_examples=times(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=times(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_rounds(seed: int, tmp_path_factory: pytest.TempPathFactory, tried: Callable[[int], None]) -> None:
     tried(1)

@@ -116,5 +116,5 @@ class Group(RuleBasedStateMachine):
             assert behind <= self.delivered
 
 
-Group.TestCase.settings = settings(max_examples=times(20), stateful_step_count=40, deadline=None)
+Group.TestCase.settings = settings(max_examples=times(20), stateful_step_count=40)
 TestGroup = Group.TestCase

@@ -520,7 +520,6 @@ def check(machine: type[Positions], count: int) -> None:
     chosen = settings(
         max_examples=count,
         stateful_step_count=40,
-        deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
         report_multiple_bugs=False,

@@ -303,7 +303,7 @@ def test_another_process_that_rolls_and_adds_partitions(tmp_path: Path) -> None:
     assert len(found) > 3
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.data())
 def test_model(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Against what was appended, in an order that hypothesis chooses."""

@@ -14,6 +14,6 @@ def examples(count: int) -> Callable[[Test], Test]:
     """Decorates a test of hypothesis: `count` examples at EFFORT=1, of any duration."""
 
     def decorate(test: Test) -> Test:
-        return seed(SEED)(settings(max_examples=times(count), deadline=None)(test))
+        return seed(SEED)(settings(max_examples=times(count))(test))
 
     return decorate

@@ -67,7 +67,7 @@ def test_bytes_of_kafka(name: str) -> None:
 
 @pytest.mark.parametrize("message", MESSAGES)
 def test_values_are_read_back(message: Message) -> None:
-    @settings(max_examples=times(5), deadline=None)
+    @settings(max_examples=times(5))
     @given(st.data())
     def check(data: st.DataObject) -> None:
         version = data.draw(st.integers(0, message.highest))

@@ -193,7 +193,7 @@ class Machine(RuleBasedStateMachine):
 
 
 Machine.TestCase.settings = settings(
-    max_examples=times(60), stateful_step_count=30, deadline=None, report_multiple_bugs=False
+    max_examples=times(60), stateful_step_count=30, report_multiple_bugs=False
 )
 seed(SEED)(Machine)
 # A gap before a roll looks like a missing file: DataLossWarning.

@@ -55,7 +55,7 @@ def frame(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-@settings(max_examples=times(100), deadline=None)
+@settings(max_examples=times(100))
 @given(st.data())
 def test_any_bytes(small: Server, data: st.DataObject) -> None:
     """Any bytes behind a header of any API."""
@@ -65,7 +65,7 @@ def test_any_bytes(small: Server, data: st.DataObject) -> None:
     assert is_alive(small)
 
 
-@settings(max_examples=times(100), deadline=None)
+@settings(max_examples=times(100))
 @given(st.data())
 def test_damaged_requests(small: Server, data: st.DataObject) -> None:
     """A request with values that nobody sends, with some bytes changed or cut off."""

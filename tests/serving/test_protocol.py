@@ -36,7 +36,7 @@ MESSAGES = [
 def test_messages(message: Message, version: int) -> None:
     kind = entity(message.name, version)
 
-    @settings(max_examples=times(3), deadline=None)
+    @settings(max_examples=times(3))
     @given(values_of(message, version, SPECIAL))
     def check(values: dict[str, object]) -> None:
         data = message.write_version(values, version)
@@ -80,7 +80,7 @@ def test_wrong_requests() -> None:
 FETCHES = APIS[FETCH]
 
 
-@settings(max_examples=times(100), deadline=None)
+@settings(max_examples=times(100))
 @given(values_of(FETCHES.request, single_fetch.VERSION, {}), st.data())
 def test_fetch_requests_of_one_partition(values: dict[str, Any], data: st.DataObject) -> None:
     """They are read as by the table, whole and cut off anywhere."""
@@ -98,7 +98,7 @@ def test_fetch_requests_of_one_partition(values: dict[str, Any], data: st.DataOb
         assert found[0] == found[1]
 
 
-@settings(max_examples=times(100), deadline=None)
+@settings(max_examples=times(100))
 @given(values_of(FETCHES.response, single_fetch.VERSION, {}), st.booleans())
 def test_fetch_answers_of_one_partition(values: dict[str, Any], is_plain: bool) -> None:
     """They are written as by the table."""

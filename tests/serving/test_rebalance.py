@@ -463,7 +463,7 @@ class Client:
 ACTIONS = st.sampled_from(["go", "go", "go", "go", "rejoin", "change", "again", "leave", "restart", "time"])
 
 
-@settings(max_examples=times(150), deadline=None)
+@settings(max_examples=times(150))
 @given(
     st.lists(
         st.tuples(ACTIONS, st.integers(0, 4), st.sampled_from([1, 500, 4000, 9999, 31_000])), max_size=60

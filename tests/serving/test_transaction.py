@@ -138,7 +138,7 @@ def test_a_broker_with_version_2_left_a_decision() -> None:
 REQUESTS = st.sampled_from(["init", "resume", "add", "commit", "abort", "complete", "timeout"])
 
 
-@settings(max_examples=times(100), deadline=None)
+@settings(max_examples=times(100))
 @given(st.lists(st.tuples(REQUESTS, st.integers(0, 2)), max_size=40), st.sampled_from([-1, 3, 32760]))
 def test_random_lives(requests: list[tuple[str, int]], epoch: int) -> None:
     """Of three producers with one transactional id only the newest can change anything; each transaction ends

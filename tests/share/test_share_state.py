@@ -146,7 +146,7 @@ class ShareStateMachine(RuleBasedStateMachine):
 
 
 TestShareState = ShareStateMachine.TestCase
-TestShareState.settings = settings(max_examples=times(60), stateful_step_count=40, deadline=None)
+TestShareState.settings = settings(max_examples=times(60), stateful_step_count=40)
 
 
 @pytest.mark.parametrize(

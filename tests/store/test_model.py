@@ -176,5 +176,5 @@ class StoreMachine(RuleBasedStateMachine):
 
 TestStore = StoreMachine.TestCase
 TestStore.settings = settings(
-    max_examples=times(12), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=times(12), stateful_step_count=25, suppress_health_check=list(HealthCheck)
 )

@@ -149,7 +149,7 @@ class TableMachine(RuleBasedStateMachine):
 
 TestTable = TableMachine.TestCase
 TestTable.settings = settings(
-    max_examples=times(3), stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=times(3), stateful_step_count=20, suppress_health_check=list(HealthCheck)
 )
 
 

@@ -133,11 +133,15 @@ def test_nothing_is_missed_beside_threads_that_end_and_signals(
 
 def test_a_child_of_fork_has_its_own(worker: Worker) -> None:
     done: list[str] = []
-    Job(worker, lambda: done.append("the parent's")).ask(0.05)
+    goes_on = threading.Event()
+    Job(worker, goes_on.wait).ask()
+    Job(worker, lambda: done.append("the parent's")).ask()  # due, behind the other
     child = os.fork()
     if child == 0:
         Job(worker, lambda: done.append("the child's")).ask(0.1)
         until(lambda: done)
         os._exit(done != ["the child's"])
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    goes_on.set()
+    assert code == 0
     until(lambda: done == ["the parent's"])
