@@ -30,7 +30,7 @@ ALONE = (
     "test_splits.py",
 )
 ROOT = Path(__file__).parent
-settings.register_profile("untimed")  # a case may wait for a loaded machine, or an import
+settings.register_profile("untimed", deadline=None)  # a case may wait for a loaded machine, or an import
 settings.load_profile("untimed")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as a shell has it for what runs in the background
     # else programs that tests start would ignore it too
