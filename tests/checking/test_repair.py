@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import struct
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from kstore.checking.repair import RepairStep, run_plan
 from tests.checking import damage
 from tests.checking.sound import KINDS, write_partition, write_store
 from tests.golden.scenarios import Scenario, scenarios
-from tests.helpers.effort import SEED, times
+from tests.helpers.effort import SEED, some, times
 from tests.helpers.processes import run_command
 
 # what stays after a repair: what was moved, and what is gone
@@ -45,6 +46,36 @@ def readable(path: Path) -> list[tuple[object, ...]]:
 
 def contents(path: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file() and p.name != ".lock"}
+
+
+@pytest.mark.parametrize("damaged", [0, 4, 8])
+def test_a_wrong_length_hides_no_sound_batch(tmp_path: Path, damaged: int) -> None:
+    """Each bit of the length of a batch; and its checksum, where its value holds batches that would fit."""
+    path = tmp_path / "t-0"
+    inner = b"".join(kstore.encode_batch([(1, None, b"inner", ())], base_offset=n) for n in range(9))
+    file = path / "00000000000000000000.log"
+    for value, field, bits in ((b"%0100d" % 0, 8, range(32)), (inner, 17, range(1))):
+        values = [value if n == damaged else b"%0100d" % n for n in range(9)]
+        with kstore.open(path, "a") as log:
+            for each in values:
+                log.append(each)
+        with kstore.open(path) as log:
+            at = [batch.position for batch in log.batches()][damaged] + field
+        sound = file.read_bytes()
+        (number,) = struct.unpack_from(">I", sound, at)
+        expected = [(n, each) for n, each in enumerate(values) if n != damaged]
+        repaired = some(bits, 4, damaged)
+        for bit in bits:
+            file.write_bytes(sound[:at] + struct.pack(">I", number ^ 1 << bit) + sound[at + 4 :])
+            with kstore.open(path, recover=False) as log:
+                assert [(r.offset, r.value) for r in log.records(on_error="skip")] == expected, bit
+            if bit in repaired:
+                copy = tmp_path / f"repaired-{field}-{bit}"
+                shutil.copytree(path, copy)
+                kstore.repair(copy, run=True)
+                with kstore.open(copy) as log:
+                    assert [(r.offset, r.value) for r in log] == expected, bit
+        shutil.rmtree(path)
 
 
 def check_repair(path: Path) -> kstore.RepairPlan:

@@ -62,7 +62,10 @@ cdef class Reader:
     cdef int tell(self, error) except -1
     cdef int tell_of(self, Segment segment, error) except -1
     cdef int64_t resume(self, int64_t position) except -1
-    cdef int try_each(self, int64_t *position, int64_t until, int64_t *budget) noexcept nogil
+    cdef int64_t search(self, int64_t position, int64_t until, int64_t spare) except -1
+    cdef int try_each(self, int64_t *position, int64_t until, int64_t end, int64_t *budget) noexcept nogil
+    cdef int64_t walk_to(self, int64_t position, int64_t until) noexcept nogil
+    cdef int64_t sound_inside(self, int64_t position, int64_t until) except -1
     cdef int leave_out(self, int64_t position, int64_t size, error) except -1
     cdef bint advance(self) except -1
     cdef bint wanted(self) except -1

@@ -339,15 +339,20 @@ cdef class Reader:
         raise error
 
     cdef int64_t resume(self, int64_t position) except -1:
-        """The first byte from `position` on where a sound batch begins in order, or the end.
+        """The first byte from `position` on where a sound batch begins in order, or the end."""
+        return self.search(position, self.end, 64 << 20)
+
+    cdef int64_t search(self, int64_t position, int64_t until, int64_t spare) except -1:
+        """The first byte from `position` on where a sound batch in order begins that ends at `until` or
+        before; `until` if there is none.
 
         Bytes made to look like many large batches must not make this take the square of their number, nor a
-        few of them the size of a hole: what is read for checksums is bounded, and past the bound the rest of
-        the segment counts as damaged."""
-        cdef int64_t budget = 32 * min(self.end - position, self.segment.files.opened().allocated()) + (64 << 20)
+        few of them the size of a hole: what is read for checksums is bounded, and past the bound the rest
+        counts as damaged. `spare`: the bytes that may be read beyond 32 times those that are searched."""
+        cdef int64_t budget = 32 * min(until - position, self.segment.files.opened().allocated()) + spare
         cdef int64_t origin = self.segment.origin, data, turn
         cdef int status = 1
-        while status > 0 and position < self.end and budget >= 0:
+        while status > 0 and position < until and budget >= 0:
             PyErr_CheckSignals()
             data = self.segment.files.opened().next_data(origin + position) - origin
             position = max(position, data - SIZE_END + 1)
@@ -356,14 +361,14 @@ cdef class Reader:
             else:
                 turn = self.segment.files.opened().next_hole(origin + position) - origin
             with nogil:
-                status = self.try_each(&position, min(min(turn, position + STEPS), self.end), &budget)
+                status = self.try_each(&position, min(min(turn, position + STEPS), until), until, &budget)
         if status == WALK_SYSTEM:
             self.window.raise_failure(-1)
-        return min(position, self.end) if budget >= 0 else self.end
+        return min(position, until) if budget >= 0 else until
 
-    cdef int try_each(self, int64_t *position, int64_t until, int64_t *budget) noexcept nogil:
-        """Moves `position` up to `until`, or to a sound batch in order: 0 then, WALK_SYSTEM on failure, else
-        1.
+    cdef int try_each(self, int64_t *position, int64_t until, int64_t end, int64_t *budget) noexcept nogil:
+        """Moves `position` up to `until`, or to a sound batch in order that ends at `end` or before: 0 then,
+        WALK_SYSTEM on failure, else 1.
 
         `budget` is the bytes that checksums may still cost; not many more than LONGEST of them are spent
         here."""
@@ -374,7 +379,7 @@ cdef class Reader:
             size = self.header(position[0], &fault)
             if size == WALK_SYSTEM:
                 return WALK_SYSTEM
-            if size > 0 and self.batch.base_offset > self.last_offset:
+            if size > 0 and position[0] + size <= end and self.batch.base_offset > self.last_offset:
                 budget[0] -= size
                 if budget[0] < 0:
                     return 1
@@ -386,22 +391,48 @@ cdef class Reader:
                 return 1
         return 1
 
+    cdef int64_t walk_to(self, int64_t position, int64_t until) noexcept nogil:
+        """How far sound batches in order lead from a byte: to `until`, or to a byte before it where none
+        is."""
+        cdef ks_fault fault
+        cdef int64_t size, before = self.last_offset
+        while position < until:
+            size = self.header(position, &fault)
+            if size <= 0 or position + size > until or self.check(position, size, &fault):
+                break
+            self.last_offset = self.batch.last_offset
+            position += size
+        self.last_offset = before
+        return position
+
+    cdef int64_t sound_inside(self, int64_t position, int64_t until) except -1:
+        """The first byte behind `position` from which sound batches lead to `until`, which is the end of the
+        batch at `position` if its length is right; `until` if there is none.
+
+        A record may have batches as its value: these do not lead there, because of what follows a value."""
+        cdef int64_t first = position, reached = position
+        while reached < until:
+            first = self.search(reached + 1, until, 0)
+            with nogil:
+                reached = self.walk_to(first, until)
+        return first
+
     cdef int leave_out(self, int64_t position, int64_t size, error) except -1:
-        """Skips what is wrong at `position`: to the end of the entry if a sound batch or the end follows,
-        else to the next sound batch found byte by byte."""
+        """Skips what is wrong at `position`. If a sound batch or the end follows where it should end: up to
+        there, or to sound batches that lead there, as its length may be wrong. Else to the next sound batch
+        found byte by byte."""
         cdef ks_fault fault
         cdef int64_t to = position + size if size > 0 else self.end, following
         PyErr_CheckSignals()
         cdef bint good = to == self.end and size > 0
         if size > 0 and not good:
             following = self.header(to, &fault)
-            good = following == WALK_NONE or (
+            good = (
                 following > 0
                 and self.check(to, following, &fault) != WALK_SYSTEM
                 and self.batch.base_offset > self.last_offset
             )
-        if not good:
-            to = self.resume(position + 1)
+        to = self.sound_inside(position, to) if good else self.resume(position + 1)
         self.skipped.append(Skipped(self.segment.path, position, to - position, error))
         self.position = to
         return 0

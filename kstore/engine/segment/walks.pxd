@@ -10,7 +10,7 @@ cdef class SegmentEnd:
     cdef readonly int64_t next_offset
     cdef readonly int64_t position
     cdef readonly int64_t tail_bytes
-    cdef int64_t last_position
+    cdef readonly int64_t last_position
     cdef readonly bytes last_header
     cdef readonly int leader_epoch
 

@@ -521,7 +521,8 @@ def _end_of(last: Segment, known: SegmentFacts) -> End:
         last.size,
         next_offset,
         tail,
-        sound_batches(last, found.position) if tail else None,
+        # from the last batch on: if its length is wrong, sound batches lie in it
+        sound_batches(last, max(found.last_position, 0), found.last_position) if tail else None,
         len(header) == _HEADER_SIZE and any(header),
         (entries, kept),
     )
@@ -585,11 +586,14 @@ def _may_be_packed(directory: StrPath, name: str) -> bool:
 # ---- batches behind damage -------------------------------------------------------------------------------
 
 
-def sound_batches(segment: Segment, position: int) -> SoundBatches | None:
+def sound_batches(segment: Segment, position: int, known: int = -1) -> SoundBatches | None:
     """The sound batches in a segment's file from a byte on, with any bytes between them and any offsets,
-    because the file may be misnamed. None if there are none. OSError."""
+    because the file may be misnamed. None if there are none. known: where a batch begins that does not count.
+    OSError."""
     count, first, last, end = 0, -1, -1, 0
     for batch in _batches(segment, position):
+        if batch.position == known:
+            continue
         first = _first_offset(batch) if count == 0 else first
         last, end = batch.last_offset, batch.position + batch.size
         count += 1
