@@ -205,6 +205,20 @@ def test_a_damaged_checkpoint_of_a_cleaner(tmp_path: Path) -> None:
     assert kstore.repair(directory).steps == ()
 
 
+def test_a_log_that_ends_below_its_start(tmp_path: Path) -> None:
+    """The leader epochs in the file begin at the log start offset, which does not count any more."""
+    path = tmp_path / "orders-0"
+    *first, last = _write(path)
+    with kstore.open(path, "r+") as log:
+        log.delete_records(95)
+    data = bytearray(last.read_bytes())
+    last.write_bytes(bytes(byte ^ 255 for byte in data))
+    check_repair(path)
+    with kstore.open(path) as log:
+        assert (log.log_start_offset, log.leader_epochs) == (0, ((0, 0),))
+    assert first
+
+
 def test_no_opening_that_removes_sound_batches(tmp_path: Path) -> None:
     """A plan that has no step for a damaged segment."""
     directory = tmp_path / "data"

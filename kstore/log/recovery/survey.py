@@ -178,9 +178,9 @@ class Survey(NamedTuple):
     lack a file. next_offset: the offset after the last valid batch, -1 without segments. end: None if the
     last segment was walked. log_starts: the file with the log start offset, if that is beyond the end of the
     log. truncation_continues: whether a pending truncation continues at that offset. epochs: those of the
-    leader-epoch-checkpoint, or of the batches if it is damaged or lost. epochs_error: its damage. packed: the
-    kinds of files whose names are similar to those of segments. drafts: unfinished files that no process is
-    writing.
+    leader-epoch-checkpoint, or of the batches if it is damaged or lost, or begins beyond the end.
+    epochs_error: its damage. packed: the kinds of files whose names are similar to those of segments. drafts:
+    unfinished files that no process is writing.
     """
 
     names: Names
@@ -331,7 +331,9 @@ def survey(
     epochs, error = _read_epochs(path)  # after the walks, because a writer may begin an epoch meanwhile
     if error is None and not epochs and next_offset > state.log_start_offset:  # else there may be none left
         error = _lost_epochs(path, segments)
-    if error is not None:
+    # The epochs of a log begin at its start. If that is beyond the end, the plan may put it before the batches.
+    are_none = log_starts and all(begin >= next_offset for _, begin in epochs)
+    if error is not None or are_none:
         epochs = tuple(entry for segment in segments for entry in _epochs_in(segment))
     packed = {}
     if not segments:
