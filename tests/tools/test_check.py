@@ -168,6 +168,7 @@ def test_a_log_directory(tmp_path: Path, run: Run) -> None:
     assert [each["severity"] for each in foreign] == ["damaged"]
     (data / "kstore.json").write_text("")
     assert "manifest_damaged" in {each["code"] for each in findings(run, data)}
+    assert run("check", data)[2] == ""  # a finding, and no warning
 
 
 def test_a_partition_in_two_directories(tmp_path: Path, run: Run) -> None:
