@@ -28,6 +28,8 @@ class Code(NamedTuple):
 _MOVE = f"{REPAIR} moves the damaged bytes into a .cut file; the records behind them stay"
 _CUT = f"{REPAIR} keeps what it cuts off in a .cut file; copy the partition first"
 _INDEX = f"{REPAIR} makes the indexes from the log"
+_NOTE = f"{REPAIR} notes the gap; put a lost file back first"
+_END = f"{REPAIR} takes the new end; put a lost file back first"
 _REMOVE = "remove the file if it is not needed"
 _RENAME = "rename or move the file"
 
@@ -35,7 +37,7 @@ CODES: Mapping[str, Code] = {
     # batches and records
     "corrupt_batch": Code("damaged", "a checksum, a field or an offset of a batch is wrong", _MOVE),
     "torn_tail": Code("damaged", "the file ends inside a batch", _MOVE),
-    "offsets_fall": Code("damaged", "the offsets do not rise from batch to batch", _CUT),
+    "offsets_fall": Code("damaged", "the offsets do not rise from batch to batch", _MOVE),
     "unreadable_records": Code(
         "damaged", "the checksum of a batch is right, and its records are damaged", _MOVE
     ),
@@ -47,7 +49,7 @@ CODES: Mapping[str, Code] = {
     "early_records": Code(
         "suspicious", "the largest timestamp in the header of a batch is later than all its records"
     ),
-    "offset_gap": Code("suspicious", "offsets are missing within a segment"),
+    "offset_gap": Code("suspicious", "offsets are missing within a segment", _NOTE),
     "bad_marker": Code("damaged", "a transaction marker is too short", "", True),
     "too_large": Code("damaged", "a .log file is larger than 2 GiB", "copy its records to a new log", True),
     "not_a_log": Code("damaged", "a .log file has another format, or only zeros"),
@@ -70,24 +72,24 @@ CODES: Mapping[str, Code] = {
     ),
     "index_without_log": Code("suspicious", "an index has no log: the .log may be lost", _REMOVE),
     # offsets
-    "offsets_missing": Code("lost", "offsets are in no segment: a file is missing or was cut off"),
-    "file_shortened": Code("lost", "an index names offsets that the log does not have"),
-    "segment_empty": Code("suspicious", "a segment is empty, and offsets are missing behind it"),
+    "offsets_missing": Code("lost", "offsets are in no segment: a file is missing or was cut off", _NOTE),
+    "file_shortened": Code("lost", "an index names offsets that the log does not have", _NOTE),
+    "segment_empty": Code("suspicious", "a segment is empty, and offsets are missing behind it", _NOTE),
+    "gap_noted": Code("note", "offsets are missing, as a repair has noted in kstore.json"),
     "offsets_remote": Code("note", "offsets are in the remote storage of a tiered topic"),
     "segments_overlap": Code("damaged", "two segments have the same offsets: copies were mixed", _CUT),
     "offsets_far_apart": Code(
         "suspicious", "offsets are too far apart for one segment", f"{REPAIR} splits it"
     ),
-    "bytes_before_next_segment": Code("damaged", "bytes at the end of a segment hold no whole batch", _CUT),
-    "flushed_is_lost": Code("lost", "records that were flushed are gone"),
-    "ends_early": Code("lost", "the log ends before the offset at which it was closed"),
-    "ends_late": Code("suspicious", "the log ends behind the offset at which it was closed"),
-    "wrong_name": Code(
-        "damaged", "the offsets of the batches are below the one in the name of the file", _RENAME
-    ),
-    "tail_left": Code("damaged", "bytes follow the last whole batch", _CUT),
+    "flushed_is_lost": Code("lost", "records that were flushed are gone", _END),
+    "ends_early": Code("lost", "the log ends before the offset at which it was closed", _END),
+    "ends_late": Code("suspicious", "the log ends behind the offset at which it was closed", _END),
     "spare_room": Code("note", "zeros follow the last batch, as preallocation leaves them"),
-    "behind_damage": Code("lost", "a segment behind damage, which an opening for writing removes", _CUT),
+    "behind_damage": Code(
+        "lost",
+        "a segment behind damage, which an opening for writing removes",
+        f"{REPAIR} moves the damage out, and the segment stays",
+    ),
     "below_log_start": Code(
         "suspicious", "a segment is below the log start offset", f"{REPAIR} sets it aside"
     ),
@@ -112,8 +114,12 @@ CODES: Mapping[str, Code] = {
     "other_file": Code("note", "a file that is not part of a partition"),
     "not_read": Code("suspicious", "a file that may be a segment in another form is not read"),
     "directory_empty": Code("suspicious", "the directory is empty: records were lost, or none were written"),
-    "kept_file": Code("note", "a repair has set this file aside", _REMOVE),
-    "cut_off": Code("lost", "a recovery has moved bytes into this file", "kstore records reads it"),
+    "kept_file": Code("note", "a repair has moved bytes into this file, or set it aside", _REMOVE),
+    "cut_off": Code(
+        "lost",
+        "a recovery has moved bytes into this file",
+        "kstore records reads it; then move it elsewhere, or remove it",
+    ),
     # checkpoints
     "checkpoint_damaged": Code("damaged", "a checkpoint is damaged"),
     "log_start_unknown": Code("damaged", "the log start offset is unknown: deleted records may be readable"),
@@ -196,6 +202,8 @@ CODES: Mapping[str, Code] = {
     ),
     "copy_file_unlisted": Code("suspicious", "the manifest of the copy does not list the file"),
 }
+
+GAPS = ("offset_gap", "offsets_missing", "file_shortened", "segment_empty")  # a repair notes them
 
 
 def why(error: Exception) -> str:

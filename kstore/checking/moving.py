@@ -17,28 +17,43 @@ from kstore.log.recovery.repairs import name_for_cut
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Ranges = tuple[tuple[int, int], ...]  # the first byte and the number of bytes of each
+Ranges = tuple[tuple[int, int], ...]  # the first byte or offset, and the number, of each
 _PIECE = 1 << 20
 
 
-def damaged_ranges(partition: str, file: str) -> Ranges:
-    """The ranges of a .log file that hold no sound batch. A tail of the last segment is left to recovery.
-    Empty if the file is not a segment of the log. OSError."""
+def damage_of(partition: str, file: str) -> tuple[Ranges, Ranges]:
+    """The ranges of bytes of a .log file that hold no sound batch, and the ranges of offsets that its other
+    bytes lack. A tail of the last segment is left to recovery. Empty if the file is not a segment of the
+    log. OSError."""
     # without recovery: a recovery that reads a segment for another reason ends it at the first damage
     try:
         segments = load(partition, recover=False).segments
     except KstoreError:
-        return ()
+        return (), ()
     for segment in segments:
         if segment.path != file or segment.suffixes or segment.origin:
             continue
         facts = read_segment(segment)
-        ranges = [(each.position, each.size) for each in facts.skipped if each.size]
-        ranges += [(position, segment.batch_at(position).size) for position in facts.errors]
+        batches = [segment.batch_at(position) for position in facts.errors]
+        ranges = [(each.position, each.size) for each in facts.skipped]
+        ranges += [(each.position, each.size) for each in batches]
         if facts.end_position < facts.size and segment.end_offset < MAX64:
             ranges.append((facts.end_position, facts.size - facts.end_position))
-        return tuple(sorted(ranges))
-    return ()
+        offsets = [(each.first, each.last - each.first + 1) for each in (*facts.holes, *facts.gaps)]
+        offsets += [(each.base_offset, each.last_offset - each.base_offset + 1) for each in batches]
+        return merged(ranges), merged(offsets)
+    return (), ()
+
+
+def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """The union of ranges, without empty ones, in order."""
+    found: list[tuple[int, int]] = []
+    for first, count in sorted(ranges):
+        if found and first <= sum(found[-1]):
+            found[-1] = found[-1][0], max(sum(found[-1]), first + count) - found[-1][0]
+        elif count > 0:
+            found.append((first, count))
+    return tuple(found)
 
 
 def move_bytes(path: str, ranges: Ranges) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.checking import segments
-from kstore.checking.codes import found, why
+from kstore.checking.codes import GAPS, found, why
 from kstore.checking.directory import check_partition_files, stops_kafka
 from kstore.checking.producers import OpenTransaction, check_producers
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError
@@ -24,6 +25,7 @@ from kstore.log.files.log_dir_state import (
     read_checkpoint,
     read_state,
 )
+from kstore.log.files.manifest import read_manifest
 from kstore.log.recovery.file_kind import kind_of
 from kstore.log.recovery.gaps import is_compacted
 from kstore.log.recovery.loader import load
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kstore.checking.finding import Finding
+    from kstore.checking.moving import Ranges
     from kstore.checking.segment_facts import SegmentFacts
     from kstore.engine.segment.segment import Segment
     from kstore.log.recovery.loader import Loaded
@@ -156,6 +159,7 @@ class PartitionCheck:
             is_filled = loaded.log_end_offset > loaded.log_start_offset
             if is_filled and not (self._is_clean or self.is_live) and locate(self.path).is_alone:
                 self.findings.append(found("not_closed", self.path))
+            self.findings = list(_without_noted(self.path, self.findings))
         size = sum(each.size for each in facts)
         return Checked(
             self.path,
@@ -220,6 +224,19 @@ def _of_step(path: str, step: Step, is_clean: bool) -> Finding:
     )
 
 
+def _without_noted(path: str, findings: Sequence[Finding]) -> Iterator[Finding]:
+    """The findings; those about gaps that a repair has noted become notes."""
+    gaps: Ranges = ()
+    with contextlib.suppress(KstoreError, OSError):  # findings already
+        gaps = read_manifest(path).gaps
+    for each in findings:
+        if each.code in GAPS and each.offsets is not None:
+            first, last = each.offsets
+            if any(begin <= first and last < begin + count for begin, count in gaps):
+                each = found("gap_noted", each.file, position=each.position, offsets=each.offsets)
+        yield each
+
+
 def _is_malformed(file: str) -> bool:
     """Whether a leader-epoch-checkpoint cannot be read; Kafka takes one without entries as it is."""
     try:
@@ -247,7 +264,8 @@ def _of_files(path: str) -> Iterator[Finding]:
         file = f"{path}/{name}"
         if name.endswith(layout.CUT):
             if not is_kept_checkpoint(name):
-                yield found("cut_off" if ".log." in name else "kept_file", file)
+                is_repaired = ".log." not in name or name.endswith(layout.REPAIRED)
+                yield found("kept_file" if is_repaired else "cut_off", file)
         elif (parsed := layout.parse_file(name)) is not None and parsed.extra not in _OWN_SUFFIXES:
             kind = kind_of(file)
             text = f"not read: the file is {kind}" if kind else "not read: a copy of a file of a segment"

@@ -11,29 +11,33 @@ import os
 
 from kstore.arguments import boolean
 from kstore.checking.check import check_paths
+from kstore.checking.codes import GAPS
 from kstore.checking.directory import read_names
 from kstore.checking.finding import Finding
-from kstore.checking.moving import Ranges, damaged_ranges, move_bytes
+from kstore.checking.moving import Ranges, damage_of, merged, move_bytes
+from kstore.engine.io.file import rename, sync_directory
 from kstore.errors import KstoreError, visible
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
 from kstore.log.files.checkpoints import write_offsets
 from kstore.log.files.log_dir_state import read_checkpoint
 from kstore.log.files.log_directory import PartitionLease
+from kstore.log.files.manifest import ManifestFile
 from kstore.log.recovery.loader import load
 from kstore.log.recovery.presence import is_partition
 from kstore.log.recovery.repairs import Repairs
 from kstore.opening import open as open_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from kstore.checking.finding import Report
     from kstore.log.recovery.loader import Loaded
     from kstore.typed import StrPath
 
-_MOVED = ("corrupt_batch", "unreadable_records", "torn_tail")
+_MOVED = ("corrupt_batch", "unreadable_records", "torn_tail", "offsets_fall")
+_LOGS = (*_MOVED, "not_a_log")  # of .log files
 # files that recovery makes again from the batches, or that are no logs
 _SET_ASIDE = (
     "snapshot_differs",
@@ -46,6 +50,7 @@ _SET_ASIDE = (
 _RECOVERED = (
     *_MOVED,
     *_SET_ASIDE,
+    *GAPS,
     "index_damaged",
     "index_differs",
     "time_index_short",
@@ -57,6 +62,7 @@ _RECOVERED = (
     "index_without_log",
     "offsets_far_apart",
     "segments_overlap",
+    "behind_damage",
     "removal_under_way",
     "compaction_unfinished",
     "compaction_replaces",
@@ -67,7 +73,9 @@ _RECOVERED = (
     "spare_room",
     "below_log_start",
     "log_start_beyond_end",
+    "ends_early",
     "ends_late",
+    "flushed_is_lost",
     "checkpoint_damaged",
     "log_start_unknown",
     "not_closed",
@@ -85,7 +93,8 @@ class RepairStep(NamedTuple):
     """A step of a repair.
 
     `action`: "move_bytes" (copy the `ranges` of bytes of `file` to .cut files, and replace the file by one
-    without them), "set_aside" (rename `file` to a .cut file), "recover" (open the partition for writing,
+    without them), "set_aside" (rename `file` to a .cut file), "note_gaps" (note in kstore.json that the
+    `ranges` of offsets are missing, so that later checks report them as notes), "recover" (open the partition for writing,
     which makes indexes, snapshots and leader epochs from the batches), "recover_store" (the same for the
     partitions of a log directory that were not closed, and for its checkpoints). `reasons`: the codes of the
     findings.
@@ -107,6 +116,9 @@ class RepairStep(NamedTuple):
             )
         if self.action == "set_aside":
             return visible(f"rename {self.file} to a .cut file{why}")
+        if self.action == "note_gaps":
+            gaps = ", ".join(f"{first} to {first + count - 1}" for first, count in self.ranges)
+            return visible(f"note that {self.partition} lacks the offsets {gaps}{why}")
         return visible(f"recover {self.partition}{why}")
 
 
@@ -171,6 +183,8 @@ def plan_of(paths: list[str], report: Report) -> RepairPlan:
     left = []
     for finding in report.findings:
         place = finding.file if os.path.isdir(finding.file) else os.path.dirname(finding.file)
+        if finding.code in GAPS and finding.severity == "note":
+            continue  # a compaction or a truncation explains it
         if place in of_directories and finding.code in _OF_DIRECTORY:
             of_directories[place].append(finding)
         elif _may_repair(place) and finding.code in _RECOVERED and place not in of_directories:
@@ -198,14 +212,27 @@ def _steps_for(partition: str, findings: list[Finding]) -> Iterator[RepairStep]:
     reasons: dict[str, set[str]] = {}
     for finding in findings:
         reasons.setdefault(finding.file, set()).add(finding.code)
+    gaps = [
+        (finding.offsets[0], finding.offsets[1] - finding.offsets[0] + 1)
+        for finding in findings
+        # those in a damaged file are told by the file: the opening may have ended it at the damage
+        if finding.code in GAPS
+        and finding.offsets is not None
+        and not reasons[finding.file].intersection(_LOGS)
+    ]
     for file, codes in sorted(reasons.items()):
         told = tuple(sorted(codes))
+        moved, missing = damage_of(partition, file) if codes.intersection(_LOGS) else ((), ())
+        gaps += missing
         if codes.intersection(_SET_ASIDE):
             if os.path.lexists(file):
                 yield RepairStep("set_aside", partition, file, (), told)
-        elif codes.intersection(_MOVED) and (ranges := damaged_ranges(partition, file)):
-            yield RepairStep("move_bytes", partition, file, ranges, told)
+        elif moved:
+            yield RepairStep("move_bytes", partition, file, moved, told)
     codes = {finding.code for finding in findings}
+    if gaps:
+        told = tuple(sorted(codes.intersection((*GAPS, *_LOGS))))
+        yield RepairStep("note_gaps", partition, "", merged(gaps), told)
     yield RepairStep("recover", partition, "", (), tuple(sorted(codes)))
 
 
@@ -213,8 +240,8 @@ def run_plan(plan: RepairPlan, paths: list[str]) -> RepairPlan:
     """Carry out a plan. LogLockedError, OSError, KstoreError."""
     from kstore.store import LogStore  # imported here: it imports all of a store
 
-    kept: list[str] = []
     partitions = list(dict.fromkeys(step.partition for step in plan.steps if step.action != "recover_store"))
+    before = {partition: _cut_files(partition) for partition in partitions}
     leases = []
     try:
         for partition in partitions:  # all, before anything is changed
@@ -223,22 +250,25 @@ def run_plan(plan: RepairPlan, paths: list[str]) -> RepairPlan:
             lease.take()
         for step in plan.steps:
             if step.action == "move_bytes":
-                kept += move_bytes(step.file, step.ranges)
+                move_bytes(step.file, step.ranges)
             elif step.action == "set_aside":
                 repairs = Repairs(step.partition)
                 repairs.set_aside(os.path.basename(step.file))
                 repairs.sync_names()
-                kept += repairs.kept
+            elif step.action == "note_gaps":
+                manifest = ManifestFile(step.partition)
+                manifest.note_gaps(merged([*manifest.known.gaps, *step.ranges]))
     finally:
         for lease in leases:
             lease.leave(clean=False)
     for partition in partitions:
         _refuse_loss(load(partition, clean=False, recovery_point=0), partition)
+    kept: list[str] = []
     for partition in partitions:
-        before = _cut_files(partition)
         with open_log(partition, "r+", clean=False, recovery_point=0, keep_cut=True):
             _write_sound_lines(partition)
-        kept += sorted(_cut_files(partition) - before)
+            kept += _renamed(_cut_files(partition) - before[partition])
+            sync_directory(partition)
     if any(step.action == "recover_store" for step in plan.steps):
         stores = [path for path in paths if not is_partition(path)]
         for path in stores:
@@ -271,6 +301,21 @@ def _write_sound_lines(directory: str) -> None:
         offsets, damage = read_checkpoint(file)
         if damage:
             write_offsets(file, offsets)
+
+
+def _renamed(cut_files: Iterable[str]) -> Iterator[str]:
+    """Give .cut files of segments a name by which a check knows that an operator has asked for them. Yields the
+    names of all. OSError."""
+    for path in sorted(cut_files):
+        stem = path.removesuffix(layout.CUT)
+        if ".log." in os.path.basename(path):
+            number, name = 1, f"{stem}{layout.REPAIRED}"
+            while os.path.lexists(name):
+                number += 1
+                name = f"{stem}.{number}{layout.REPAIRED}"
+            rename(path, name)
+            path = name
+        yield path
 
 
 def _cut_files(partition: str) -> set[str]:

@@ -19,16 +19,8 @@ from tests.golden.scenarios import Scenario, scenarios
 from tests.helpers.effort import SEED, some, times
 from tests.helpers.processes import run_command
 
-# what stays after a repair: what was moved, and what is gone
-LEFT = {
-    "cut_off",
-    "checkpoint_kept",
-    "hanging_transaction",
-    "offsets_missing",
-    "file_shortened",
-    "offset_gap",
-    "segment_empty",
-}
+# problems that stay after a repair
+LEFT = {"checkpoint_kept", "hanging_transaction"}
 
 
 @pytest.fixture(autouse=True)
@@ -105,11 +97,60 @@ def test_damaged_batches_in_the_middle(tmp_path: Path) -> None:
     data[1000] ^= 1
     first.write_bytes(data)
     done = check_repair(path)
-    assert [step.action for step in done.steps] == ["move_bytes", "recover"]
+    assert [step.action for step in done.steps] == ["move_bytes", "note_gaps", "recover"]
     [kept] = done.kept
     [(position, size)] = done.steps[0].ranges
     assert Path(kept).read_bytes() == data[position : position + size]
     assert len(readable(path)) > 390
+
+
+def gaps_found(path: Path) -> list[tuple[str, tuple[int, int] | None]]:
+    return [(each.code, each.offsets) for each in kstore.check(path).findings if each.offsets is not None]
+
+
+def test_a_gap_that_a_repair_has_left(tmp_path: Path) -> None:
+    """It is a note from then on; what is lost later, or lost again, is none."""
+    path = tmp_path / "orders-0"
+    batches = [[b"v" * 50] * 10] * 9
+    with kstore.open(path, "a") as log:
+        for values in batches:
+            log.extend(values)
+        at = [batch.position for batch in log.batches()]
+    file = path / f"{0:020}.log"
+    _change(file, at[3] + 70)
+    check_repair(path)
+    assert kstore.check(path).is_whole
+    assert gaps_found(path) == [("gap_noted", (30, 39))]
+    _change(file, at[3] + 70)  # the batch that followed
+    assert ("corrupt_batch", (30, 49)) in gaps_found(path)
+    check_repair(path)
+    assert gaps_found(path) == [("gap_noted", (30, 49))]
+    with kstore.open(path, "r+") as log:
+        log.truncate_to(20)
+        for values in batches[:2]:
+            log.extend(values)
+        later = kstore.encode_batch([(1, None, b"v", None)], base_offset=50)
+        log.append_batches(later, keep_offsets=True)
+    assert gaps_found(path) == [("offset_gap", (40, 49))]  # which the log has had again, for all one knows
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_lost_segment(tmp_path: Path, whole: bool) -> None:
+    first, *_ = _write(tmp_path / "data" / "orders-0")
+    path = first.parent
+    with kstore.open(path, "a") as log:
+        log.roll()
+        log.extend([b"v"] * 100)
+    lost = sorted(path.glob("*.log"))[1]
+    if whole:
+        for file in path.glob(f"{lost.stem}.*"):
+            file.unlink()
+    else:
+        lost.write_bytes(b"")
+    assert not kstore.check(path).is_whole
+    done = check_repair(path)
+    assert [step.ranges for step in done.steps if step.action == "note_gaps"] == [((52, 48),)]
+    assert kstore.check(path).is_whole
 
 
 def _write(path: Path, *, transaction: bool = False, killed: bool = False) -> list[Path]:

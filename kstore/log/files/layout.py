@@ -24,6 +24,7 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 CHECKPOINTS = (CLEAN_SHUTDOWN, RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)  # of a log directory
 IRREPLACEABLE = (LOG_STARTS, CLEANER_OFFSETS)  # checkpoints that cannot be rebuilt from other files
 CUT = ".cut"  # files of removed or damaged bytes; Kafka ignores them
+REPAIRED = ".repaired.cut"  # those that a repair has made, which an operator has asked for
 MOVED = ".moved"  # behind .log: a file on its way into the log; Kafka, and readers, ignore it
 REMOTE_INDEXES = "remote-log-index-cache"  # a directory, of a broker with remote storage
 MANIFEST = "kstore.json"  # kstore's own file in a partition or a log directory

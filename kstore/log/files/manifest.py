@@ -1,7 +1,7 @@
 """The manifest: kstore.json, kstore's own file in a partition or in a log directory. A broker ignores it.
 
-In a partition it has the saved options, the last truncations, and the id of the partition in committed
-positions. In a log directory it has the table of topics.
+In a partition it has the saved options, the last truncations, the gaps that a repair has noted, and the id of
+the partition in committed positions. In a log directory it has the table of topics.
 
 Only a process that has the directory locked for writing replaces a manifest. A cursor of any process may
 create the first one of a partition, because it needs the id. So the manifest of a partition always has an id.
@@ -25,7 +25,7 @@ from kstore.log.files.topic_table import TopicTable, options_in
 from kstore.log.files.truncations import NO_TRUNCATIONS, Truncations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any, TypeAlias
 
     from kstore.typed import StrPath
@@ -43,12 +43,14 @@ Stamp: TypeAlias = tuple[int, int, int] | None
 
 
 class Manifest(NamedTuple):
-    """The content of a manifest. `options` are in Kafka's notation. `id` has 16 bytes."""
+    """The content of a manifest. `options` are in Kafka's notation. `id` has 16 bytes. `gaps`: the ranges
+    of offsets that a repair has noted as missing, each as its first offset and its length."""
 
     id: bytes = b""
     options: Mapping[str, str] = MappingProxyType({})
     truncations: Truncations = NO_TRUNCATIONS
     table: TopicTable = TopicTable()
+    gaps: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Manifest:
@@ -56,7 +58,8 @@ class Manifest(NamedTuple):
         own_id = bytes.fromhex(content.get("id", ""))
         if content["version"] != _VERSION or len(own_id) not in (0, 16):
             raise ValueError(f"version {content['version']!r:.80}, id {own_id!r:.80}")
-        return cls(own_id, options_in(content), Truncations.of(content), TopicTable.of(content))
+        gaps = tuple((int(first), int(count)) for first, count in content.get("gaps", ()))
+        return cls(own_id, options_in(content), Truncations.of(content), TopicTable.of(content), gaps)
 
     def with_truncations(self, truncations: Truncations) -> Manifest:
         """The manifest with other truncations."""
@@ -64,7 +67,12 @@ class Manifest(NamedTuple):
 
     def encode(self) -> bytes:
         """Encode the content of the file."""
-        own = {"version": _VERSION, "id": self.id.hex(), "config": dict(sorted(self.options.items()))}
+        own = {
+            "version": _VERSION,
+            "id": self.id.hex(),
+            "config": dict(sorted(self.options.items())),
+            "gaps": self.gaps,
+        }
         content = {name: value for name, value in own.items() if value}
         return encode(content | self.truncations.content() | self.table.content())
 
@@ -92,8 +100,10 @@ class ManifestFile:
         OSError: nothing is noted. LogFailedError: it is not known whether it is noted."""
         before = self.known
         noted = before.truncations.without_pending().expecting(offset, pending)
+        # records that are appended later may get the offsets behind it
+        gaps = tuple(gap for gap in before.gaps if sum(gap) <= offset and pending != "all")
         try:
-            self._write(before.with_truncations(noted))
+            self._write(before.with_truncations(noted)._replace(gaps=gaps))
         except OSError as e:
             try:
                 if read_manifest(self._directory) != before:
@@ -109,6 +119,10 @@ class ManifestFile:
         """Note that the truncation was carried out, for readers in this process. `store` writes it before
         anything is appended: a reader in another process may have begun meanwhile."""
         self.known = self.known.with_truncations(self.known.truncations.carried_out(last_stable_offset))
+
+    def note_gaps(self, gaps: Sequence[tuple[int, int]]) -> None:
+        """Replace the noted gaps, durably. OSError."""
+        self._write(self.known._replace(gaps=tuple(gaps)))
 
     def store(self) -> None:
         """Write the file, durably. OSError."""
