@@ -247,7 +247,7 @@ class _IndexCheck:
 
     An entry of the offset index names the last offset of a batch, and the byte where that batch begins; in
     files of Kafka before 4.0, where the first batch of an append began. An entry of the time index names the
-    largest timestamp up to the batch with its offset.
+    largest timestamp up to the batch with its offset, which no earlier batch has.
     """
 
     def __init__(self, segment: Segment) -> None:
@@ -290,13 +290,18 @@ class _IndexCheck:
         if stop > self._next_time:
             slots = numpy.arange(self._next_time, stop)
             at = numpy.searchsorted(ends, self._times[slots])
-            wrong = largest[at] != self._timestamps[slots]
-            for slot, row in zip(slots[wrong].tolist(), at[wrong].tolist(), strict=True):
-                text = (
-                    f"entry {slot} says that {self._timestamps[slot]} is the largest timestamp up to offset "
-                    f"{self._times[slot]}; it is {largest[row]}"
-                )
-                self._note(".timeindex", slot * 12, text)
+            before = numpy.concatenate(([self._largest], largest[:-1]))[at]
+            told = self._timestamps[slots]
+            for wrong, found in (
+                (largest[at] != told, "{}"),
+                (before >= told, "{}, and an earlier batch has it"),
+            ):
+                for slot, row in zip(slots[wrong].tolist(), at[wrong].tolist(), strict=True):
+                    text = (
+                        f"entry {slot} says that {self._timestamps[slot]} is the largest timestamp up to "
+                        f"offset {self._times[slot]}; it is {found.format(largest[row])}"
+                    )
+                    self._note(".timeindex", slot * 12, text)
         self._next_time = max(stop, self._next_time)
         self._largest = int(largest[-1])
 

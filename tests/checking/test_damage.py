@@ -72,6 +72,8 @@ HARMLESS: dict[tuple[str, str], str] = {
 def reason(done: Damage) -> str | None:
     """Why a check may pass over a damage, or None."""
     kind = ".positions" if done.file.suffix == ".positions" else kind_of(done.file)
+    if (done.kind, kind, done.file.parent.name) == ("older", ".log", "keyed-0"):
+        return "a sound file from before a compaction, which may have removed what it lacks"
     return HARMLESS.get((done.kind, kind))
 
 
@@ -101,6 +103,22 @@ def test_single_damages(tmp_path: Path) -> None:
         if done is not None and not problems(damaged) and reason(done) is None:
             missed.append(f"SEED={SEED}, number {number}: {done}")
     assert missed == []
+
+
+def test_an_entry_of_a_time_index_behind_its_batch(tmp_path: Path) -> None:
+    """It has the largest timestamp up to its offset, and lookups by time miss the batch that has it."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a", config=kstore.LogConfig(index_interval_bytes=1)) as log:
+        for timestamp in (1000, 1004, 1001, 1002, 2000):
+            log.append(b"value", timestamp=timestamp)
+    index = path / f"{0:020}.timeindex"
+    data = bytearray(index.read_bytes())
+    entries = [data[at : at + 12] for at in range(0, len(data), 12)]
+    slot = entries.index((1004).to_bytes(8, "big") + (1).to_bytes(4, "big"))
+    data[slot * 12 + 11] = 3
+    index.write_bytes(data)
+    (finding,) = kstore.check(path).findings
+    assert (finding.code, finding.file, finding.position) == ("index_differs", str(index), slot * 12)
 
 
 def test_no_false_alarm(tmp_path: Path) -> None:
