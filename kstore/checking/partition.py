@@ -207,6 +207,8 @@ def _of_step(path: str, step: Step, is_clean: bool) -> Finding:
     text = step.text(done=False).replace(f"{step.file}: ", "")
     code = step.code.name.lower()
     stops, severity = None, ""
+    if isinstance(step.detail, OSError):
+        return found("unreadable_file", step.file, str(step.detail))
     if step.code in (Code.NO_OFFSET_INDEX, Code.NO_TIME_INDEX) and not is_clean:
         severity = "note"  # the next opening makes it from the log
     if step.code in (Code.CHECKPOINT_DAMAGED, Code.LOG_START_UNKNOWN):

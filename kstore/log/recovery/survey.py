@@ -329,6 +329,8 @@ def survey(
             continues = bool(truncations_of(path, stamp_of(path)).pending)
             log_starts = f"{directory_of(path)}/{layout.LOG_STARTS}"
     epochs, error = _read_epochs(path)  # after the walks, because a writer may begin an epoch meanwhile
+    if mode != "read" and isinstance(error, OSError):
+        raise error  # an opening for writing must not replace a file that may be sound
     if error is None and not epochs and next_offset > state.log_start_offset:  # else there may be none left
         error = _lost_epochs(path, segments)
     # The epochs of a log begin at its start. If that is beyond the end, the plan may put it before the batches.
