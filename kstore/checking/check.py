@@ -110,6 +110,8 @@ def _wanted(paths: list[str]) -> tuple[list[tuple[str, bool]], list[directories.
     for path in paths:
         if not os.path.lexists(path):
             raise LogNotFoundError(f"nothing is at {path}")
+        if not (os.path.isdir(path) or os.path.isfile(path)):
+            raise LogNotFoundError(f"{path} is neither a directory nor a regular file")
         if is_partition(path):
             wanted.append((path.rstrip("/") or path, False))
             continue

@@ -95,9 +95,9 @@ def adopt(
     After a crash in the middle, call it again before the broker starts. dry_run: changes nothing.
     bootstrap_server: for the commands. progress: called as progress(done, total), in bytes.
 
-    LogLockedError if the broker is running or the store is being written. ValueError if a directory is not a
-    broker's, if the broker's partition has records, or if it has more partitions than the store.
-    CorruptFileError for damage. OSError.
+    LogLockedError if the broker is running or the store is being written. LogNotFoundError if the store lacks
+    a topic, or has none. ValueError if a directory is not a broker's, if the broker's partition has records,
+    or if it has more partitions than the store. CorruptFileError for damage. OSError.
     """
     boolean("dry_run", dry_run)
     if progress is not None:
@@ -129,6 +129,8 @@ class _Plan:
                 if name not in names:
                     raise LogNotFoundError(f"no topic {name!r} in {place}")
             self.topics = names if topics is None else list(dict.fromkeys(topics))
+            if not self.topics:
+                raise LogNotFoundError(f"nothing to adopt: {place} has no topic of a store")
             self.counts = {name: len(store.topics[name]) for name in self.topics}
             self.sources = {
                 TopicPartition(name, number): str(path)

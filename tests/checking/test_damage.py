@@ -113,7 +113,7 @@ def test_an_entry_of_a_time_index_behind_its_batch(tmp_path: Path) -> None:
             log.append(b"value", timestamp=timestamp)
     index = path / f"{0:020}.timeindex"
     data = bytearray(index.read_bytes())
-    entries = [data[at : at + 12] for at in range(0, len(data), 12)]
+    entries = [bytes(data[at : at + 12]) for at in range(0, len(data), 12)]
     slot = entries.index((1004).to_bytes(8, "big") + (1).to_bytes(4, "big"))
     data[slot * 12 + 11] = 3
     index.write_bytes(data)

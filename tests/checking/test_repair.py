@@ -1,6 +1,7 @@
 """A repair loses nothing readable, leaves a log without problems, and does nothing a second time."""
 
 import json
+import os
 import random
 import shutil
 import struct
@@ -361,3 +362,13 @@ def test_the_command(tmp_path: Path) -> None:
     assert "done: 1 step" in run_command("repair", path, "--plan", plan, "--run").stdout
     assert kstore.check(path).findings == ()
     assert "changed since" in run_command("repair", path, "--plan", plan, "--run").stderr
+
+
+@pytest.mark.parametrize("words", ["check fifo", "repair fifo", "repair orders-0 --plan fifo"])
+def test_a_fifo_is_not_waited_for(tmp_path: Path, words: str) -> None:
+    kstore.open(tmp_path / "orders-0", "a").close()
+    os.mkfifo(tmp_path / "fifo")
+    done = run_command(*[tmp_path / word if word in ("fifo", "orders-0") else word for word in words.split()])
+    assert done.returncode
+    assert "fifo" in done.stderr
+    assert "regular file" in done.stderr

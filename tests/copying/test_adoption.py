@@ -137,6 +137,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
         kstore.adopt(store, tmp_path)
     with pytest.raises(kstore.LogNotFoundError, match="no topic 'none'"):
         kstore.adopt(store, broker, topics=["none"])
+    (tmp_path / "empty").mkdir()
+    told = run_command("adopt", tmp_path / "empty", "--into", broker)
+    assert (told.returncode, told.stdout) == (1, "")
+    assert f"nothing to adopt: {tmp_path}/empty has no topic" in told.stderr
     program = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, 2); print(); sys.stdin.read()"
     with Program(program, broker / ".lock"), pytest.raises(kstore.LogLockedError, match="broker"):
         kstore.adopt(store, broker)

@@ -1,7 +1,9 @@
 """kstore repair."""
 
 import argparse
+import errno
 import json
+import os
 from pathlib import Path
 
 from kstore.checking.check import check_paths
@@ -31,6 +33,8 @@ def repair(args: argparse.Namespace) -> int:
     """Print a plan that repairs what kstore check finds; with --run, carry it out. Damaged batches are moved
     to .cut files, and indexes, snapshots and checkpoints are made from the logs. The exit code is 1 if
     problems are left that a repair does not treat."""
+    if args.plan is not None and os.path.exists(args.plan) and not os.path.isfile(args.plan):
+        raise OSError(errno.EINVAL, "not a regular file", args.plan)
     plan = plan_of(args.paths, check_paths(args.paths))
     steps = json.loads(json.dumps(plan.as_dict()["steps"]))
     if args.plan is not None and args.runs:
