@@ -79,8 +79,9 @@ class _Replay:
             return told == known
         return told == known or (known < told <= self.seen.get(pid, self.start) and known < self.start)
 
-    def apply(self, rows: Any) -> Iterator[Aborted]:
-        """Apply the batches of a segment. Yields the transactions that they abort."""
+    def apply(self, rows: Any) -> Iterator[tuple[Aborted, Aborted]]:
+        """Apply the batches of a segment. Yields the transactions that they abort, each by all batches and by
+        those from the log start offset on."""
         fields = ("producer_id", "producer_epoch", "base_offset", "last_offset", "base_sequence")
         columns = [rows[name].tolist() for name in fields]
         rest = [
@@ -117,12 +118,15 @@ class _Replay:
                 )
                 if pid not in self.seen:
                     self.hidden.add(base)
-                self.seen.pop(pid, None)
+                seen = self.seen.pop(pid, transaction)
                 if transaction >= 0 and marker == ABORT:
                     open_ones = [
                         each.transaction for each in self.producers.values() if each.transaction >= 0
                     ]
-                    yield Aborted(pid, transaction, base, min(open_ones, default=last + 1))
+                    yield (
+                        Aborted(pid, transaction, base, min(open_ones, default=last + 1)),
+                        Aborted(pid, seen, base, min(self.seen.values(), default=last + 1)),
+                    )
                 continue
             if transaction < 0 and attributes & _TRANSACTIONAL:
                 transaction = base
@@ -241,7 +245,11 @@ def _check_snapshot(path: str, offset: int, replay: _Replay, first: int, is_comp
 
 
 def _check_index(
-    facts: SegmentFacts, aborted: list[Aborted], replay: _Replay, is_complete: bool, is_rebuilt: bool
+    facts: SegmentFacts,
+    aborted: list[tuple[Aborted, Aborted]],
+    replay: _Replay,
+    is_complete: bool,
+    is_rebuilt: bool,
 ) -> list[Finding]:
     """The findings about the transaction index of a segment."""
     segment = facts.segment
@@ -262,7 +270,9 @@ def _check_index(
         if entry.version != 0
     ]
     known = {entry.last_offset: entry for entry in entries}
-    for each in aborted if is_complete else ():  # compaction may remove a marker, or the aborted records
+    for each, seen in (
+        aborted if is_complete else ()
+    ):  # compaction may remove a marker, or the aborted records
         entry = known.pop(each.last_offset, None)
         if entry is None and each.last_offset in replay.hidden:
             continue
@@ -274,7 +284,7 @@ def _check_index(
             findings.append(
                 found("transaction_index_differs", path, text, offsets=offsets, severity=severity)
             )
-        elif _readable(entry, replay.start) != _readable(each, replay.start):
+        elif not _is_alike(entry, each, seen, replay.start):
             text = f"it has {_text(entry)}; the log has {_text(each)}"
             findings.append(found("transaction_index_differs", path, text, severity=severity))
     rows = facts.producers
@@ -289,10 +299,13 @@ def _check_index(
     return findings
 
 
-def _readable(entry: Aborted, start: int) -> Aborted:
-    """An entry as a reader from the log start offset on uses it."""
-    first, stable = max(entry.first_offset, start), max(entry.last_stable_offset, start)
-    return entry._replace(first_offset=first, last_stable_offset=stable)
+def _is_alike(entry: Aborted, whole: Aborted, seen: Aborted, start: int) -> bool:
+    """Whether an entry is the same to a reader from the log start offset on as one by all batches, or by those
+    that an opening reads."""
+    return entry.producer_id == whole.producer_id and all(
+        max(told, start) in (max(known, start), max(read, start))
+        for told, known, read in zip(entry, whole, seen, strict=True)
+    )
 
 
 def _text(entry: Aborted) -> str:

@@ -15,9 +15,10 @@ import kstore
 import kstore.testing
 from kstore.checking.repair import RepairStep, run_plan
 from tests.checking import damage
-from tests.checking.sound import KINDS, write_partition, write_store
+from tests.checking.sound import KINDS, NOW, write_partition, write_store
 from tests.golden.scenarios import Scenario, scenarios
 from tests.helpers.effort import SEED, some, times
+from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import run_command
 
 # problems that stay after a repair
@@ -222,6 +223,32 @@ def test_a_transaction_that_began_below_the_log_start(tmp_path: Path) -> None:
     check_repair(path)
     with kstore.open(path) as log:
         assert [record.value for record in log.records(isolation="read_committed")] == [b"end"]
+
+
+def test_transactions_at_the_log_start(tmp_path: Path) -> None:
+    """A recovery reads from the log start offset on, and makes other entries than all batches would."""
+    whole, path = tmp_path / "whole-0", tmp_path / "t-0"
+    with kstore.open(whole, "a", config=kstore.LogConfig(internal_segment_bytes=500, retention_ms=-1)) as log:
+        sequences = [0, 0]
+        for number in range(12):
+            producer = number % 2
+            for _ in range(2):
+                record = (NOW, b"k", b"%d" % number, None)
+                log.append_batches(transactional(record, producer=producer, sequence=sequences[producer]))
+                sequences[producer] += 1
+            if number % 3 != 2:
+                end_transaction(log, "ABORT" if number % 4 != 3 else "COMMIT", NOW, producer)
+        end = log.log_end_offset
+    for start in range(end):
+        shutil.copytree(whole, path)
+        with kstore.open(path, "r+") as log:
+            log.delete_records(start)
+            committed = [record.value for record in log.records(isolation="read_committed")]
+        assert kstore.check(path).is_whole, start
+        with kstore.open(path, "r+", clean=False, recovery_point=0) as log:
+            assert [record.value for record in log.records(isolation="read_committed")] == committed
+        assert kstore.check(path).is_whole, start
+        shutil.rmtree(path)
 
 
 @pytest.mark.parametrize("kind", ["index", "timeindex"])
