@@ -3,16 +3,16 @@
 import errno
 import shutil
 import uuid
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kstore
-from kstore.engine.io.faults import calls_made, fail_call
+import kstore.testing
 from kstore.store.consumer_offsets import committed_in
-from tests.helpers.effort import some
+from tests.helpers.calls import FAILURES, ends
 from tests.helpers.processes import Program, run_command
 
 # of a partition whose checkpoints are there and whose records are not yet
@@ -36,6 +36,7 @@ def make_broker(path: Path, *partitions: str) -> Path:
     return path
 
 
+KILLS = ((errno.EIO, "kill"), (errno.EIO, "kill_half"))
 OFFSETS = [f"__consumer_offsets-{number}" for number in range(3)]
 
 
@@ -148,32 +149,23 @@ def test_what_is_refused(tmp_path: Path) -> None:
     check_adopted(store, broker)
 
 
-def test_each_call_that_fails(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ways", [FAILURES, KILLS], ids=["fails", "kills"])
+def test_each_call_that_fails(tmp_path: Path, ways: Sequence[tuple[int, str]]) -> None:
     """Each partition is the broker's empty one or complete, and the next run completes the adoption."""
     store = make_store(tmp_path / "store")
     kept = make_broker(tmp_path / "kept", "orders-0", "orders-1", *OFFSETS)
     broker = tmp_path / "broker"
     shutil.copytree(kept, broker)
-    fail_call(10**9)
-    kstore.adopt(store, broker)
-    count = calls_made()
-    fail_call(0)
-    for nth in some(range(1, count + 1), 25, "calls"):
+    count = kstore.testing.count_calls(lambda: kstore.adopt(store, broker))
+    for end in ends(count, 25, "adopt", ways):
         shutil.rmtree(broker)
         shutil.copytree(kept, broker)
-        fail_call(nth, errno.ENOSPC)
-        with suppress(OSError, kstore.KstoreError):
-            kstore.adopt(store, broker)
-        fail_call(0)
-        for number in range(2):
-            path = broker / f"orders-{number}"
-            if path.exists():
-                found = rows(path)
-                assert found[0] == found[1] or found == rows(store / f"orders-{number}"), nth
-        if any((broker / f"orders-{number}" / "kstore-copy.jsonl").exists() for number in range(2)) or any(
-            rows(broker / f"orders-{number}")[2:] == []
-            for number in range(2)
-            if (broker / f"orders-{number}").exists()
-        ):
+        end.of(lambda: kstore.adopt(store, broker))
+        paths = [broker / f"orders-{number}" for number in range(2)]
+        there = {path.name: rows(path) for path in paths if path.exists()}
+        for name, found in there.items():
+            assert found[0] == found[1] or found == rows(store / name), end
+        is_done = len(there) == 2 and all(found[2:] for found in there.values())
+        if not is_done or any((path / "kstore-copy.jsonl").exists() for path in paths):
             kstore.adopt(store, broker)
         check_adopted(store, broker)
