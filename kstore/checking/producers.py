@@ -61,9 +61,9 @@ class _Replay:
     """The producers of a log, batch by batch.
 
     An opening may read the batches from the log start offset on only, so it may know a later beginning of a
-    transaction than the log, or no transaction if none of its records is readable. `seen`: the first offset of the
-    readable batches of each open transaction, by producer. `hidden`: the markers of transactions without
-    any.
+    transaction than the log, or no transaction if none of its records is readable. `seen`: the first offset
+    of the readable batches of each open transaction, by producer. `hidden`: the markers of transactions
+    without any.
     """
 
     def __init__(self, start: int = 0) -> None:
@@ -300,8 +300,8 @@ def _check_index(
 
 
 def _is_alike(entry: Aborted, whole: Aborted, seen: Aborted, start: int) -> bool:
-    """Whether an entry is the same to a reader from the log start offset on as one by all batches, or by those
-    that an opening reads."""
+    """Whether an entry is, to a reader from the log start offset on, the same as one by all batches, or by
+    those that an opening reads."""
     return entry.producer_id == whole.producer_id and all(
         max(told, start) in (max(known, start), max(read, start))
         for told, known, read in zip(entry, whole, seen, strict=True)

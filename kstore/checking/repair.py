@@ -94,10 +94,10 @@ class RepairStep(NamedTuple):
 
     `action`: "move_bytes" (copy the `ranges` of bytes of `file` to .cut files, and replace the file by one
     without them), "set_aside" (rename `file` to a .cut file), "note_gaps" (note in kstore.json that the
-    `ranges` of offsets are missing, so that later checks report them as notes), "recover" (open the partition for writing,
-    which makes indexes, snapshots and leader epochs from the batches), "recover_store" (the same for the
-    partitions of a log directory that were not closed, and for its checkpoints). `reasons`: the codes of the
-    findings.
+    `ranges` of offsets are missing, so that later checks report them as notes), "recover" (open the partition
+    for writing, which makes indexes, snapshots and leader epochs from the batches), "recover_store" (the same
+    for the partitions of a log directory that were not closed, and for its checkpoints). `reasons`: the codes
+    of the findings.
     """
 
     action: str
@@ -304,8 +304,8 @@ def _write_sound_lines(directory: str) -> None:
 
 
 def _renamed(cut_files: Iterable[str]) -> Iterator[str]:
-    """Give .cut files of segments a name by which a check knows that an operator has asked for them. Yields the
-    names of all. OSError."""
+    """Give .cut files of segments a name by which a check knows that an operator has asked for them. Yields
+    the names of all. OSError."""
     for path in sorted(cut_files):
         stem = path.removesuffix(layout.CUT)
         if ".log." in os.path.basename(path):

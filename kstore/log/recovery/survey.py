@@ -333,7 +333,7 @@ def survey(
         raise error  # an opening for writing must not replace a file that may be sound
     if error is None and not epochs and next_offset > state.log_start_offset:  # else there may be none left
         error = _lost_epochs(path, segments)
-    # The epochs of a log begin at its start. If that is beyond the end, the plan may put it before the batches.
+    # The file begins at the log start. If that is beyond the end, the plan may put it before the batches.
     are_none = log_starts and all(begin >= next_offset for _, begin in epochs)
     if error is not None or are_none:
         epochs = tuple(entry for segment in segments for entry in _epochs_in(segment))
