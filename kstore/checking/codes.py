@@ -143,9 +143,13 @@ CODES: Mapping[str, Code] = {
         "no marker of a clean shutdown: the next opening for writing recovers the logs",
         f"{REPAIR} does, too",
     ),
-    "checkpoint_lacks": Code("note", "a checkpoint lacks partitions; the logs are read instead"),
+    "checkpoint_lacks": Code(
+        "note", "a checkpoint lacks partitions; the logs are read instead", f"{REPAIR} adds them"
+    ),
     "checkpoint_of_none": Code("suspicious", "a checkpoint names a partition that is not in the directory"),
-    "checkpoint_beyond_end": Code("suspicious", "an offset of a checkpoint is beyond the end of the log"),
+    "checkpoint_beyond_end": Code(
+        "suspicious", "an offset of a checkpoint is beyond the end of the log", f"{REPAIR} lowers it"
+    ),
     "snapshot_missing": Code(
         "note", "no snapshot of producers is at the end of the log; the batches are read instead"
     ),

@@ -29,7 +29,7 @@ _OFFSET_FILES = (
     layout.CLEANER_OFFSETS,
 )
 _NO_OFFSETS = b"0\n0\n"
-_COMPLETE = (layout.RECOVERY_POINTS, layout.HIGH_WATERMARKS)  # have every partition after a clean stop
+COMPLETE = (layout.RECOVERY_POINTS, layout.HIGH_WATERMARKS)  # have every partition after a clean stop
 _BOUNDED = (layout.HIGH_WATERMARKS, layout.CLEANER_OFFSETS)
 _LEAST_FREE = 64 << 20  # bytes: less hardly takes a new segment
 _ENDINGS = {
@@ -155,7 +155,7 @@ def check_checkpoints(
         if size > 0 and not offsets and size != len(_NO_OFFSETS):
             yield found("checkpoint_damaged", file, "no offset is in it: it was cut off", stops_kafka=False)
             continue
-        if is_clean and name in _COMPLETE:
+        if is_clean and name in COMPLETE:
             lacking = sorted(filled.difference(offsets))
             if lacking and (size >= 0 or name == layout.RECOVERY_POINTS):
                 text = f"it has no offset of {lacking[0]}" + (

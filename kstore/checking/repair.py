@@ -12,7 +12,7 @@ import os
 from kstore.arguments import boolean
 from kstore.checking.check import check_paths
 from kstore.checking.codes import GAPS
-from kstore.checking.directory import read_names
+from kstore.checking.directory import COMPLETE, read_names
 from kstore.checking.finding import Finding
 from kstore.checking.moving import Ranges, damage_of, merged, move_bytes
 from kstore.engine.io.file import rename, sync_directory
@@ -29,10 +29,11 @@ from kstore.log.recovery.repairs import Repairs
 from kstore.opening import open as open_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from kstore.checking.finding import Report
+    from kstore.log.files.layout import TopicPartition
     from kstore.log.recovery.loader import Loaded
     from kstore.typed import StrPath
 
@@ -85,6 +86,7 @@ _OF_DIRECTORY = (
     "checkpoint_damaged",
     "log_start_unknown",
     "checkpoint_lacks",
+    "checkpoint_beyond_end",
     "change_unfinished",
 )
 
@@ -266,23 +268,47 @@ def run_plan(plan: RepairPlan, paths: list[str]) -> RepairPlan:
     kept: list[str] = []
     for partition in partitions:
         with open_log(partition, "r+", clean=False, recovery_point=0, keep_cut=True):
-            _write_sound_lines(partition)
+            _write_sound_lines(partition, {})
             kept += _renamed(_cut_files(partition) - before[partition])
             sync_directory(partition)
     if any(step.action == "recover_store" for step in plan.steps):
         stores = [path for path in paths if not is_partition(path)]
-        for path in stores:
-            for tp in read_names(path).partitions:
-                if tp.topic != layout.CLUSTER_METADATA:
-                    _refuse_loss(load(f"{path}/{tp}"), f"{path}/{tp}")
+        ends = {path: _ends_of(path) for path in stores}
         try:
+            for path in stores:
+                for tp in _without_line(path, ends[path]):
+                    with open_log(f"{path}/{tp}", "r+"):
+                        pass  # closing it writes the lines
             with LogStore(*stores, mode="a", background=False):
                 for path in stores:
-                    _write_sound_lines(path)
+                    _write_sound_lines(path, ends[path])
         except KstoreError as e:
             e.add_note("the partitions are repaired; the checkpoints of the log directory are not")
             raise
     return plan._replace(is_done=True, kept=tuple(kept))
+
+
+def _ends_of(directory: str) -> dict[TopicPartition, int]:
+    """The ends of the logs in a log directory, whose opening for writing loses nothing. KstoreError,
+    OSError."""
+    ends = {}
+    for tp in read_names(directory).partitions:
+        if tp.topic != layout.CLUSTER_METADATA:
+            loaded = load(f"{directory}/{tp}")
+            _refuse_loss(loaded, f"{directory}/{tp}")
+            ends[tp] = loaded.log_end_offset
+    return ends
+
+
+def _without_line(directory: str, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+    """The partitions that a checkpoint of all of them lacks, or has beyond their end. OSError."""
+    known = []
+    for file in (f"{directory}/{name}" for name in COMPLETE):
+        if os.path.lexists(file):
+            known.append(read_checkpoint(file).offsets)
+        elif file.endswith(layout.RECOVERY_POINTS):
+            known.append({})
+    return [tp for tp, end in ends.items() if any(not 0 <= each.get(tp, -1) <= end for each in known)]
 
 
 def _refuse_loss(loaded: Loaded, partition: str) -> None:
@@ -293,14 +319,16 @@ def _refuse_loss(loaded: Loaded, partition: str) -> None:
             raise KstoreError(f"{partition} is not recovered, because records would leave the log: {text}")
 
 
-def _write_sound_lines(directory: str) -> None:
-    """Replace a damaged checkpoint of the cleaner by one with its sound lines. The opening has kept a copy,
-    by which later ones know that lines are lost. OSError."""
+def _write_sound_lines(directory: str, ends: Mapping[TopicPartition, int]) -> None:
+    """Replace a checkpoint of the cleaner that is damaged or cut off, or has offsets beyond the ends of logs,
+    by one with its sound lines. The opening has kept a copy of a damaged one, by which later ones know that
+    lines are lost. OSError."""
     file = f"{directory}/{layout.CLEANER_OFFSETS}"
     if os.path.lexists(file):
         offsets, damage = read_checkpoint(file)
-        if damage:
-            write_offsets(file, offsets)
+        sound = {tp: min(offset, ends.get(tp, offset)) for tp, offset in offsets.items()}
+        if damage or sound != offsets or (not offsets and os.stat(file).st_size):
+            write_offsets(file, sound)
 
 
 def _renamed(cut_files: Iterable[str]) -> Iterator[str]:

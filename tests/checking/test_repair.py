@@ -3,9 +3,11 @@
 import json
 import os
 import random
+import re
 import shutil
 import struct
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -361,6 +363,41 @@ def test_a_store(tmp_path: Path) -> None:
     assert done.steps[-1].action == "recover_store"
     assert {finding.code for finding in kstore.check(path).findings} <= {"hanging_transaction"}
     assert kstore.repair(path).steps == ()
+
+
+def _lose(file: Path) -> None:
+    file.unlink()
+
+
+def _cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:1])
+
+
+def _drop_a_line(file: Path) -> None:
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([lines[0], str(len(lines) - 3), *lines[3:], ""]))
+
+
+def _raise(file: Path) -> None:
+    file.write_text(
+        "\n".join(re.sub(r"(.* .* )(\d+)", r"\g<1>9\2", line) for line in file.read_text().split("\n"))
+    )
+
+
+@pytest.mark.parametrize("damage", [_lose, _cut, _drop_a_line, _raise])
+@pytest.mark.parametrize("name", ["recovery-point", "replication", "cleaner"])
+def test_checkpoints_of_a_store(tmp_path: Path, name: str, damage: Callable[[Path], None]) -> None:
+    path = tmp_path / "data"
+    write_store(path, random.Random(SEED))
+    damage(path / f"{name}-offset-checkpoint")
+    kstore.repair(path, run=True)
+    assert {finding.code for finding in kstore.check(path).findings} <= {
+        "hanging_transaction",
+        "checkpoint_kept",
+    }
+    files = contents(path)
+    assert kstore.repair(path, run=True).steps == ()
+    assert contents(path) == files
 
 
 def test_a_live_writer(tmp_path: Path) -> None:
