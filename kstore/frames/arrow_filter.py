@@ -8,7 +8,16 @@ from __future__ import annotations
 
 import struct
 
-from kstore.frames.conditions import ANYTHING, FLIPPED, AllOf, AnyOf, Compare, Condition, IsIn
+from kstore.frames.conditions import (
+    ANYTHING,
+    FLIPPED,
+    AllOf,
+    AnyOf,
+    Compare,
+    Condition,
+    IsIn,
+    Nanoseconds,
+)
 from kstore.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -108,11 +117,11 @@ def _metadata(schema: Any) -> Iterator[tuple[str, str]]:
 
 
 def _value(scalar: Any) -> object:
-    """A literal as conditions have it: bytes, also for text, and an int, also for a time; else None."""
+    """A literal as conditions have it: bytes, also for text, Nanoseconds for a time, an int; else None."""
     import pyarrow
 
     if pyarrow.types.is_timestamp(scalar.type):
-        return None if scalar.value is None else scalar.value * _UNITS[scalar.type.unit]
+        return None if scalar.value is None else Nanoseconds(scalar.value * _UNITS[scalar.type.unit])
     value = scalar.as_py()
     if isinstance(value, str):
         return value.encode()

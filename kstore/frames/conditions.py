@@ -27,8 +27,12 @@ FLIPPED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NS = 1_000_000  # nanoseconds of a millisecond
 
 
+class Nanoseconds(int):
+    """A time since 1970. An int that is not one is a time in milliseconds."""
+
+
 class Compare(NamedTuple):
-    """A column compared with a value. Times are nanoseconds since 1970, keys are bytes."""
+    """A column compared with a value. Keys are bytes."""
 
     column: str
     operator: str
@@ -126,8 +130,8 @@ def bounds_of(condition: Condition, known: Mapping[str, object]) -> Bounds | Non
                 return Bounds(prefix=value, is_key=True)
             if column == "offset" and type(value) is int:
                 return _with_offset(comparison, value)
-            if column == "timestamp" and type(value) is int:
-                return _with_time(comparison, value)
+            if column == "timestamp" and isinstance(value, int):
+                return _with_time(comparison, value, _NS if isinstance(value, Nanoseconds) else 1)
     return Bounds()
 
 
@@ -144,10 +148,10 @@ def _with_offset(comparison: str, value: int) -> Bounds | None:
     return _sound(Bounds(start=max(least, 0), stop=max(min(stop, MAX64), 0)))
 
 
-def _with_time(comparison: str, value: int) -> Bounds | None:
+def _with_time(comparison: str, value: int, tick: int) -> Bounds | None:
     """A library may round a time to milliseconds, down or up, so both are inside."""
-    since = value // _NS if comparison in ("==", ">", ">=") else -MAX64
-    until = -(-value // _NS) + 1 if comparison in ("==", "<", "<=") else MAX64
+    since = value // tick if comparison in ("==", ">", ">=") else -MAX64
+    until = -(-value // tick) + 1 if comparison in ("==", "<", "<=") else MAX64
     return _sound(Bounds(since=max(since, -MAX64), until=min(until, MAX64)))
 
 

@@ -17,6 +17,7 @@ from kstore.frames.conditions import (
     HasHeader,
     IsIn,
     KeyPrefix,
+    Nanoseconds,
 )
 from kstore.light_typing import TYPE_CHECKING
 
@@ -77,10 +78,10 @@ def _called(name: str, function: Any, arguments: list[Any]) -> Condition:
 
 
 def _value(literal: Any) -> object:
-    """A literal as conditions have it: bytes, also for text, and an int, also for a time; else None."""
+    """A literal as conditions have it: bytes, also for text, Nanoseconds for a time, an int; else None."""
     match literal:
         case {"Scalar": {"Datetime": [int(count), unit, _]}}:
-            return count * _UNITS[unit]
+            return Nanoseconds(count * _UNITS[unit])
         case {"Scalar": {"String": str(text)}} | {"Dyn": {"Str": str(text)}}:
             return text.encode()
         case {"Scalar": {"Binary": [*numbers]}}:
@@ -102,7 +103,7 @@ def _values(literal: Any) -> tuple[object, ...]:
     frame = polars.read_ipc_stream(io.BytesIO(bytes(literal["Scalar"]["List"])))
     (column,) = frame.get_columns()
     if column.dtype == polars.Datetime:
-        column = column.dt.timestamp("ns")
+        return tuple(time and Nanoseconds(time) for time in column.dt.timestamp("ns"))
     return tuple(
         value.encode() if isinstance(value, str) else value if isinstance(value, int | bytes) else None
         for value in column.to_list()

@@ -94,6 +94,19 @@ def test_other_filters_read_their_part(orders: Path, narrow: Any, share: float) 
     assert read.bytes < share * size
 
 
+def test_filters_on_times_in_milliseconds(orders: Path) -> None:
+    """Polars compares numbers with columns of Datetime("ms"), too."""
+    log = kstore.open(orders)
+    since, until = log.get(25_000).timestamp, log.get(50_000).timestamp
+    for timestamps in ("ms", "datetime"):
+        frame = kstore.polars.scan(orders, timestamps=timestamps)  # type: ignore[arg-type]
+        found = frame.filter(pl.col("timestamp") >= since, pl.col("timestamp") < until).collect()
+        assert found["offset"].to_list() == list(range(25_000, 50_000))
+    dataset = kstore.arrow.dataset(orders, timestamps="ms")  # noqa: F841 - DuckDB finds it by its name
+    query = f'select count(*) from dataset where "timestamp" >= {since} and "timestamp" < {until}'
+    assert duckdb.sql(query).fetchall() == [(25_000,)]
+
+
 def test_explain(orders: Path) -> None:
     time = pl.col("timestamp")
     frame = kstore.polars.scan(orders, in_order=True).filter(time >= at(5)).select("key")
