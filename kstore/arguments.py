@@ -114,6 +114,11 @@ def path_text(name: str, value: object) -> str:
     return path
 
 
+def is_url(path: object) -> bool:
+    """Whether a path is a URL, such as s3://bucket/logs/orders-0. TypeError for what is no path."""
+    return "://" in path_text("path", path)
+
+
 def is_datetime(value: object) -> TypeGuard[datetime]:
     """Whether a value is a datetime."""
     from datetime import datetime  # imported here, because few programs have one

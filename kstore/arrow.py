@@ -7,7 +7,7 @@ from kstore.libraries import library
 from kstore.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from os import PathLike
     from typing import Any, Literal
 
@@ -30,6 +30,7 @@ def dataset(
     threads: int | None = None,
     in_order: bool = False,
     on_error: Literal["raise", "skip"] = "raise",
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Return a pyarrow.dataset.Dataset of a log, or of topics of a store.
 
@@ -49,6 +50,7 @@ def dataset(
         topic,
         partitions,
         threads,
+        storage_options,
         text=text,
         value_format=value_format,
         schema=schema,

@@ -22,6 +22,20 @@ _INVISIBLE = (
     range(0xD800, 0xE000),
 )
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+_shown: dict[str, str] = {}  # the names of directories that messages show
+
+
+def show_as(directory: str, name: str) -> None:
+    """Has messages show this name, such as a URL, for an absolute path of a directory."""
+    _shown[directory] = name
+
+
+def shown(text: object) -> str:
+    """Text in which paths have the names that messages show."""
+    text = str(text)
+    for directory, name in _shown.items():
+        text = text.replace(directory, name)
+    return text
 
 
 def visible(text: object) -> str:
@@ -29,7 +43,7 @@ def visible(text: object) -> str:
     obeys or an encoding refuses become \n, \t, \xNN or \uNNNN. Messages, warnings, logging and the command
     line use this function.
     """
-    text = str(text)
+    text = shown(text)
     if text.isprintable():
         return text
     # Without `re`: a finalizer may call this when the interpreter ends, and imports nothing more.

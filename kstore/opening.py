@@ -6,7 +6,15 @@ import os
 import time
 from os import fspath
 
-from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice, number, path_text, warn
+from kstore.arguments import (
+    INDEX_INTERVAL_BYTES,
+    MAX_DECOMPRESSED_BYTES,
+    choice,
+    is_url,
+    number,
+    path_text,
+    warn,
+)
 from kstore.errors import LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING, overload
 from kstore.log.files.lock import once_free, pauses
@@ -153,7 +161,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     if not path_text("path", path):
         raise ValueError("open needs the path of a partition, not an empty one: '.' is the current directory")
     wait = number("wait", options.pop("wait", 0), 0)
-    if "://" in path_text("path", path):
+    if is_url(path):
         if mode != "r":
             raise ValueError(f"{path} is remote, and can only be read: mode is r, not {mode}")
         return RemoteLog(fspath(path), **options)

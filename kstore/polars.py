@@ -10,7 +10,7 @@ from kstore.libraries import library
 from kstore.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from os import PathLike
     from typing import Any, Literal
 
@@ -35,6 +35,7 @@ def scan(
     threads: int | None = None,
     in_order: bool = False,
     on_error: Literal["raise", "skip"] = "raise",
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Return a polars.LazyFrame of a log, or of topics of a store.
 
@@ -44,7 +45,7 @@ def scan(
     passes by records outside of what its filters on offset, timestamp, key and headers allow; explain() shows
     the filters as SELECTION. head() and slice() end the reading early.
 
-    source: the path of a partition, the path of a log directory, an open log or an open store. topic: a
+    source: the path or URL of a partition or of a log directory, an open log or an open store. topic: a
     name, or several. Default: all topics of a store. partitions: numbers. Default: all. text: the columns
     read as UTF-8 text, else bytes; a key or value that is not UTF-8 raises an error with its offset.
     timestamps: "datetime" is Datetime("ms", "UTC"), "ms" is Int64. value_format: "json" decodes the values
@@ -52,6 +53,7 @@ def scan(
     1,000 values. A field that is not in the schema is ignored, one that is missing is null. isolation,
     in_order and on_error: as in PartitionLog.scan. A filter `timestamp < t` ends the reading early only with
     in_order=True. threads: how many decode at the same time. Default: half of the processors, at most 4.
+    storage_options: those of fsspec for a URL, as in kstore.open.
 
     Raises LogNotFoundError, LibraryError, TypeError and ValueError. collect() raises the errors of reading,
     such as CorruptRecordError and LogClosedError.
@@ -62,6 +64,7 @@ def scan(
         topic,
         partitions,
         threads,
+        storage_options,
         text=text,
         value_format=value_format,
         schema=schema,

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 
-from kstore.arguments import elements, instances, path_text
-from kstore.errors import LogNotFoundError
+from kstore.arguments import elements, instances
+from kstore.errors import LogNotFoundError, visible
 from kstore.frames.conditions import ANYTHING, bounds_of
 from kstore.light_typing import TYPE_CHECKING, NamedTuple, cast
 from kstore.log.files.layout import TopicPartition, partition_named
 from kstore.log.partition import PartitionLog
 from kstore.log.read.scan import COLUMNS
+from kstore.remote.urls import readable
 from kstore.store.log_store import LogStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from kstore.engine.columns.array import ColumnBatch
@@ -43,12 +44,17 @@ class TableSource:
         topic: str | Iterable[str] | None,
         partitions: Iterable[int] | None,
         threads: int | None,
+        storage_options: Mapping[str, Any] | None,
         **options: Any,
     ) -> None:
         """`options` are those of PartitionLog.scan, without columns and conditions. threads: None for half of
         the processors, because the library that reads the table uses the others."""
         options["threads"] = min(4, max(1, (os.cpu_count() or 1) // 2)) if threads is None else threads
-        self._source = source if isinstance(source, PartitionLog | LogStore) else _absolute(source)
+        self._source = (
+            source
+            if isinstance(source, PartitionLog | LogStore)
+            else os.path.abspath(readable(source, storage_options, name="source"))
+        )
         self._topics = (topic,) if isinstance(topic, str) else topic and tuple(instances("topic", topic, str))
         self._numbers = None if partitions is None else elements("partitions must be numbers", partitions)
         self._options = options
@@ -128,13 +134,4 @@ class TableSource:
     def __str__(self) -> str:
         source = self._source
         where = source.path if isinstance(source, PartitionLog | LogStore) else source
-        return f"{', '.join(self._topics)} in {where}" if self._topics else str(where)
-
-
-def _absolute(source: object) -> str:
-    text = path_text("source", source)
-    if "://" not in text:
-        return os.path.abspath(text)
-    from kstore.remote.remote_files import mirrored
-
-    return mirrored(text)
+        return visible(f"{', '.join(self._topics)} in {where}" if self._topics else where)

@@ -20,7 +20,7 @@ from kstore.engine.io.sources import refuse_waiting
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader, RecordReader
 from kstore.engine.segment.segment import OffsetAndTimestamp, floor_of
-from kstore.errors import CorruptFileError, OffsetOutOfRangeError
+from kstore.errors import CorruptFileError, OffsetOutOfRangeError, shown
 from kstore.light_typing import TYPE_CHECKING, cast, overload
 from kstore.log.files import checkpoints, layout
 from kstore.log.later import later
@@ -730,9 +730,9 @@ class PartitionLog(LogView):
 
     def __repr__(self) -> str:
         if self._closed:
-            return f"{type(self).__name__}({self.path!r}, closed)"
+            return f"{type(self).__name__}({shown(self.path)!r}, closed)"
         return (
-            f"{type(self).__name__}({self.path!r}, log_start_offset={self.log_start_offset}, "
+            f"{type(self).__name__}({shown(self.path)!r}, log_start_offset={self.log_start_offset}, "
             f"log_end_offset={self.log_end_offset})"
         )
 

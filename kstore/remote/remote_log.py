@@ -7,7 +7,7 @@ import os
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.partition import PartitionLog
-from kstore.remote.remote_files import mirrored
+from kstore.remote.urls import readable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ class RemoteLog(PartitionLog):
     def __init__(
         self, url: str, storage_options: Mapping[str, Any] | None = None, **options: Unpack[ReaderOptions]
     ) -> None:
-        path = mirrored(url, **(storage_options or {}))
+        path = readable(url, storage_options)
         if not any(name.endswith(".log") for name in os.listdir(path)):
             raise LogNotFoundError(f"no partition at {url}: there is no .log file")
         self.url = url.rstrip("/")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kstore.arguments import boolean, choice, integer, number, path_text
+from kstore.arguments import boolean, choice, integer, is_url, number, path_text
 from kstore.config import LogConfig
 from kstore.errors import visible
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.cursors.arguments import checked_groups
 from kstore.log.options import checked, names_of
+from kstore.remote.urls import readable
 from kstore.store.open_partitions import default_limit
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ class StoreArguments(NamedTuple):
     wait: float
 
 
-def checked_paths(dirs: tuple[str | PathLike[str], ...]) -> list[Path]:
+def checked_paths(
+    dirs: tuple[str | PathLike[str], ...], storage_options: Mapping[str, Any] | None = None
+) -> list[Path]:
     """The log directories: absolute paths, as the program may go to another directory. TypeError,
     ValueError."""
     if not dirs:
@@ -49,18 +52,10 @@ def checked_paths(dirs: tuple[str | PathLike[str], ...]) -> list[Path]:
                 f"the mode is given by name, LogStore({str(dirs[0])!r}, mode={path!r}): other arguments "
                 "are log directories"
             )
-    paths = [_local(os.fspath(path)) for path in dirs]
+    paths = [Path(readable(os.fspath(path), storage_options)).absolute() for path in dirs]
     if len({os.path.realpath(path) for path in paths}) < len(paths):
         raise ValueError(f"a directory is named twice: {', '.join(map(str, paths))}")
     return paths
-
-
-def _local(path: str) -> Path:
-    if "://" not in path:
-        return Path(path).absolute()
-    from kstore.remote.remote_files import mirrored
-
-    return Path(mirrored(path))
 
 
 def checked_arguments(
@@ -73,13 +68,14 @@ def checked_arguments(
     idle_roll_ms: int | None,
     keep_for: Iterable[str],
     wait: float,
+    storage_options: Mapping[str, Any] | None,
     options: Mapping[str, Any],
 ) -> StoreArguments:
     """The arguments of LogStore. TypeError, ValueError, InvalidConfigError."""
     choice("mode", mode, ("r", "a"))
-    if mode == "a" and (urls := [path for path in dirs if "://" in path_text("path", path)]):
+    if mode == "a" and (urls := [path for path in dirs if is_url(path)]):
         raise ValueError(f"{urls[0]} is remote, and can only be read: mode is r, not a")
-    paths = checked_paths(dirs)
+    paths = checked_paths(dirs, storage_options)
     if mode == "r":
         given = {"config": config, "max_open_partitions": max_open_partitions, **options}
         given |= {"idle_roll_ms": idle_roll_ms, "background": None if background is True else background}

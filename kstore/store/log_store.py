@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from kstore.arguments import boolean, elements, integer, warn
-from kstore.errors import KstoreError, LogLockedError, LogNotFoundError
+from kstore.errors import KstoreError, LogLockedError, LogNotFoundError, shown
 from kstore.light_typing import TYPE_CHECKING, cast
 from kstore.log.cursors.arguments import checked_groups
 from kstore.log.files import layout
@@ -80,6 +80,7 @@ class LogStore:
     `with` statement. If they were not closed cleanly, all partitions are recovered first, as a broker does.
     Threads may share the store. wait: how many seconds to wait, in mode "r" for a directory that does not
     exist yet, in mode "a" while another process or store writes in one of the directories. Default 0.
+    storage_options: for directories that are URLs, a mapping of fsspec's options for their protocol.
 
     Options for writing, all by name: config: a LogConfig, for topics that do not say otherwise. Each of its
     options may also be given by name. durability, keep_cut, leader_epoch, clock, max_decompressed_bytes,
@@ -91,9 +92,8 @@ class LogStore:
     False. Default: True. keep_for: groups of cursors and share groups, whose records the background does not
     delete before they are done; see `retain`. Default: none. idle_roll_ms: how often the background looks for
     segments without appends that are old enough to end, and ends them, in ms. Default: never, as in Kafka.
-    max_open_partitions: how many logs stay open, an int. Default: an eighth of the
-    descriptors that the process may have, but at least 8. Any number of partitions can be used: others are
-    opened when they are needed.
+    max_open_partitions: how many logs stay open, an int. Default: an eighth of the descriptors that the
+    process may have, but at least 8. Others are opened when they are needed.
 
     Iterating gives a TopicPartition for each partition. `others` holds the names of directories that are not
     partitions in use: those marked -delete, -future or -stray, and those with names that Kafka does not
@@ -121,10 +121,11 @@ class LogStore:
         idle_roll_ms: int | None = None,
         keep_for: Iterable[str] = (),
         wait: float = 0,
+        storage_options: Mapping[str, Any] | None = None,
         **options: Unpack[StoreOptions],
     ) -> None:
         if not self.is_closed:
-            raise RuntimeError(f"the store of {self._named()} is open already: make another LogStore")
+            raise RuntimeError(f"the store of {self.path} is open already: make another LogStore")
         given = checked_arguments(
             dirs,
             mode,
@@ -134,6 +135,7 @@ class LogStore:
             idle_roll_ms=idle_roll_ms,
             keep_for=keep_for,
             wait=wait,
+            storage_options=storage_options,
             options=options,
         )
         self._catalog = TopicCatalog(
@@ -264,13 +266,10 @@ class LogStore:
         """Return a page of HTML about all partitions, as kstore.report does. OSError."""
         return page_of(self)
 
-    def _named(self) -> str:
-        return self._catalog.named()
-
     def _check_writing(self) -> None:
         if not self._catalog.is_writing:
             raise io.UnsupportedOperation(
-                f"{self._named()} is open for reading: LogStore(path, mode='a') writes"
+                f"{self._catalog.named()} is open for reading: LogStore(path, mode='a') writes"
             )
         self._logs.check_open()
 
@@ -306,7 +305,7 @@ class LogStore:
         named = layout.parse_directory(topic)
         if named is not None and named in self._catalog.partitions and tp not in self._catalog.partitions:
             raise LogNotFoundError(
-                f"no partition {partition} of a topic {topic} in {self._named()}; the partition {topic} is "
+                f"no partition {partition} of a topic {topic} in {self._catalog.named()}; the partition {topic} is "
                 f"open({named.topic!r}, {named.partition})"
             )
         refuse_others("read", options)
@@ -783,7 +782,9 @@ class LogStore:
             self._closer.finalize(self)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"an open store cannot be pickled: give the other process its path, {self._named()}")
+        raise TypeError(
+            f"an open store cannot be pickled: give the other process its path, {self._catalog.named()}"
+        )
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self.partitions)
@@ -795,6 +796,6 @@ class LogStore:
         return notebook_table(repr(self), ("topic", "partitions", "segments", "bytes"), sizes_of(self._logs))
 
     def __repr__(self) -> str:
-        paths = ", ".join(repr(str(path)) for path in self.paths)
+        paths = ", ".join(repr(shown(path)) for path in self.paths)
         state = ", closed" if self._catalog.is_writing and self._logs.is_closed else ""
         return f"LogStore({paths}, {len(self)} partitions{state})"

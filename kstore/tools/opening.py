@@ -9,6 +9,7 @@ from kstore.arguments import INDEX_INTERVAL_BYTES, ISOLATION, MAX_DECOMPRESSED_B
 from kstore.errors import visible
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.report import DataLossWarning
+from kstore.remote.urls import readable
 from kstore.tools.numbers import byte_count, int32_bytes
 from kstore.tools.terminal import note
 
@@ -18,15 +19,6 @@ HARMLESS = ("leftover", "preallocated", "remote")
 LEFT_OUT = ("torn_tail", "corrupt_batch", "beyond")
 # problems that recovery does not repair: a damaged or compressed file
 UNREAD = ("file_tail", "not_read")
-
-
-def readable(path: str) -> str:
-    """The path of an argument; for a URL, that of a local directory that shows what is there."""
-    if "://" not in path:
-        return path
-    from kstore.remote.remote_files import mirrored
-
-    return mirrored(path)
 
 
 def add_open_arguments(parser: argparse.ArgumentParser, also: str = "") -> None:

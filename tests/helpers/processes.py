@@ -23,9 +23,9 @@ def run_python(
     return _run([*options, "-c", program, *arguments], timeout, **more)
 
 
-def run_command(*words: object) -> "subprocess.CompletedProcess[str]":
-    """Runs the command line in a process of its own, likewise."""
-    return _run(["-m", "kstore", *words], 120)
+def run_command(*words: object, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """Runs the command line in a process of its own, likewise, with these variables in its environment."""
+    return _run(["-m", "kstore", *words], 120, **variables)
 
 
 def _run(words: Sequence[object], timeout: float, **more: str) -> "subprocess.CompletedProcess[str]":

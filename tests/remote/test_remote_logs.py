@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 import http.server
 import re
+import socket
+import struct
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,8 @@ from typing import Any
 import pytest
 
 import kstore
+import kstore.arrow
+import kstore.libraries
 import kstore.polars
 from tests.helpers.processes import run_command
 
@@ -22,9 +27,9 @@ pytest.importorskip("aiohttp")
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log of four segments of about 8 MB."""
+    """A log of two segments, of 17 and 14 MB."""
     path = tmp_path_factory.mktemp("remote") / "orders-0"
-    with kstore.open(path, "a", segment_bytes=8 << 20) as log:
+    with kstore.open(path, "a", segment_bytes=16 << 20) as log:
         for first in range(0, 30_000, 500):
             numbers = range(first, first + 500)
             log.extend(
@@ -78,59 +83,107 @@ def test_it_is_the_local_log(local: Path, memory: tuple[str, Requests]) -> None:
     assert there.scan(threads=2).to_arrow() == here.scan().to_arrow()
 
 
-def test_opening_lists_once_and_reads_no_log(local: Path, memory: tuple[str, Requests]) -> None:
-    url, requests = memory
-    log = kstore.open(url, clean=True)
-    assert log.log_end_offset == 30_000
-    assert requests.lists == 1
-    segments = len(log.segments)
-    assert len(requests.ranges) <= 2 + 2 * segments
-    assert sum(end - start for _, start, end in requests.ranges) < 1 << 20
-
-
-def test_all_of_it_is_read_in_large_ranges(local: Path, memory: tuple[str, Requests]) -> None:
+def test_requests_are_few(local: Path, memory: tuple[str, Requests]) -> None:
     url, requests = memory
     size = sum(segment.size for segment in kstore.open(local).segments)
-    log = kstore.open(url, clean=True)
+    log = kstore.open(url)
+    assert log.log_end_offset == 30_000
+    assert sum(end - start for _, start, end in requests.ranges) < 1 << 17
     assert sum(len(batch) for batch in log.scan()) == 30_000
-    assert len(requests.ranges) <= 2 + 4 * len(log.segments) + size // (8 << 20)
+    assert requests.lists == 1
+    assert 1 + len(requests.ranges) <= 2 + 2 * len(log.segments) + size / (8 << 20)
     before = len(requests.ranges)
     assert sum(len(batch) for batch in log.scan()) == 30_000  # nothing is read twice
     assert len(requests.ranges) == before
 
 
-def test_a_time_range_reads_its_part(local: Path, memory: tuple[str, Requests]) -> None:
+@pytest.mark.parametrize("read", ["scan", "polars", "duckdb"])
+def test_a_hundredth_of_the_time_reads_its_part(local: Path, memory: tuple[str, Requests], read: str) -> None:
     url, requests = memory
+    pytest.importorskip(read if read != "scan" else "pyarrow")
     size = sum(segment.size for segment in kstore.open(local).segments)
-    since = 1_711_530_000_000 + 15_000_000
-    log = kstore.open(url, clean=True)
-    rows = sum(
-        len(batch) for batch in log.scan(["offset"], since=since, until=since + 300_000, in_order=True)
-    )
-    assert rows == 300
-    assert sum(end - start for _, start, end in requests.ranges) < 0.03 * size + (1 << 20)
+    since = 1_711_530_000_000 + 14_000_000
+    if read == "scan":
+        rows = kstore.open(url).scan(["value"], since=since, until=since + 300_000, in_order=True)
+        count = sum(map(len, rows))
+    elif read == "polars":
+        pl = kstore.libraries.library("polars")
+        frame = kstore.polars.scan(url, in_order=True, timestamps="ms").filter(
+            pl.col("timestamp") >= since, pl.col("timestamp") < since + 300_000
+        )
+        assert f'SELECTION: (col("timestamp") >= {since}) & (col("timestamp") < ' in frame.explain()
+        count = len(frame.collect())
+    else:
+        dataset = kstore.arrow.dataset(url, in_order=True, timestamps="ms")  # noqa: F841
+        query = f'from dataset where "timestamp" >= {since} and "timestamp" < {since + 300_000}'
+        duckdb = kstore.libraries.library("duckdb")
+        plan = re.sub(r"[^\w=<>]", "", duckdb.sql(f"explain {query}").fetchall()[0][1])
+        assert f"timestamp>={since}" in plan, plan
+        requests.ranges.clear()
+        count = len(duckdb.sql(query).fetchall())
+    assert count == 300
+    assert sum(end - start for _, start, end in requests.ranges) < 0.03 * size
+
+
+def test_what_is_deleted_or_torn_is_read_as_on_a_disk(tmp_path: Path) -> None:
+    """Of a store, whose checkpoints lie around the partition."""
+    with kstore.LogStore(tmp_path, mode="a") as store:
+        store.create_topic("orders")
+        store.extend("orders", [b"%d" % i for i in range(100)])
+        store.log("orders").delete_records(30)
+    (segment,) = (tmp_path / "orders-0").glob("*.log")
+    with segment.open("ab") as file:
+        file.write(segment.read_bytes()[:50])
+    files = fsspec.filesystem("memory")
+    for file in tmp_path.rglob("*"):
+        if file.is_file() and file.name != ".kafka_cleanshutdown":
+            files.pipe(f"/torn/{file.relative_to(tmp_path)}", file.read_bytes())
+    for log in (kstore.open("memory://torn/orders-0"), kstore.LogStore("memory://torn").log("orders")):
+        assert [record.offset for record in log] == list(range(30, 100))
+        assert "torn" in repr(log)
+    files.rm("/torn", recursive=True)
 
 
 @pytest.fixture(scope="module")
-def web(local: Path) -> Iterator[str]:
-    """The URL of a server of the directory around the log."""
+def web(local: Path) -> Iterator[tuple[str, list[str]]]:
+    """The URL of a server of the directory around the log, and the faults of its next answers."""
+    faults: list[str] = []
 
     class Handler(http.server.SimpleHTTPRequestHandler):
-        """Files with ranges, which the standard handler does not have."""
+        """Files with ranges, which the standard handler does not have. Below /locked a header is required."""
+
+        def translate_path(self, path: str) -> str:
+            return super().translate_path(path.removeprefix("/locked"))
+
+        def send_head(self) -> Any:
+            if self.path.startswith("/locked") and self.headers.get("X-Token") != "t":
+                return self.send_error(403)
+            return super().send_head()
 
         def do_GET(self) -> None:
+            fault = faults.pop() if faults else ""
+            if fault == "reset":
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.close_connection = True
+                return None
+            if fault == "503":
+                return self.send_error(503)
+            if fault == "slow":
+                time.sleep(0.3)
             wanted = self.headers.get("Range")
             file = Path(self.translate_path(self.path))
             if wanted is None or not file.is_file():
-                super().do_GET()
-                return
+                return super().do_GET()
             start, end = (int(each) for each in wanted.removeprefix("bytes=").split("-"))
             data = file.read_bytes()
             self.send_response(206)
             self.send_header("Content-Range", f"bytes {start}-{end}/{len(data)}")
             self.send_header("Content-Length", str(len(data[start : end + 1])))
             self.end_headers()
-            self.wfile.write(data[start : end + 1])
+            part = data[start : end + 1]
+            self.wfile.write(part if fault != "short" else part[: len(part) // 2])
+            self.close_connection = fault == "short"
+            return None
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -140,14 +193,43 @@ def web(local: Path) -> Iterator[str]:
     )
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
+    yield f"http://127.0.0.1:{server.server_address[1]}", faults
     server.shutdown()
     thread.join()
     server.server_close()
 
 
-def test_http(web: str) -> None:
-    assert kstore.open(f"{web}/orders-0/").get(12_345).value == b"%01000d" % 12_345
+def test_http(web: tuple[str, list[str]]) -> None:
+    url, faults = web
+    log = kstore.open(f"{url}/orders-0/")
+    for offset, given in enumerate(
+        (["reset"], ["503", "503"], ["slow"], ["short"], ["reset", "503", "short"], ["503"] * 4)
+    ):
+        faults[:] = given
+        if len(given) == 4:  # the attempts of a request
+            with pytest.raises(OSError, match=f"{url}/orders-0/0+.log: 503"):
+                log.get(offset * 1000)
+        assert log.get(offset * 1000).value == b"%01000d" % (offset * 1000)
+        assert not faults
+
+
+def test_options_of_the_storage(web: tuple[str, list[str]], local: Path) -> None:
+    """Each way in takes them; commands take them from the environment, as fsspec does."""
+    directory = f"{web[0]}/locked"
+    options = {"headers": {"X-Token": "t"}, "skip_instance_cache": True}
+    log = kstore.open(f"{directory}/orders-0", storage_options=options)
+    store = kstore.LogStore(directory, storage_options=options)
+    assert log.get(20_000) == store.log("orders").get(20_000) == kstore.open(local).get(20_000)
+    for make in (kstore.polars.scan, kstore.arrow.dataset):
+        assert make(directory, "orders", storage_options=options).head(1) is not None
+    variables = {"FSSPEC_HTTP": '{"headers": {"X-Token": "t"}}'}
+    done = run_command("get", f"{directory}/orders-0", "--key", "user-3", **variables)
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(OSError, match=r"/locked.*403"):
+        kstore.open(f"{directory}/orders-0", storage_options={"skip_instance_cache": True})
+    for refuse in (kstore.open, kstore.LogStore, kstore.polars.scan, kstore.arrow.dataset):
+        with pytest.raises(TypeError, match="storage_options are those of a URL"):
+            refuse(local, storage_options=options)
 
 
 @pytest.mark.parametrize(
@@ -161,10 +243,10 @@ def test_http(web: str) -> None:
     ],
     ids=lambda command: command[0],
 )
-def test_commands_take_urls(web: str, local: Path, command: list[str]) -> None:
+def test_commands_take_urls(web: tuple[str, list[str]], local: Path, command: list[str]) -> None:
     name, *options = command
     here = run_command(name, str(local), *options)
-    there = run_command(name, f"{web}/orders-0", *options)
+    there = run_command(name, f"{web[0]}/orders-0", *options)
     assert there.returncode == here.returncode == 0, there.stderr
     paths = [re.sub(r"\S*/orders-0", "orders-0", each.stdout) for each in (there, here)]
     assert [re.sub(r"[0-9.]+ m?s\b", "", text) for text in paths[:1]] == [
@@ -183,9 +265,9 @@ def test_a_store_and_its_frames(local: Path, memory: tuple[str, Requests]) -> No
         assert frame.collect().equals(
             kstore.polars.scan(local).filter(polars.col("offset") >= 29_990).collect()
         )
-    with pytest.raises(kstore.KstoreError, match="cannot be followed"):
+    with pytest.raises(kstore.KstoreError, match=r"memory://bucket.* is remote"):
         there.follow()
-    with pytest.raises(kstore.KstoreError, match="cannot be followed"):
+    with pytest.raises(kstore.KstoreError, match=r"memory://bucket.* is remote"):
         there.log("orders").follow()
     with pytest.raises((OSError, kstore.KstoreError)), there.cursor("group", ["orders"]) as cursor:
         cursor.commit()
@@ -197,7 +279,7 @@ def test_what_fails_is_an_error(memory: tuple[str, Requests], monkeypatch: pytes
     url, _ = memory
     files = fsspec.filesystem("memory")
     kind, whole = type(files), type(files).cat_file
-    log = kstore.open(url, clean=True)
+    log = kstore.open(url)
     attempts = []
 
     def failing(own: Any, path: str, **given: Any) -> bytes:
@@ -222,7 +304,7 @@ def test_errors_of_a_library(memory: tuple[str, Requests], monkeypatch: pytest.M
     """Its own exceptions, such as those of aiohttp for a status, are tried again and end as OSError."""
     url, _ = memory
     kind = type(fsspec.filesystem("memory"))
-    log = kstore.open(url, clean=True)
+    log = kstore.open(url)
     attempts = []
 
     class StatusError(Exception):

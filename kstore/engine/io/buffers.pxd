@@ -65,6 +65,7 @@ cdef class ReadWindow:
     cdef int64_t length
     cdef int64_t limit
     cdef int64_t stop      # nothing behind it is read ahead, as it is not wanted
+    cdef int64_t reach     # as far as its reader will go on, if nothing ends it: for a file that is filled
     cdef int64_t origin
     cdef bint lent              # the buffer is someone else's: never moved, grown or freed here
     cdef uint8_t *spare         # the buffer to come after it, or NULL

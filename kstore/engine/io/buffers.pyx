@@ -41,6 +41,7 @@ cdef enum:
 
 cdef enum:
     PAGE = 4096
+    MANY = 64 << 10  # bytes: whoever reads so many ahead reads on
     LINE = 64
     STEP = 64 << 10  # blocks of a mapped file are allocated in steps of this many bytes
 
@@ -75,7 +76,7 @@ cdef class ReadWindow:
         stays."""
         self.file = file
         self.limit = limit
-        self.stop = limit
+        self.stop = self.reach = limit
         self.origin = origin
         self.start = 0
         self.length = 0
@@ -115,7 +116,11 @@ cdef class ReadWindow:
         self.shift = at - grown
         self.start = position
         self.length = have
-        n = self.file.pread(at + have, want - have, self.origin + position + have)
+        n = 0
+        if self.file.fill is not None and ahead >= MANY:
+            n = self.file.filled(self.origin + position + have, want - have, self.origin + self.reach)
+        if n == 0:
+            n = self.file.pread(at + have, want - have, self.origin + position + have)
         if n < 0:
             return WINDOW_SYSTEM
         self.length += n

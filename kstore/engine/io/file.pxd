@@ -18,11 +18,11 @@ cdef void note(int call, File file, int64_t position, int64_t size, const uint8_
 cdef class File:
     cdef readonly str path
     cdef readonly int fd
-    cdef object fill       # puts bytes of another file into this one before they are read; mostly None
+    cdef object fill       # puts bytes from elsewhere into this file before they are read; mostly None
     cdef object failure    # what it raised
     cdef object __weakref__
 
-    cdef int filled(self, int64_t position, int64_t size) noexcept nogil
+    cdef int filled(self, int64_t position, int64_t size, int64_t reach) noexcept nogil
     cdef int64_t pread(self, uint8_t *into, int64_t size, int64_t position) noexcept nogil
     cdef int64_t read_into(self, uint8_t *into, int64_t size, int64_t position) except -1
     cdef int64_t length(self) except -1

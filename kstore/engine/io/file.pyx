@@ -174,12 +174,13 @@ cdef class File:
             raise failure
         PyErr_SetFromErrnoWithFilenameObject(OSError, self.path)
 
-    cdef int filled(self, int64_t position, int64_t size) noexcept nogil:
-        """Has the bytes of a file that is a part of another one put where they belong; -1 with errno set."""
+    cdef int filled(self, int64_t position, int64_t size, int64_t reach) noexcept nogil:
+        """Has bytes that are elsewhere put where they belong, and more up to `reach` if that is wise; -1 with
+        errno set."""
         global system_errno
         with gil:
             try:
-                self.fill(position, size)
+                self.fill(position, size, reach)
             except BaseException as e:  # also an interrupt: the bytes are not there
                 self.failure = e
                 system_errno = _errno.EIO
@@ -190,7 +191,7 @@ cdef class File:
         """Reads until `size` bytes or the end of the file; -1 with errno set on failure."""
         cdef int64_t done = 0
         cdef ssize_t n
-        if self.fill is not None and self.filled(position, size) < 0:
+        if self.fill is not None and self.filled(position, size, 0) < 0:
             return -1
         while done < size:
             n = -1 if gate(READS) else c_pread(
@@ -395,7 +396,7 @@ cdef class File:
             raise ValueError(f"position {position} and size {size} must not be negative")
         size = min(size, <int64_t>MOST)
         if self.fill is not None:
-            self.fill(position, size)
+            self.fill(position, size, 0)
         while True:
             how = gate(WRITES)
             n = -1

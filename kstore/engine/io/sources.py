@@ -5,34 +5,36 @@ from __future__ import annotations
 
 import errno
 
-from kstore.errors import KstoreError
+from kstore.errors import KstoreError, show_as, visible
 from kstore.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SOURCES: dict[str, Callable[[str], Callable[[int, int], None] | None]] = {}  # by directory
+SOURCES: dict[str, Callable[[str], Callable[[int, int, int], None] | None]] = {}  # by directory
 
 
-def read_through(directory: str, source: Callable[[str], Callable[[int, int], None] | None]) -> None:
+def read_through(
+    directory: str, source: Callable[[str], Callable[[int, int, int], None] | None], shown: str
+) -> None:
     """Has files below a directory that are opened for reading filled before they are read: `source(path)`
-    gives a callable of a position and a size, or None. They are not opened for writing."""
+    gives a callable of a position, a size and the end of what the reader may read later, or None. They are
+    not opened for writing. Messages show `shown` for the directory."""
     SOURCES[directory] = source
+    show_as(directory, shown)
 
 
-def filler(path: str, mode: str) -> Callable[[int, int], None] | None:
+def filler(path: str, mode: str) -> Callable[[int, int, int], None] | None:
     """What fills a file. OSError for one that is to be written, and lies in such a directory."""
     for directory, source in SOURCES.items():
         if path.startswith(f"{directory}/"):
             if mode != "r":
-                raise OSError(errno.EROFS, "what is remote can only be read", path)
+                raise OSError(errno.EROFS, "what is remote can only be read", visible(path))
             return source(path)
     return None
 
 
 def refuse_waiting(path: str) -> None:
     """KstoreError for what lies below such a directory, where nothing is appended."""
-    if any(f"{path}/".startswith(f"{directory}/") for directory in SOURCES):
-        raise KstoreError(
-            f"{path} shows a remote directory as it was when it was opened: it cannot be followed"
-        )
+    if any(path.startswith(f"{directory}/") for directory in SOURCES):
+        raise KstoreError(f"{path} is remote: it is read as it was when it was opened; open it again")

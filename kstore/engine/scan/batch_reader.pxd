@@ -30,6 +30,7 @@ cdef class Reader:
     cdef ReadWindow window
     cdef int64_t begun             # where in the segment reading began
     cdef int64_t most_ahead        # bytes to read at once, in the end
+    cdef int64_t latest            # base timestamps rise: behind a later one nothing is wanted
     cdef ks_batch batch
     cdef int64_t at                # of the current batch
     cdef list aborted              # (first offset, producer id, offset of the marker), last first

@@ -145,7 +145,7 @@ cdef class Reader:
         self.strict_tail = byte_limit < 0
         self.pages = pages
         self.traffic = traffic
-        self.mark = INT64_MAX
+        self.mark = self.latest = INT64_MAX
         self.most_ahead = FAR
         self.patience = LONGEST
         if aborted is not None:
@@ -196,6 +196,8 @@ cdef class Reader:
             try:
                 limit = segment.limit()
                 self.window.reset(segment.files.opened(), limit, segment.origin)
+                if self.window.file.fill is not None:
+                    self.window.reach = self.window.stop = segment.reach(self.stop_offset, self.latest)
                 if at == 0 and self.position >= 0:
                     limit = limit if self.end < 0 else min(limit, self.position + self.end)
                     self.window.limit = limit

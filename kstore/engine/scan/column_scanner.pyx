@@ -60,7 +60,6 @@ cdef class ColumnScanner(Reader):
     cdef int64_t split_end        # a byte of the first segment where another scanner goes on, or -1
     cdef int64_t budget
     cdef bint views
-    cdef bint in_time_order
     cdef bint watching           # transactions were aborted, so markers matter
     cdef readonly bint finished
     cdef readonly bint ended     # not at the end of a split: nothing behind it is wanted either
@@ -81,7 +80,8 @@ cdef class ColumnScanner(Reader):
         self.predicate = predicate
         self.split_end = split_end
         self.last_offset = after
-        self.in_time_order = in_order
+        if in_order:
+            self.latest = predicate.filter.latest
         self.views = rows.views
         if self.views:
             self.most_ahead = VIEWED
@@ -213,7 +213,7 @@ cdef class ColumnScanner(Reader):
             if self.batch.magic == 2:
                 if self.batch.base_offset >= self.stop_offset:
                     return SCAN_END if self.ends_here(size) else SCAN_OTHER
-                if self.in_time_order and self.batch.base_timestamp > f.latest:
+                if self.batch.base_timestamp > self.latest:
                     return SCAN_END if self.check(self.position, size, &fault) == 0 else SCAN_OTHER
                 if (
                     self.batch.max_timestamp < f.since

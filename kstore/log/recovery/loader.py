@@ -142,13 +142,11 @@ def load(
     if segments:
         flushed = plan.log_end_offset if found.clean else min(state.recovery_point, plan.log_end_offset)
         gaps = Gaps(
-            lambda: [
-                *_gap_steps(path, names, found, plan, segments, make, stored),
-                *_snapshot_steps(names, plan, flushed),
-            ]
+            lambda: _gap_steps(path, names, found, plan, segments, make, stored),
+            lambda: _snapshot_steps(names, plan, flushed),
         )
     if mode != "read":
-        _refuse_overlap(gaps.steps, path)  # before appends and retention change the files
+        _refuse_overlap(gaps.between, path)  # before appends and retention change the files
     recovered = list(plan.recovered_segments)
     recovery = Recovery(
         found.clean, state.recovery_point, False, recovered, plan.truncated_bytes, losses, tuple(steps), gaps

@@ -28,21 +28,31 @@ class DataLossWarning(UserWarning):
 
 
 class Gaps:
-    """Steps about gaps between segments, and about damaged snapshots. They are found at the first use,
+    """Steps about gaps between segments, and about damaged snapshots. Each kind is found at its first use: gaps,
     because that reads all segments."""
 
-    def __init__(self, find: Callable[[], list[Step]] = list) -> None:
-        self._find: Callable[[], list[Step]] | None = find
-        self._found: tuple[Step, ...] = ()
+    def __init__(
+        self, find: Callable[[], list[Step]] = list, find_snapshots: Callable[[], list[Step]] = list
+    ) -> None:
+        self._finds: list[Callable[[], list[Step]] | None] = [find, find_snapshots]
+        self._found: list[tuple[Step, ...]] = [(), ()]
+
+    def _kind(self, at: int) -> tuple[Step, ...]:
+        find = self._finds[at]
+        if find is not None:
+            self._found[at] = tuple(find())
+            self._finds[at] = None  # release its segments
+        return self._found[at]
+
+    @property
+    def between(self) -> tuple[Step, ...]:
+        """The steps about gaps, without actions. CorruptFileError, OSError."""
+        return self._kind(0)
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps, without actions. CorruptFileError, OSError."""
-        find = self._find
-        if find is not None:
-            self._found = tuple(find())
-            self._find = None  # release its segments
-        return self._found
+        """All steps, without actions. CorruptFileError, OSError."""
+        return self._kind(0) + self._kind(1)
 
 
 class Recovery(NamedTuple):
@@ -76,7 +86,7 @@ class Recovery(NamedTuple):
         """Lost offsets between segments from start to stop (exclusive), as sentences."""
         return [
             f"{step.file}: {step.text(done=True)}"
-            for step in self.gaps.steps
+            for step in self.gaps.between
             if step.is_loss and step.offsets[0] < stop and start < step.offsets[1]
         ]
 

@@ -14,7 +14,7 @@ from kstore.checking.resume import CheckState
 from kstore.checking.segment_facts import SegmentFacts, read_segment
 from kstore.engine.segment.segment import Segment
 from kstore.errors import LogNotFoundError
-from kstore.tools.opening import readable
+from kstore.remote.urls import readable
 from kstore.tools.progress import Progress
 from kstore.tools.terminal import note, say
 
