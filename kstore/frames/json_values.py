@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _SAMPLE = 1000  # records
+_PIECE = 1 << 14  # values that a thread of DuckDB decodes at once
+_BATCH_ROWS, _BATCH_BYTES = 1 << 18, 32 << 20  # of a scan, because each query has a cost of its own
 # what takes the place of a type that DuckDB gives to a sample
 _LATER = {"NULL": "VARCHAR", "JSON": "VARCHAR", "UBIGINT": "BIGINT"}
 
@@ -30,7 +32,7 @@ class JsonValues:
         self._decode = f"from_json(v, {_quoted(json.dumps(structure))})"
         self._structure = structure
         try:
-            self.type = self._query(f"select {self._decode} v from t", pa.array([None], pa.string())).type
+            self.type = self._query(f"select {self._decode} v from t", v=pa.array([None], pa.string())).type
         except _duckdb().Error as e:
             raise ValueError(f"values in JSON cannot be decoded with this schema: {_line(e)}") from None
 
@@ -77,17 +79,21 @@ class JsonValues:
 
     def _parsed(self, values: Any) -> Any:
         text = values.cast("string")
-        found = self._query(f"select {self._decode} v from t", text)
+        found = self._query(f"select {self._decode} v from t", v=text)
         # from_json gives null for what has another type, as for what is missing
-        doubts = _doubts(found.filter(text.is_valid()), self._structure, "$")
+        known = found.filter(text.is_valid()) if text.null_count else found
+        doubts = _doubts(known, self._structure, "$")
         if doubts:
-            self._query(f"select count({'), count('.join(doubts)}) v from t", text)
+            where = " or ".join(_unexplained(known, self._structure, "x", "true"))
+            self._query(f"select count({'), count('.join(doubts)}) v from t where {where}", v=text, x=found)
         return found
 
-    def _query(self, query: str, text: Any) -> Any:
+    def _query(self, query: str, **columns: Any) -> Any:
         pa = library("pyarrow")
+        table = pa.table(columns)
+        table = pa.Table.from_batches(table.to_batches(_PIECE), table.schema)  # each is one thread's
         with self._database.cursor() as cursor:
-            found = cursor.from_arrow(pa.table({"v": text})).query("t", query).to_arrow_table()
+            found = cursor.from_arrow(table).query("t", query).to_arrow_table()
         return found["v"].combine_chunks()
 
 
@@ -101,6 +107,7 @@ def table_and_json(
     if value_format is None:
         return TableSource(*arguments, text=tuple(text), **options), None
     choice("value_format", value_format, ("json",))
+    options |= {"batch_rows": _BATCH_ROWS, "batch_bytes": _BATCH_BYTES}
     table = TableSource(*arguments, text=tuple(name for name in text if name != "value"), **options)
     return table, JsonValues.of(schema, table)
 
@@ -124,6 +131,35 @@ def _doubts(found: Any, structure: Any, path: str) -> list[str]:
     )
 
 
+def _unexplained(found: Any, structure: Any, x: str, has_key: str) -> list[str]:
+    """Conditions one of which holds for each row with a null that is perhaps something else in the JSON: there is
+    a key for it. `has_key` is the condition for that of the decoded value x."""
+    conditions = []
+    absent = [x] if found.null_count else []
+    if isinstance(structure, dict):
+        parts = [f"{x}.{_identifier(name)}" for name in structure]
+        for i, (name, kind) in enumerate(structure.items()):
+            quoted = _quoted(f'"{name}"')
+            key = f"(contains(v, {quoted}) or contains(v, '\\'))"  # a key with escapes has another text
+            conditions += _unexplained(found.field(i), kind, parts[i], key)
+        if parts and all(found.field(i).null_count for i in range(len(parts))):
+            absent = parts
+    elif isinstance(structure, list) and _has_nulls(found.values):
+        conditions.append(f"{x} is not null")
+    if absent:
+        conditions.append(f"case when {' is null and '.join(absent)} is null then {has_key} else false end")
+    return conditions
+
+
+def _has_nulls(found: Any) -> bool:
+    pa = library("pyarrow")
+    if found.null_count:
+        return True
+    if pa.types.is_struct(found.type):
+        return any(_has_nulls(found.field(i)) for i in range(found.type.num_fields))
+    return pa.types.is_list(found.type) and _has_nulls(found.values)
+
+
 def _is_a(kind: str, x: str) -> str:
     return f"case when json_type({x}) not in ('{kind}', 'NULL') then error('no {kind}: ' || {x}) end"
 
@@ -141,6 +177,10 @@ def _duckdb() -> Any:
         return library("duckdb")
     except LibraryError as e:
         raise LibraryError(f'value_format="json" needs DuckDB: {e}', name="duckdb") from e
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _quoted(text: str) -> str:
