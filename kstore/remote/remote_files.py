@@ -70,6 +70,7 @@ class RemoteDirectory:
         self.url = url.rstrip("/")
         protocol = self.url.partition("://")[0]
         self._files, self._root = fsspec.core.url_to_fs(self.url, **storage_options)
+        self._files.invalidate_cache()  # of listings: what is there now counts
         self._changed: dict[str, Any] = {}
         depth = {} if protocol in _FLAT else {"maxdepth": 2}
         listed = self._attempted("", lambda: self._files.find(self._root, detail=True, **depth))
