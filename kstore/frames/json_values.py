@@ -84,7 +84,8 @@ class JsonValues:
         known = found.filter(text.is_valid()) if text.null_count else found
         doubts = _doubts(known, self._structure, "$")
         if doubts:
-            where = " or ".join(_unexplained(known, self._structure, "x", "true"))
+            conditions = ["contains(v, '\\')", *_unexplained(known, self._structure, "x", "true")]
+            where = " or ".join(conditions)  # the first one because a key with escapes has another text
             self._query(f"select count({'), count('.join(doubts)}) v from t where {where}", v=text, x=found)
         return found
 
@@ -139,8 +140,7 @@ def _unexplained(found: Any, structure: Any, x: str, has_key: str) -> list[str]:
     if isinstance(structure, dict):
         parts = [f"{x}.{_identifier(name)}" for name in structure]
         for i, (name, kind) in enumerate(structure.items()):
-            quoted = _quoted(f'"{name}"')
-            key = f"(contains(v, {quoted}) or contains(v, '\\'))"  # a key with escapes has another text
+            key = f"contains(v, {_quoted(json.dumps(name, ensure_ascii=False))})"
             conditions += _unexplained(found.field(i), kind, parts[i], key)
         if parts and all(found.field(i).null_count for i in range(len(parts))):
             absent = parts
