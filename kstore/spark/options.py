@@ -242,6 +242,14 @@ READER: tuple[Option, ...] = (
         only="streams",
     ),
     Option(
+        "maxBytesPerTrigger",
+        size(1),
+        None,
+        "how many bytes of `.log` files a micro-batch reads at most, such as `64m`, shared likewise; but at "
+        "least one batch of records",
+        only="streams",
+    ),
+    Option(
         "minOffsetsPerTrigger",
         integer(1),
         None,

@@ -64,8 +64,9 @@ def test_from_log_to_log_with_limit_and_restart(spark: Any, tmp_path: Path) -> N
     assert values(out) == list(range(sum(rows)))
     fill(data, 500, 300)
     fill(data, 800, 100, partition=1)  # a new partition starts at its beginning
-    query = run(source(spark, data), checkpoint, out)
+    query = run(source(spark, data, **({"maxBytesPerTrigger": "2k"} if limits else {})), checkpoint, out)
     assert sorted(values(out)) == list(range(900))
+    assert not limits or sum(p["numInputRows"] > 0 for p in query.recentProgress) > 2
     ends = query.lastProgress["sources"][0]["endOffset"]
     assert plain(ast.literal_eval(ends) if isinstance(ends, str) else ends) == {"in": {"0": 800, "1": 100}}
 
@@ -204,6 +205,28 @@ def test_a_limit_is_shared_in_proportion(tmp_path: Path) -> None:
     for most in range(1, 50):
         found = reader(tmp_path, maxOffsetsPerTrigger=str(most)).latestOffset(begin)["in"]
         assert sum(found.values()) - 107 == most
+
+
+@pytest.mark.parametrize("most", [1, 700, 3000, 20_000, 10**9])
+def test_a_limit_of_bytes(tmp_path: Path, most: int) -> None:
+    """Micro-batches end between batches of records and have so many bytes at most, or one batch."""
+    for partition, end in enumerate((1000, 101, 7)):
+        fill(tmp_path, 0, end, partition)
+    own = reader(tmp_path, maxBytesPerTrigger=str(most))
+    at, found, sizes = own.initialOffset(), 0, []
+    while (end := own.latestOffset(at)) != at:
+        splits = [split for task in own.partitions(at, end) for split in task.value]
+        sizes.append(sum(split.size for split in splits))
+        assert sizes[-1] <= most or sum(split.stop - split.start for split in splits) <= 50
+        assert most < 10**5 or len(sizes) == 1
+        found += sum(batch.num_rows for task in own.partitions(at, end) for batch in own.read(task))
+        at = end
+    assert found == 1108
+    assert plain(at) == {"in": {"0": 1000, "1": 101, "2": 7}}
+    total = sum(file.stat().st_size for file in tmp_path.glob("in-*/*.log"))
+    assert sum(sizes) == total
+    if 700 < most < total:
+        assert len(sizes) < 3 * total / most
 
 
 def test_a_partition_that_appears_as_an_empty_directory(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy
+from numpy.typing import NDArray
 
 from kstore.arguments import choice, integer
 from kstore.engine.segment.segment import Segment, start_of
@@ -354,7 +355,7 @@ def split_ranges(
     return splits
 
 
-class _Stretch(NamedTuple):
+class Stretch(NamedTuple):
     """The bytes of a segment that hold a range: whole batches from `begin` to `end`."""
 
     segment: Segment
@@ -363,11 +364,13 @@ class _Stretch(NamedTuple):
 
     @property
     def size(self) -> int:
+        """The bytes."""
         return self.end - self.begin
 
 
-def _stretches(log: PartitionLog, start: int, stop: int) -> list[_Stretch]:
-    found: list[_Stretch] = []
+def stretches_of(log: PartitionLog, start: int, stop: int) -> list[Stretch]:
+    """The bytes of a log that hold a range of offsets, segment by segment."""
+    found: list[Stretch] = []
     if start >= stop:
         return found
     segments = log.segments
@@ -384,25 +387,30 @@ def _stretches(log: PartitionLog, start: int, stop: int) -> list[_Stretch]:
             holds = segment.batch_at(last.position).base_offset < stop
             end = last.position + last.size if holds else last.position
         if begin < end:
-            found.append(_Stretch(segment, begin, end))
+            found.append(Stretch(segment, begin, end))
     return found
 
 
-def _cuts_by_size(stretches: Sequence[_Stretch], size: int, parts: int) -> set[tuple[int, int]]:
+def indexed_positions(segment: Segment) -> NDArray[numpy.int64]:
+    """Where batches begin, as far as the offset index says."""
+    entries = numpy.frombuffer(segment.offset_index.to_bytes(), ">i4").astype(numpy.int64)
+    return entries[1::2]
+
+
+def _cuts_by_size(stretches: Sequence[Stretch], size: int, parts: int) -> set[tuple[int, int]]:
     """(which stretch, position in it) of the beginnings of `parts` splits of about one size."""
     cuts = {(0, stretches[0].begin)}
     if parts == 1:
         return cuts
     ends = numpy.cumsum([stretch.size for stretch in stretches])
-    positions: dict[int, numpy.ndarray[tuple[int], numpy.dtype[numpy.int64]]] = {}
+    positions: dict[int, NDArray[numpy.int64]] = {}
     for part in range(1, parts):
         wanted = size * part // parts
         at = int(numpy.searchsorted(ends, wanted, side="right"))
         stretch = stretches[at]
         position = stretch.begin + wanted - (int(ends[at]) - stretch.size)
         if at not in positions:
-            entries = numpy.frombuffer(stretch.segment.offset_index.to_bytes(), ">i4").astype(numpy.int64)
-            positions[at] = entries[1::2]
+            positions[at] = indexed_positions(stretch.segment)
         slot = int(numpy.searchsorted(positions[at], position, side="right")) - 1
         known = int(positions[at][slot]) if slot >= 0 else stretch.begin
         if known <= stretch.begin:
@@ -412,7 +420,7 @@ def _cuts_by_size(stretches: Sequence[_Stretch], size: int, parts: int) -> set[t
     return cuts
 
 
-def _cuts_by_offset(stretches: Sequence[_Stretch], start: int, stop: int, most: int) -> set[tuple[int, int]]:
+def _cuts_by_offset(stretches: Sequence[Stretch], start: int, stop: int, most: int) -> set[tuple[int, int]]:
     """(stretch, position) of the beginnings of splits that span at most `most` offsets, and the batch at
     their end."""
     cuts: set[tuple[int, int]] = set()
@@ -445,16 +453,16 @@ class _Plan:
         self.range = own
         self._fail_on_data_loss = fail_on_data_loss
         self._snapshot: Loaded | None = None
-        self._stretches: list[_Stretch] = []
+        self._stretches: list[Stretch] = []
 
-    def _in(self, log: PartitionLog) -> list[_Stretch]:
+    def _in(self, log: PartitionLog) -> list[Stretch]:
         """The stretches of the range in a log. KSTORE_DATA_LOST."""
         if log.snapshot is not self._snapshot:
             losses = self._losses(log) if self._fail_on_data_loss else []
             if losses:
                 reason = f"{in_short(losses)}; failOnDataLoss=false goes on with what is there"
                 raise failure("KSTORE_DATA_LOST", reason, self.tp)
-            self._stretches = _stretches(log, self.range.start, self.range.stop.offset)
+            self._stretches = stretches_of(log, self.range.start, self.range.stop.offset)
             self._snapshot = log.snapshot
         return self._stretches
 
@@ -509,7 +517,7 @@ class _Plan:
         ]
 
 
-def _pieces(stretches: Sequence[_Stretch], cuts: Sequence[tuple[int, int]]) -> list[list[Piece]]:
+def _pieces(stretches: Sequence[Stretch], cuts: Sequence[tuple[int, int]]) -> list[list[Piece]]:
     """The pieces of the split that begins at each cut."""
     groups: list[list[Piece]] = [[] for _ in cuts]
     group = -1

@@ -28,6 +28,7 @@ class SourceOptions:
     open_cost_bytes: int
     parallelism: int | None
     max_offsets_per_trigger: int | None
+    max_bytes_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     fail_on_data_loss: bool
@@ -66,6 +67,7 @@ class SourceOptions:
             given["openCostInBytes"],
             given["minPartitionNum"],
             most,
+            given["maxBytesPerTrigger"],
             least,
             given["maxTriggerDelay"],
             given["failOnDataLoss"],

@@ -1,7 +1,7 @@
 """The stream reader. Imports pyspark."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
@@ -10,6 +10,7 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.position import Position, are_of_one_topic
 from kstore.spark.errors import RECREATED, failure
 from kstore.spark.reading.batch_query import KStorePartition, read_partition
+from kstore.spark.reading.limits import limited_by_bytes, limited_by_offsets
 from kstore.spark.reading.logs import Logs
 from kstore.spark.reading.offsets import Json, Positions, decoded, encoded, encoded_ends
 from kstore.spark.reading.packing import tasks
@@ -19,6 +20,7 @@ from kstore.spark.reading.source_options import SourceOptions
 try:
     from pyspark.sql.streaming.datasource import (
         ReadAllAvailable,
+        ReadMaxBytes,
         ReadMaxRows,
         ReadMinRows,
         SupportsTriggerAvailableNow,
@@ -28,7 +30,7 @@ except ImportError:  # before Spark 4.2 there are no read limits
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """Stands in."""
 
-    ReadAllAvailable = ReadMaxRows = ReadMinRows = None
+    ReadAllAvailable = ReadMaxBytes = ReadMaxRows = ReadMinRows = None
 
 
 class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -81,11 +83,14 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         return encoded(self._last)
 
     def getDefaultReadLimit(self) -> Any:
-        """maxOffsetsPerTrigger, and minOffsetsPerTrigger: Spark has no limit that says both, but it hands
-        back this one where they are meant, and ReadAllAvailable where they are not."""
-        most, least = self.options.max_offsets_per_trigger, self.options.min_offsets_per_trigger
-        if most is not None:
-            return ReadMaxRows(most)
+        """One of the options that limit a trigger: Spark has no limit for all of them, but it hands back
+        this one where they are meant, and ReadAllAvailable where they are not."""
+        options = self.options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        least = options.min_offsets_per_trigger
         return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def latestOffset(self, start: Json | None = None, limit: Any = None) -> Json:
@@ -96,16 +101,18 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         else:
             ends, self._seen = self._frozen, None
         begin = self._begins(self._last if start is None else decoded(start), ends)
-        if limit is None:
-            most = self.options.max_offsets_per_trigger
-        else:
-            most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        # before Spark 4.2 there is no limit
-        may_wait = limit is not None and not isinstance(limit, ReadAllAvailable) and self._frozen is None
+        if limit is not None and isinstance(limit, ReadAllAvailable):
+            return encoded(ends)
         new = sum(end.offset - begin[tp] for tp, end in ends.items())
+        may_wait = limit is not None and self._frozen is None  # before Spark 4.2 there is no limit
         if may_wait and start is not None and self._waits(new):
             return start
-        return encoded(_limited(begin, ends, most))
+        most, most_bytes = self.options.max_offsets_per_trigger, self.options.max_bytes_per_trigger
+        if most is not None:
+            ends = limited_by_offsets(begin, ends, most)
+        if most_bytes is not None:
+            ends = limited_by_bytes(self._open(), begin, ends, most_bytes)
+        return encoded(ends)
 
     def _begins(self, known: Positions, ends: Positions) -> dict[TopicPartition, int]:
         """Where the next micro-batch begins; partitions that came since, at their beginning."""
@@ -200,20 +207,3 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
 
     def stop(self) -> None:
         """Never called by Spark 4.0 to 4.3."""
-
-
-def _limited(begin: Mapping[TopicPartition, int], ends: Positions, most: int | None) -> Positions:
-    """Ends so that about `most` offsets lie between, shared in proportion to what each partition has to
-    read."""
-    backlog = {tp: end.offset - begin[tp] for tp, end in ends.items() if end.offset > begin[tp]}
-    total = sum(backlog.values())
-    if most is None or total <= most:
-        return ends
-    limited = dict(ends)
-    left, waiting = most, total
-    for tp in sorted(backlog):
-        share = round(left * backlog[tp] / waiting)  # exact in sum: what one rounds up the next get less
-        limited[tp] = ends[tp].at(begin[tp] + share)
-        left -= share
-        waiting -= backlog[tp]
-    return limited
