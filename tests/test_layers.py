@@ -56,7 +56,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("kstore.arrow", "kstore.polars"),
     ("kstore",),
     ("kstore.testing", "kstore.spark.errors", "kstore.spark.java", "kstore.spark.schema"),
-    ("kstore.spark.arrow", "kstore.spark.paths"),
+    ("kstore.spark.arrow", "kstore.spark.logs", "kstore.spark.paths"),
     ("kstore.spark.options",),
     ("kstore.spark.reading", "kstore.spark.writing"),
     ("kstore.spark",),

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -64,6 +65,32 @@ def test_once_for_each_transaction(ram: Path, way: str) -> None:
     for log in (kstore.open(ram / "log" / f"t-{p}") for p in (0, 1)):
         for batch in log.batches():
             batch.ensure_valid()
+
+
+def test_the_log_line_of_a_commit(ram: Path, way: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It says how many bytes were renamed or copied, and how long locks took."""
+    caplog.set_level("INFO", "kstore.spark.sink")
+    sink = Sink(ram / "log")
+    staged = stage(sink, "q-3")
+    sizes = [file.size for one in staged for file in one.files]
+    holder = kstore.open(ram / "log" / "t-1", "a")
+    with threads_doing(lambda: sink.publish(Transaction("q", 3), staged, counts=COUNTS)):
+        until((ram / "log" / "t-0").exists)  # it has begun to open the partitions
+        kstore.open(ram / "log" / "t-0", "a", wait=60).close()
+        holder.close()
+    (line,) = caplog.messages
+    renamed = {"copied": [], "threads": [], "moved": sizes, "both": [size for size in sizes if size >= 450]}[
+        way
+    ]
+    assert line.startswith(
+        f"published micro-batch 3 of query q: 60 records in 2 partitions; {sum(renamed)} bytes in "
+        f"{len(renamed)} files renamed, {sum(sizes) - sum(renamed)} bytes copied; "
+    )
+    took, waited = (float(text) for text in re.findall(r"([0-9.]+) s\b", line))
+    assert took >= waited > 0
+    caplog.clear()
+    sink.publish(Transaction("q", 3), staged, counts=COUNTS)
+    assert caplog.messages == ["micro-batch 3 of query q was published before: nothing was written"]
 
 
 def test_a_micro_batch_that_comes_again(ram: Path) -> None:

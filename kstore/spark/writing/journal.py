@@ -31,6 +31,11 @@ class Transaction(NamedTuple):
     name: str
     number: int | None = None
 
+    def __str__(self) -> str:
+        if self.number is None:
+            return f"job {self.name}"
+        return f"micro-batch {self.number} of query {self.name}"
+
 
 class Body(NamedTuple):
     """What tells a staged file from all others when it lies in a log: the number of its batches, the CRC of

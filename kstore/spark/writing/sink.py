@@ -30,6 +30,7 @@ from kstore.log.follow.position import position_in
 from kstore.log.recovery.presence import require_partition
 from kstore.log.writer import LogWriter
 from kstore.spark.errors import SparkSourceError, coded, failure, translated
+from kstore.spark.logs import reported_to
 from kstore.spark.paths import mapped_root, no_log_directory
 from kstore.spark.writing.configuration import Configurations
 from kstore.spark.writing.journal import JOURNAL, Journal, LastBatch, Pending, Source, Transaction
@@ -43,6 +44,7 @@ __all__ = ["JOURNAL", "LastBatch", "Sink", "SinkStatus", "Source", "StagedJob", 
 
 LOCK = ".kstore-spark-lock"
 LOCK_WAIT_S = 60.0
+_LOG = "kstore.spark.sink"
 _WEEK_S = 7 * 86_400.0
 _THREADED = 4 << 20  # below, a thread for each partition costs more than it brings
 _T = TypeVar("_T")
@@ -133,12 +135,15 @@ class Sink:
         staged = instances("staged", staged, Staged)
         with coded(file=self.root):
             make_directory(self.root)
+            begun = time.monotonic()
             with self._locked():
+                locked = time.monotonic()
                 journal = Journal.read(self.root)
                 self._finish(journal)
                 if journal.holds(transaction, staged, source):
+                    reported_to(_LOG).info("%s was published before: nothing was written", transaction)
                     return False
-                self._begin(journal, transaction, staged, counts or {}, source)
+                self._begin(journal, transaction, staged, counts or {}, source, locked - begun)
                 return True
 
     def recover(self) -> bool:
@@ -272,7 +277,9 @@ class Sink:
         staged: Sequence[Staged],
         counts: Mapping[str, int],
         source: Source | None,
+        waited_s: float,
     ) -> None:
+        begun = time.monotonic()
         staged = [one for one in staged if one.record_count]
         if not staged:
             return  # a transaction without records needs no memory: again it would have none
@@ -297,7 +304,7 @@ class Sink:
                     tp,
                 )
         with contextlib.ExitStack() as stack:
-            logs = self._open(sorted(names), self.config, stack)
+            logs, own_s = self._open(sorted(names), self.config, stack)
             for log in logs.values():
                 log.wait_until_durable(log.log_end_offset)  # no power cut may take what is counted from
             marks = {str(tp): position_in(log.snapshot, log.log_end_offset) for tp, log in logs.items()}
@@ -313,6 +320,7 @@ class Sink:
                     journal.forget()
                 raise
         journal.end()
+        _report("published", pending, time.monotonic() - begun + waited_s, own_s + waited_s)
         self._remove(staged)
 
     def _finish(self, journal: Journal) -> bool:
@@ -321,10 +329,11 @@ class Sink:
         pending = journal.pending
         if pending is None:
             return False
+        begun = time.monotonic()
         names = sorted({one.tp for one in pending.staged})
         config = LogConfig.from_topic(pending.config)
         with contextlib.ExitStack() as stack:
-            logs = self._open(names, config, stack)
+            logs, waited_s = self._open(names, config, stack)
             try:
                 there = {
                     tp: progress(log, tp, pending, journal.producer, journal.epoch)
@@ -344,28 +353,31 @@ class Sink:
                 journal.forget()  # nothing was appended, so it has not begun
         if lost is None:
             journal.end()
+            _report("finished", pending, time.monotonic() - begun, waited_s)
         self._remove(pending.staged)
         return lost is None
 
     def _way_out(self, pending: Pending) -> str:
-        name, number = pending.transaction
-        what = f"job {name}" if number is None else f"micro-batch {number} of query {name}"
         return (
-            f"this is a transaction that was begun and has to be finished first: {what}; if it cannot be, "
+            f"this is a transaction that was begun and has to be finished first: {pending.transaction}; if it "
+            f"cannot be, "
             f"kstore.spark.Sink({self.root!r}).forget() gives it up, and leaves what of it is in the logs"
         )
 
     def _open(
         self, names: Sequence[TopicPartition], config: LogConfig, stack: contextlib.ExitStack
-    ) -> dict[TopicPartition, LogWriter]:
+    ) -> tuple[dict[TopicPartition, LogWriter], float]:
+        """The logs, and the seconds for which other programs had them locked."""
         # timestamps were checked when they were staged; as time goes on they must not become wrong
         config = config.replace(message_timestamp_before_max_ms=MAX64, message_timestamp_after_max_ms=MAX64)
         configs = Configurations(self.root, config)
         tp = names[0]
+        begun = latest = time.monotonic()
 
         def take() -> dict[TopicPartition, LogWriter]:
             """All or none: two that wait for each other's would both wait in vain."""
-            nonlocal tp
+            nonlocal tp, latest
+            latest = time.monotonic()
             logs = {}
             with contextlib.ExitStack() as own:
                 for tp in names:
@@ -374,7 +386,7 @@ class Sink:
             return logs
 
         try:
-            return once_free(take, self.lock_wait)
+            return once_free(take, self.lock_wait), latest - begun
         except (KstoreError, OSError) as e:
             raise translated(e, tp) from e
 
@@ -413,6 +425,28 @@ class Sink:
         ):
             with contextlib.suppress(OSError):
                 directory.rmdir()
+
+
+def _report(what: str, pending: Pending, took_s: float, waited_s: float) -> None:
+    """The line of a commit."""
+    files = [
+        (file.size, file.name in pending.moved.get(one.path, {}))
+        for one in pending.staged
+        for file in one.files
+    ]
+    reported_to(_LOG).info(
+        "%s %s: %d records in %d partitions; %d bytes in %d files renamed, %d bytes copied; %.3f s, of which "
+        "%.3f s for locks",
+        what,
+        pending.transaction,
+        sum(one.record_count for one in pending.staged),
+        len({one.tp for one in pending.staged}),
+        sum(size for size, is_moved in files if is_moved),
+        sum(is_moved for _, is_moved in files),
+        sum(size for size, is_moved in files if not is_moved),
+        took_s,
+        waited_s,
+    )
 
 
 def _checked_name(what: str, name: object) -> str:

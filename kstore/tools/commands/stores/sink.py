@@ -71,7 +71,7 @@ def _end(sink: Any, found: Any, args: argparse.Namespace) -> list[str]:
         note(f"there was no transaction to {'finish' if args.recover else 'give up'}")
         return []
     done = {True: ("would be finished", "would be given up"), False: ("finished", "given up")}[args.dry_run]
-    what = f"{done[args.forget]}: {_name(found.pending)}, {counted(found.record_count, 'record')}"
+    what = f"{done[args.forget]}: {found.pending}, {counted(found.record_count, 'record')}"
     there = ", ".join(f"{'an unknown number' if n is None else n} in {tp}" for tp, n in found.in_logs.items())
     more = f"{what}, of which are in the logs already: {there}"
     if not args.dry_run:
@@ -79,14 +79,9 @@ def _end(sink: Any, found: Any, args: argparse.Namespace) -> list[str]:
     return [more]
 
 
-def _name(transaction: Any) -> str:
-    name, number = transaction
-    return f"job {name}" if number is None else f"micro-batch {number} of query {name}"
-
-
 def _lines(found: Any) -> Iterator[str]:
     if found.pending is not None:
-        yield f"pending: {_name(found.pending)}, {counted(found.record_count, 'record')}"
+        yield f"pending: {found.pending}, {counted(found.record_count, 'record')}"
         for tp, count in found.in_logs.items():
             yield f"  in {tp} already: {'unknown' if count is None else count}"
         for path in found.not_staged:
