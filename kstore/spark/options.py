@@ -264,6 +264,12 @@ READER: tuple[Option, ...] = (
         "true",
         "whether [lost records](#lost-records) are an error, `KSTORE_DATA_LOST`",
     ),
+    Option(
+        "failOnCorruptBatch",
+        _boolean,
+        "true",
+        "whether a damaged batch is an error, `KSTORE_CORRUPT_BATCH`; else [it is skipped](#damaged-batches)",
+    ),
     Option("includeHeaders", _boolean, "false", "whether there is a column `headers`"),
     Option(
         "isolation",

@@ -1,14 +1,15 @@
-"""The records of a split as columns. `read_columns` is the one place that makes them: everything else takes
-them."""
+"""The records of a split, as columns and as tuples."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
 
 import numpy
 from numpy.typing import NDArray
 
 from kstore.engine.columns import array as engine
-from kstore.engine.record.batch import CREATE_TIME, LOG_APPEND_TIME, Record
+from kstore.engine.record.batch import CREATE_TIME, LOG_APPEND_TIME
 from kstore.spark.reading.piece_reader import pieces_of
 from kstore.spark.reading.plan import Split
 
@@ -85,25 +86,37 @@ class ColumnBatch:
         return len(self.offsets)
 
 
-def timestamp_type(record: Record) -> int:
-    """0 for create time, 1 for log append time, -1 for none."""
-    return _TYPES.get(record.timestamp_type, -1)
-
-
 def read_columns(split: Split, columns: Sequence[str], *, small_first: bool = True) -> Iterator[ColumnBatch]:
     """The records of a split in batches of columns; no object is made a record. SparkSourceError."""
+    for scanned in _scanned(split, columns, small_first=small_first):
+        yield _batch_of(split, scanned)
+
+
+def read_tuples(split: Split, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """The records of a split as tuples of these columns. SparkSourceError."""
+    for scanned in _scanned(split, columns, small_first=True):
+        yield from zip(*(_list(split, scanned, name) for name in columns), strict=True)
+
+
+def _scanned(split: Split, columns: Sequence[str], *, small_first: bool) -> Iterator[engine.ColumnBatch]:
     wanted = ("offset", *(_SCANNED[name] for name in columns if name in _SCANNED))
     first_rows = FIRST_RECORDS if small_first and split.stop - split.start > FIRST_RECORDS else 0
     for piece in pieces_of(split):
         for scanned in piece.batches(wanted, MAX_RECORDS, MAX_BYTES, first_rows):
             first_rows = 0
-            yield _batch_of(split, scanned)
+            yield scanned
 
 
-def iterate(split: Split) -> Iterator[Record]:
-    """The records of a split, one by one. SparkSourceError."""
-    for piece in pieces_of(split):
-        yield from piece.records()
+def _list(split: Split, scanned: engine.ColumnBatch, name: str) -> Iterable[Any]:
+    match name:
+        case "topic":
+            return repeat(split.topic, len(scanned))
+        case "partition":
+            return repeat(split.partition, len(scanned))
+        case "timestampType":
+            return (_TYPES.get(word, -1) for word in scanned.column("timestamp_type").to_list())
+        case _:
+            return scanned.column(name).to_list()
 
 
 def _cells(values: engine.ArrayData) -> BinaryInput:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy
 
+from kstore.errors import CorruptRecordError
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.spark.reading.logs import Logs
@@ -55,7 +56,7 @@ def _shares(backlog: Mapping[TopicPartition, int], most: int) -> dict[TopicParti
 
 
 def _size(log: PartitionLog, start: int, stop: int) -> int:
-    return sum(stretch.size for stretch in stretches_of(log, start, stop))
+    return sum(stretch.size for stretch in stretches_of(log, start, stop, lenient=True))
 
 
 def _cut(logs: Logs, tp: TopicPartition, start: int, stop: int, most: int, least: int = 0) -> int:
@@ -64,17 +65,20 @@ def _cut(logs: Logs, tp: TopicPartition, start: int, stop: int, most: int, least
 
     def cut(log: PartitionLog) -> int:
         left, batches = most, least
-        for stretch in stretches_of(log, start, stop):
+        for stretch in stretches_of(log, start, stop, lenient=True):
             if not batches and stretch.size <= left:
                 left -= stretch.size
                 continue
-            position = _before(stretch, stretch.begin + left)
-            left -= position - stretch.begin
-            while position < stretch.end:
-                batch = stretch.segment.batch_at(position)
-                if batch.size > left and batches <= 0:
-                    return max(start, batch.base_offset)
-                position, left, batches = position + batch.size, left - batch.size, batches - 1
+            try:
+                position = _before(stretch, stretch.begin + left)
+                left -= position - stretch.begin
+                while position < stretch.end:
+                    batch = stretch.segment.batch_at(position)
+                    if batch.size > left and batches <= 0:
+                        return min(max(start, batch.base_offset), stop)
+                    position, left, batches = position + batch.size, left - batch.size, batches - 1
+            except CorruptRecordError:  # the task that reads it reports it
+                return min(stretch.segment.end_offset, stop)
         return stop
 
     return logs.read(tp, cut)

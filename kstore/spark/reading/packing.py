@@ -69,6 +69,7 @@ def tasks(
         target_bytes=options.max_partition_bytes,
         parallelism=parallelism,
         fail_on_data_loss=options.fail_on_data_loss,
+        fail_on_corrupt_batch=options.fail_on_corrupt_batch,
     )
     return pack_splits(
         splits,

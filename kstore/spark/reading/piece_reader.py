@@ -1,30 +1,37 @@
-"""The records of one piece of a split: as it was planned while its file is still the planned one, else as the
+"""The records of one piece of a split, as columns: as it was planned while its file is still the planned one, else as the
 log is now."""
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeVar, cast
+from typing import Literal, Protocol, TypeVar, cast
 
 from kstore.engine.columns.array import ColumnBatch
-from kstore.engine.record.batch import Record
-from kstore.engine.scan.batch_reader import RecordReader
+from kstore.engine.scan.batch_reader import Skipped
 from kstore.engine.scan.column_builder import ColumnBuilder, Predicate
 from kstore.engine.scan.column_scanner import ColumnScanner
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNotFoundError
 from kstore.log.follow.position import are_of_one_topic, diverged_at, history_of
 from kstore.log.partition import PartitionLog
+from kstore.log.read.left_out import LeftOut
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.spark.errors import RECREATED, SparkSourceError, failure, translated
+from kstore.spark.logs import reported_to
 from kstore.spark.paths import ROOT_MAP, mapped_root
 from kstore.spark.reading.logs import topic_id_of
 from kstore.spark.reading.plan import Piece, Split
 from kstore.typed import Column
 
 _T = TypeVar("_T")
+_R = TypeVar("_R", bound="_Skipping")
 _SINCE = "after the job had been planned; failOnDataLoss=false goes on with what is there"
+
+
+class _Skipping(Protocol):
+    @property
+    def skipped(self) -> list[Skipped]: ...
 
 
 @dataclass(slots=True)
@@ -37,26 +44,7 @@ class PieceReader:
     start: int
     stop: int
     reached: int
-
-    def records(self) -> Iterator[Record]:
-        """The records. SparkSourceError."""
-
-        def planned(segment: Segment) -> Iterator[Record]:
-            return RecordReader(
-                (segment,),
-                self.start,
-                self.stop,
-                first_position=self.piece.position,
-                byte_limit=self.piece.size,
-                aborted=self._aborted(),
-            )
-
-        def now(log: PartitionLog) -> Iterator[Record]:
-            return log.records(self.reached, self.stop, isolation=self._isolation)
-
-        for record in self._read(planned, now):
-            self.reached = record.offset + 1
-            yield record
+    _readers: list[_Skipping] = field(default_factory=list)  # whose `skipped` lists damaged batches
 
     def batches(self, names: tuple[str, ...], rows: int, size: int, first_rows: int) -> Iterator[ColumnBatch]:
         """The records in batches of these columns, of so many rows and bytes at most. SparkSourceError.
@@ -68,16 +56,16 @@ class PieceReader:
             return self._scan(segment, names, rows, size, first_rows)
 
         def now(log: PartitionLog) -> Iterator[ColumnBatch]:
-            return iter(
-                log.scan(
-                    cast(tuple[Column, ...], names),
-                    start=self.reached,
-                    stop=self.stop,
-                    isolation=self._isolation,
-                    batch_rows=rows,
-                    batch_bytes=size,
-                )
+            scan = log.scan(
+                cast(tuple[Column, ...], names),
+                start=self.reached,
+                stop=self.stop,
+                isolation=self._isolation,
+                batch_rows=rows,
+                batch_bytes=size,
+                on_error=self._on_error,
             )
+            return iter(self._noted(scan))
 
         for batch in self._read(planned, now):
             self.reached = int(batch.column("offset").values[-1]) + 1
@@ -87,9 +75,15 @@ class PieceReader:
         self, segment: Segment, names: tuple[str, ...], rows: int, size: int, first_rows: int
     ) -> Iterator[ColumnBatch]:
         def scanner(start: int, rows: int) -> ColumnScanner:
-            return ColumnScanner(
-                (segment,), start, self.stop, first_position=self.piece.position, aborted=self._aborted()
-            ).configure(
+            scanner = ColumnScanner(
+                (segment,),
+                start,
+                self.stop,
+                first_position=self.piece.position,
+                aborted=self._aborted(),
+                on_error=self._on_error,
+            )
+            return self._noted(scanner).configure(
                 ColumnBuilder(names, rows, size, False),
                 Predicate(start, self.stop, None, None, None, None, None),
                 split_end=self.piece.position + self.piece.size,
@@ -121,6 +115,8 @@ class PieceReader:
         except (KstoreError, OSError) as e:
             file = f"{self.directory}/{self.piece.stem}.log"
             raise translated(e, self.split.tp, offset=self.reached, file=file) from e
+        finally:
+            self._log_skipped()
 
     # ---- as planned ----------------------------------------------------------------------------------------
 
@@ -213,6 +209,33 @@ class PieceReader:
     # ---- what holds for both -------------------------------------------------------------------------------
 
     @property
+    def _on_error(self) -> Literal["raise", "skip"]:
+        return "raise" if self.split.fail_on_corrupt_batch else "skip"
+
+    def _noted(self, reader: _R) -> _R:
+        self._readers.append(reader)
+        return reader
+
+    def _log_skipped(self) -> None:
+        """A warning with the count, if damaged batches were skipped."""
+        left_out = LeftOut()
+        for reader in self._readers:
+            left_out.note(reader.skipped)
+        if skipped := left_out.listed():
+            topic, partition = self.split.tp
+            reported_to("kstore.spark.source").warning(
+                "KSTORE_CORRUPT_BATCH: topic %s, partition %d, file %s: %d corrupt batches were skipped, %d bytes; "
+                "the first at byte %d: %s",
+                topic,
+                partition,
+                skipped[0].file,
+                len(skipped),
+                sum(each.size for each in skipped),
+                skipped[0].position,
+                skipped[0].error,
+            )
+
+    @property
     def _isolation(self) -> Literal["read_uncommitted", "read_committed"]:
         return "read_uncommitted" if self.split.aborted is None else "read_committed"
 
@@ -221,7 +244,7 @@ class PieceReader:
         markers."""
         if self.split.aborted is None:
             return None
-        return [txn for txn in self.split.aborted if txn[2] >= self.piece.base_offset]
+        return [txn for txn in self.split.aborted if txn[2] >= self.piece.first_offset]
 
     def _divergence(self) -> str:
         """What removed records of the piece after the plan; "" if nothing did."""
@@ -256,6 +279,6 @@ def pieces_of(split: Split) -> Iterator[PieceReader]:
     directory = f"{mapped_root(split.root)}/{split.tp}"
     for number, piece in enumerate(split.pieces):
         following = split.pieces[number + 1 :]
-        start = max(split.start, piece.base_offset)
-        stop = min(split.stop, following[0].base_offset) if following else split.stop
+        start = max(split.start, piece.first_offset)
+        stop = min(split.stop, following[0].first_offset) if following else split.stop
         yield PieceReader(split, piece, directory, start, stop, start)

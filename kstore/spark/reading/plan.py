@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kstore.arguments import choice, integer
 from kstore.engine.segment.segment import Segment, start_of
+from kstore.errors import CorruptRecordError
 from kstore.log.files.layout import CLUSTER_METADATA, TopicPartition
 from kstore.log.follow.position import Position, are_of_one_topic
 from kstore.log.partition import PartitionLog
@@ -47,6 +48,11 @@ class Piece(NamedTuple):
     base_offset: int
     next_offset: int
 
+    @property
+    def first_offset(self) -> int:
+        """The least offset that it may have; that of the segment does not depend on an undamaged batch."""
+        return self.segment_offset if self.position == 0 else self.base_offset
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
@@ -66,6 +72,7 @@ class Split:
     pieces: tuple[Piece, ...]
     aborted: tuple[tuple[int, int, int], ...] | None = None
     fail_on_data_loss: bool = True
+    fail_on_corrupt_batch: bool = True
     planned: Position | None = None
 
     @property
@@ -283,6 +290,7 @@ def plan_splits(
     target_bytes: int = TARGET_BYTES,
     isolation: Isolation = "read_uncommitted",
     fail_on_data_loss: bool = True,
+    fail_on_corrupt_batch: bool = True,
 ) -> list[Split]:
     """What a job reads of the log directory `path`, or of several: splits of about `target_bytes`, cut
     between batches.
@@ -293,7 +301,7 @@ def plan_splits(
     `ending`: "earliest", "latest", {topic: {partition: offset}} with -2 and -1 for these, or Bounds, which
     can name times too. They are resolved here, once. `min_partitions` asks for at least about so many splits
     in all; `max_records_per_partition` cuts after at most so many offsets, to the next batch.
-    SparkSourceError.
+    `fail_on_corrupt_batch`: False has tasks skip damaged batches and log a warning. SparkSourceError.
     """
     logs = Logs(roots_of(path), isolation)
     starting = starting if isinstance(starting, Bounds) else Bounds(starting)
@@ -306,6 +314,7 @@ def plan_splits(
         max_records_per_partition=max_records_per_partition,
         target_bytes=target_bytes,
         fail_on_data_loss=fail_on_data_loss,
+        fail_on_corrupt_batch=fail_on_corrupt_batch,
     )
 
 
@@ -328,6 +337,7 @@ def split_ranges(
     target_bytes: int = TARGET_BYTES,
     parallelism: int | None = None,
     fail_on_data_loss: bool = True,
+    fail_on_corrupt_batch: bool = True,
 ) -> list[Split]:
     """The splits of ranges of offsets that were resolved before. `parallelism`: how many tasks can run at
     once; then the splits are small enough that all have something to do."""
@@ -337,7 +347,9 @@ def split_ranges(
         ("target_bytes", target_bytes or 0, 1),
     )
     plans = [
-        _Plan(logs, tp, own, fail_on_data_loss) for tp, own in ranges.items() if own.start < own.stop.offset
+        _Plan(logs, tp, own, fail_on_data_loss, fail_on_corrupt_batch)
+        for tp, own in ranges.items()
+        if own.start < own.stop.offset
     ]
     sizes = [logs.read(plan.tp, plan.size, plan.range.start) for plan in plans]
     total = sum(sizes)
@@ -368,8 +380,9 @@ class Stretch(NamedTuple):
         return self.end - self.begin
 
 
-def stretches_of(log: PartitionLog, start: int, stop: int) -> list[Stretch]:
-    """The bytes of a log that hold a range of offsets, segment by segment."""
+def stretches_of(log: PartitionLog, start: int, stop: int, *, lenient: bool = False) -> list[Stretch]:
+    """The bytes of a log that hold a range of offsets, segment by segment. CorruptRecordError if damage hides
+    where a batch begins; lenient: then that segment as a whole."""
     found: list[Stretch] = []
     if start >= stop:
         return found
@@ -377,15 +390,20 @@ def stretches_of(log: PartitionLog, start: int, stop: int) -> list[Stretch]:
     for segment in segments[start_of(segments, start) :]:
         if segment.base_offset >= stop:
             break
-        first = segment.translate(start)
-        if first is None:
-            continue
-        begin, end = first.position, segment.size
-        last = segment.translate(stop)
-        if last is not None:
-            # the batch has records before `stop` too
-            holds = segment.batch_at(last.position).base_offset < stop
-            end = last.position + last.size if holds else last.position
+        begin, end = 0, segment.size
+        try:
+            first = segment.translate(start)
+            if first is None:
+                continue
+            begin = first.position
+            last = segment.translate(stop)
+            if last is not None:
+                # the batch has records before `stop` too
+                holds = segment.batch_at(last.position).base_offset < stop
+                end = last.position + last.size if holds else last.position
+        except CorruptRecordError:
+            if not lenient:
+                raise
         if begin < end:
             found.append(Stretch(segment, begin, end))
     return found
@@ -447,11 +465,19 @@ def _cuts_by_offset(stretches: Sequence[Stretch], start: int, stop: int, most: i
 class _Plan:
     """The splits of one partition's range. The stretches are those of the snapshot that was asked last."""
 
-    def __init__(self, logs: Logs, tp: TopicPartition, own: Range, fail_on_data_loss: bool) -> None:
+    def __init__(
+        self,
+        logs: Logs,
+        tp: TopicPartition,
+        own: Range,
+        fail_on_data_loss: bool,
+        fail_on_corrupt_batch: bool,
+    ) -> None:
         self.logs = logs
         self.tp = tp
         self.range = own
         self._fail_on_data_loss = fail_on_data_loss
+        self._fail_on_corrupt_batch = fail_on_corrupt_batch
         self._snapshot: Loaded | None = None
         self._stretches: list[Stretch] = []
 
@@ -462,7 +488,9 @@ class _Plan:
             if losses:
                 reason = f"{in_short(losses)}; failOnDataLoss=false goes on with what is there"
                 raise failure("KSTORE_DATA_LOST", reason, self.tp)
-            self._stretches = stretches_of(log, self.range.start, self.range.stop.offset)
+            self._stretches = stretches_of(
+                log, self.range.start, self.range.stop.offset, lenient=not self._fail_on_corrupt_batch
+            )
             self._snapshot = log.snapshot
         return self._stretches
 
@@ -493,9 +521,13 @@ class _Plan:
             parts = min(parts, sum(len(stretch.segment.offset_index) + 1 for stretch in stretches))
         cuts = _cuts_by_size(stretches, self.size(log), parts)
         if most is not None:
-            cuts |= _cuts_by_offset(stretches, start, stop, most)
+            try:
+                cuts |= _cuts_by_offset(stretches, start, stop, most)
+            except CorruptRecordError:
+                if self._fail_on_corrupt_batch:
+                    raise
         groups = _pieces(stretches, sorted(cuts))
-        firsts = [start, *(max(start, pieces[0].base_offset) for pieces in groups[1:]), stop]
+        firsts = [start, *(max(start, pieces[0].first_offset) for pieces in groups[1:]), stop]
         aborted = None
         if self.logs.isolation == "read_committed":
             found = log.aborted_transactions(start, stop)
@@ -509,8 +541,9 @@ class _Plan:
                 tuple(pieces),
                 None
                 if aborted is None
-                else tuple(txn for txn in aborted if txn[2] >= pieces[0].base_offset and txn[1] < end),
+                else tuple(txn for txn in aborted if txn[2] >= pieces[0].first_offset and txn[1] < end),
                 self._fail_on_data_loss,
+                self._fail_on_corrupt_batch,
                 self.range.stop.at(end),
             )
             for (first, end), pieces in zip(pairwise(firsts), groups, strict=True)
@@ -525,7 +558,7 @@ def _pieces(stretches: Sequence[Stretch], cuts: Sequence[tuple[int, int]]) -> li
         own = [position for number, position in cuts if number == at]
         segment = stretch.segment
         begins = sorted({stretch.begin, *own})
-        offsets = [segment.batch_at(begin).base_offset for begin in begins]
+        offsets = [_base_offset(segment, begin) for begin in begins]
         for begin, end, offset, after in zip(
             begins, [*begins[1:], stretch.end], offsets, [*offsets[1:], -1], strict=True
         ):
@@ -544,3 +577,12 @@ def _pieces(stretches: Sequence[Stretch], cuts: Sequence[tuple[int, int]]) -> li
                 )
             )
     return groups
+
+
+def _base_offset(segment: Segment, position: int) -> int:
+    """The base offset of a batch; of a damaged one, that of the segment."""
+    try:
+        offset = segment.batch_at(position).base_offset
+    except CorruptRecordError:
+        return segment.base_offset
+    return offset if segment.base_offset <= offset < segment.end_offset else segment.base_offset

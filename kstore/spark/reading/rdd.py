@@ -4,12 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kstore.engine.record.batch import Record
 from kstore.spark.arrow import COLUMNS
 from kstore.spark.errors import failure
 from kstore.spark.paths import Paths
 from kstore.spark.reading.arrow_batches import read_arrow
-from kstore.spark.reading.columns import iterate, read_columns, timestamp_type
+from kstore.spark.reading.columns import read_columns, read_tuples
 from kstore.spark.reading.packing import pack_splits, parallelism_of
 from kstore.spark.reading.plan import Split, Topics, plan_splits
 
@@ -37,7 +36,7 @@ class PartitionReader:
                 continue
             for split in splits:
                 if self.as_ == "records":
-                    yield from _tuples(split, self.columns)
+                    yield from read_tuples(split, self.columns)
                 else:
                     yield from read_columns(split, self.columns)
 
@@ -76,24 +75,3 @@ def rdd(
     own = {name: plan[name] for name in ("max_records_per_partition", "target_bytes") if name in plan}
     tasks = pack_splits(splits, parallelism=plan.get("min_partitions") or parallelism_of(sc), **own)
     return sc.parallelize(tasks, max(1, len(tasks))).mapPartitions(reader)
-
-
-def _tuples(split: Split, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-    if columns == _DEFAULTS["records"]:
-        for record in iterate(split):
-            yield record.offset, record.timestamp, record.key, record.value
-        return
-    for record in iterate(split):
-        yield tuple(_cell(split, record, name) for name in columns)
-
-
-def _cell(split: Split, record: Record, name: str) -> Any:
-    match name:
-        case "topic":
-            return split.topic
-        case "partition":
-            return split.partition
-        case "timestampType":
-            return timestamp_type(record)
-        case _:
-            return getattr(record, name)

@@ -32,6 +32,7 @@ class SourceOptions:
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     fail_on_data_loss: bool
+    fail_on_corrupt_batch: bool
     include_headers: bool
     isolation: Isolation
 
@@ -71,6 +72,7 @@ class SourceOptions:
             least,
             given["maxTriggerDelay"],
             given["failOnDataLoss"],
+            given["failOnCorruptBatch"],
             given["includeHeaders"],
             given["isolation"],
         )
