@@ -18,9 +18,13 @@ from kstore.arguments import MAX_OFFSET
 from kstore.spark.errors import SparkSourceError, failure
 from kstore.spark.paths import local_path
 
+BESIDE = ":"
+"""A key of offsets that begins with it is no topic: no topic can have such a name. Options that are given
+offsets ignore it."""
 POSITIONS = ":positions"
-"""A key of the offsets that a stream stores, beside topics. No topic can have this name. An option that is
-given such offsets ignores it."""
+"""The key of what a stream stores beside offsets."""
+SOURCE = ":source"
+"""The key of the log directories, in offsets of a query's progress."""
 Parse: TypeAlias = Callable[[str, str], Any]
 """From an option's name and text to its value; KSTORE_INVALID_OPTION."""
 
@@ -119,7 +123,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _per_partition(name: str, text: str) -> dict[str, dict[int, int]]:
     raw = read_json(name, text)
     if isinstance(raw, dict):
-        raw.pop(POSITIONS, None)
+        raw = {topic: own for topic, own in raw.items() if not topic.startswith(BESIDE)}
     example = 'such as {"orders": {"0": 23}}'
     if not isinstance(raw, dict) or not all(isinstance(own, dict) for own in raw.values()):
         raise bad(f"{name} is {text!r}, allowed is JSON {example}")

@@ -68,6 +68,10 @@ def test_from_log_to_log_with_limit_and_restart(spark: Any, tmp_path: Path) -> N
     assert sorted(values(out)) == list(range(900))
     assert not limits or sum(p["numInputRows"] > 0 for p in query.recentProgress) > 2
     ends = query.lastProgress["sources"][0]["endOffset"]
+    if limits:
+        latest = query.lastProgress["sources"][0]["latestOffset"]
+        latest = json.loads(latest) if isinstance(latest, str) else latest
+        assert latest == {"in": {"0": 800, "1": 100}, ":source": str(data)}
     assert plain(ast.literal_eval(ends) if isinstance(ends, str) else ends) == {"in": {"0": 800, "1": 100}}
 
 
@@ -284,7 +288,7 @@ def test_a_micro_batch_is_planned_of_the_logs_as_they_are(tmp_path: Path) -> Non
     start = own.initialOffset()
     end = own.latestOffset(start)
     fill(tmp_path, 50, 20)
-    assert own.reportLatestOffset() == {"in": {"0": 70}}
+    assert own.reportLatestOffset() == {"in": {"0": 70}, ":source": str(tmp_path)}
     with kstore.open(tmp_path / "in-0", "r+") as log:
         log.delete_records(30)
     with pytest.raises(ValueError, match=r"KSTORE_DATA_LOST: .*the log holds offsets 30 to 70 \(exclusive\)"):

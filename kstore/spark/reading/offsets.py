@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from kstore.arguments import MAX64
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.position import Position
-from kstore.spark.options import POSITIONS
+from kstore.spark.options import BESIDE, POSITIONS, SOURCE
 
 _UNKNOWN = (-1, MAX64, "")  # with these, diverged_at detects only that the log ends below the offset
 
@@ -28,9 +28,9 @@ def encoded(positions: Positions) -> Json:
     return offsets | ({POSITIONS: _by_topic(known)} if known else {})
 
 
-def encoded_ends(ends: Mapping[TopicPartition, int]) -> Json:
-    """Offsets for a query's progress."""
-    return _by_topic(ends)
+def encoded_ends(ends: Mapping[TopicPartition, int], place: str) -> Json:
+    """Offsets for a query's progress, and the log directories: Spark takes no description of a source."""
+    return _by_topic(ends) | {SOURCE: place}
 
 
 def decoded(offsets: Json) -> dict[TopicPartition, Position]:
@@ -46,7 +46,7 @@ def offsets_in(offsets: Json) -> dict[TopicPartition, int]:
     """The offsets alone. ValueError, TypeError or AttributeError if another source wrote them."""
     found = {}
     for topic, own in offsets.items():
-        for partition, offset in own.items() if topic != POSITIONS else ():
+        for partition, offset in own.items() if not topic.startswith(BESIDE) else ():
             if not partition.isdecimal() or type(offset) is not int:
                 raise ValueError(f"{offset!r} is no offset of partition {partition!r}")
             found[TopicPartition(topic, int(partition))] = offset

@@ -133,9 +133,10 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         return False
 
     def reportLatestOffset(self) -> Json:
-        """Where the logs end, for the query's progress. Spark asks right after latestOffset."""
+        """Where the logs are, and where they end, for the query's progress. Spark asks right after
+        latestOffset."""
         ends = self._ends() if self._seen is None else self._seen
-        return encoded_ends({tp: end.offset for tp, end in ends.items()})
+        return encoded_ends({tp: end.offset for tp, end in ends.items()}, self._open().place)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """What is there now is all that is read."""
