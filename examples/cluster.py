@@ -50,7 +50,8 @@ def marked(name: str, value: str) -> list[int]:
 
 @contextmanager
 def standalone(work: Path, environment: dict[str, str], *, worker_memory: str = "640m") -> Iterator[str]:
-    """The master's URL, once two workers with one core each have come to it. `work` is theirs to write in."""
+    """The master's URL, once two workers with one core each have come to it. `work` is theirs to write in: a
+    directory of its own for each, which has its temporary files, too."""
     from pyspark.find_spark_home import _find_spark_home
 
     with socket.socket() as probe:
@@ -60,8 +61,6 @@ def standalone(work: Path, environment: dict[str, str], *, worker_memory: str = 
     own = environment | {
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_LOCAL_DIRS": str(work),
-        "SPARK_WORKER_DIR": str(work),
     }
     spark_class = f"{_find_spark_home()}/bin/spark-class"
     deploy = "org.apache.spark.deploy"
@@ -71,9 +70,12 @@ def standalone(work: Path, environment: dict[str, str], *, worker_memory: str = 
     started: list[subprocess.Popen[bytes]] = []
     with ended(own), (work / "master.log").open("wb") as log:
         try:
-            for command in (master, worker, worker):
+            for name, command in (("master", master), ("worker-0", worker), ("worker-1", worker)):
+                place = work / name
+                place.mkdir()
+                places = dict.fromkeys(("SPARK_LOCAL_DIRS", "SPARK_WORKER_DIR", "TMPDIR"), str(place))
                 process = subprocess.Popen(
-                    [spark_class, *command], env=own, cwd=work, stdout=log, stderr=subprocess.STDOUT
+                    [spark_class, *command], env=own | places, cwd=place, stdout=log, stderr=subprocess.STDOUT
                 )
                 started.append(process)
             deadline = time.monotonic() + 120

@@ -21,7 +21,7 @@ Every message begins with a stable code, then says topic, partition, offset and 
     KSTORE_CHECKPOINT_RESET    a query gives a micro-batch that it published, with another input
     KSTORE_PUBLISHED           a job's txnId was published before, and ifPublished is error
     KSTORE_NO_PYARROW          pyarrow is not installed there
-    KSTORE_UNSUPPORTED         what kstore or this version of Spark does not have
+    KSTORE_UNSUPPORTED         what kstore, an installed library or this version of Spark does not have
     KSTORE_IO                  an error of the system
 """
 
@@ -34,6 +34,7 @@ from kstore.errors import (
     InvalidConfigError,
     InvalidRecordError,
     KstoreError,
+    LibraryError,
     LogLockedError,
     LogNotFoundError,
     OffsetOutOfRangeError,
@@ -62,6 +63,7 @@ _CODES: tuple[tuple[type[BaseException], str], ...] = (
     (LogLockedError, "KSTORE_LOG_LOCKED"),
     (InvalidRecordError, "KSTORE_INVALID_RECORD"),
     (InvalidConfigError, "KSTORE_INVALID_OPTION"),
+    (LibraryError, "KSTORE_UNSUPPORTED"),
     (OSError, "KSTORE_IO"),
 )
 

@@ -314,7 +314,7 @@ BOTH: tuple[Option, ...] = (
         _text,
         None,
         "the log directory, one path on every machine (`KSTORE_ROOT_MAP=FROM=TO` in an executor's "
-        "environment maps it); a reader takes [several](#several-directories)",
+        "environment maps it); a reader takes [several](#several-directories), and [URLs](#object-stores)",
         "required",
     ),
 )

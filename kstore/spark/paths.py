@@ -24,15 +24,24 @@ def local_path(name: str, url: str) -> str:
     return os.path.abspath(found[3])
 
 
-def roots_of(paths: Paths) -> tuple[str, ...]:
-    """The absolute paths of log directories. KSTORE_INVALID_OPTION, KSTORE_UNSUPPORTED."""
+def is_remote(root: str) -> bool:
+    """Whether it is a URL of an object store or a remote file system."""
+    return "://" in root and not root.lower().startswith("file:")
+
+
+def roots_of(paths: Paths, *, local: bool = False) -> tuple[str, ...]:
+    """The absolute paths of log directories, and the URLs of those in an object store unless all must be
+    `local`. KSTORE_INVALID_OPTION, KSTORE_UNSUPPORTED."""
     given = [fspath(path) for path in ([paths] if isinstance(paths, str | PathLike) else paths)]
     if not given or not all(path.strip() for path in given):
         raise failure(
             "KSTORE_INVALID_OPTION",
             "path is missing: the log directory, as in .load(path) or .option('path', …)",
         )
-    roots = tuple(local_path("path", path.strip()) for path in given)
+    stripped = [path.strip() for path in given]
+    roots = tuple(
+        path.rstrip("/") if is_remote(path) and not local else local_path("path", path) for path in stripped
+    )
     if len({os.path.realpath(root) for root in roots}) < len(roots):
         raise failure("KSTORE_INVALID_OPTION", f"a log directory is named twice: {', '.join(roots)}")
     return roots

@@ -1,5 +1,6 @@
 """The logs of the directories that a job reads. Needs no Spark."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,7 +14,8 @@ from kstore.log.files.manifest import Stamp, read_manifest, stamp_of
 from kstore.log.follow.position import Position, diverged_at, position_in
 from kstore.log.partition import PartitionLog
 from kstore.spark.errors import coded, failure
-from kstore.spark.paths import no_log_directory
+from kstore.spark.paths import is_remote, no_log_directory
+from kstore.spark.reading.places import opened_store
 from kstore.store import LogStore
 
 Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
@@ -23,7 +25,7 @@ _T = TypeVar("_T")
 @dataclass(slots=True)
 class Logs:
     """The logs of one or more log directories, opened once each; `refresh` takes in what was written
-    since."""
+    since. Those below a URL are listed again at most once a second."""
 
     roots: tuple[str, ...]
     isolation: Isolation = "read_uncommitted"
@@ -31,6 +33,7 @@ class Logs:
     _places: dict[TopicPartition, str] = field(default_factory=dict)
     _open: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     _topic_ids: dict[TopicPartition, str] = field(default_factory=dict)
+    _listed: dict[str, float] = field(default_factory=dict)  # when a URL was, in seconds
 
     def __post_init__(self) -> None:
         try:
@@ -64,8 +67,9 @@ class Logs:
         with coded(file=root):
             try:
                 if store is None:
-                    store = self._stores[root] = LogStore(root)
-                else:
+                    store = self._stores[root] = opened_store(root)
+                    self._listed[root] = time.monotonic()
+                elif not is_remote(root):
                     store.refresh()
             except LogNotFoundError:
                 raise no_log_directory(root) from None
@@ -86,7 +90,7 @@ class Logs:
         if log is None:
             root = self.root_of(tp)
             # before: if the topic is created again in between, the id is the older one's
-            self._topic_ids[tp] = topic_id_of(root, tp)
+            self._topic_ids[tp] = self._topic_id_now(tp)
             with coded(tp):
                 log = self._open[tp] = self._stores[root].open(*tp)
         return log
@@ -105,6 +109,14 @@ class Logs:
 
     def refresh(self) -> None:
         """Brings the open logs up to date; those that are gone are forgotten."""
+        now = time.monotonic()
+        old = [root for root in self._stores if is_remote(root) and now - self._listed[root] >= 1]
+        for root in old:
+            del self._stores[root]
+            for tp in [tp for tp in self._open if self._places[tp] == root]:
+                self._open.pop(tp).close()
+        if old:
+            self.names()
         for tp, log in list(self._open.items()):
             with coded(tp):
                 try:
@@ -113,8 +125,14 @@ class Logs:
                     del self._open[tp]
 
     def _refresh(self, tp: TopicPartition, log: PartitionLog) -> bool:
-        self._topic_ids[tp] = topic_id_of(self.root_of(tp), tp)
+        if is_remote(self.root_of(tp)):
+            return False
+        self._topic_ids[tp] = self._topic_id_now(tp)
         return log.refresh()
+
+    def _topic_id_now(self, tp: TopicPartition) -> str:
+        root = self.root_of(tp)
+        return topic_id_of(str(self._stores[root].path) if is_remote(root) else root, tp)
 
     # ---- one log -------------------------------------------------------------------------------------------
 

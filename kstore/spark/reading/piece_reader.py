@@ -3,6 +3,7 @@ log is now."""
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar, cast
@@ -17,10 +18,11 @@ from kstore.log.follow.position import are_of_one_topic, diverged_at, history_of
 from kstore.log.partition import PartitionLog
 from kstore.log.read.left_out import LeftOut
 from kstore.log.recovery.segment_factory import SegmentFactory
-from kstore.spark.errors import RECREATED, SparkSourceError, failure, translated
+from kstore.spark.errors import RECREATED, SparkSourceError, coded, failure, translated
 from kstore.spark.logs import reported_to
 from kstore.spark.paths import ROOT_MAP, mapped_root
 from kstore.spark.reading.logs import topic_id_of
+from kstore.spark.reading.places import partition_directory
 from kstore.spark.reading.plan import Piece, Split
 from kstore.typed import Column
 
@@ -275,10 +277,17 @@ class PieceReader:
 
 
 def pieces_of(split: Split) -> Iterator[PieceReader]:
-    """A reader for each piece of a split."""
-    directory = f"{mapped_root(split.root)}/{split.tp}"
-    for number, piece in enumerate(split.pieces):
-        following = split.pieces[number + 1 :]
-        start = max(split.start, piece.first_offset)
-        stop = min(split.stop, following[0].first_offset) if following else split.stop
-        yield PieceReader(split, piece, directory, start, stop, start)
+    """A reader for each piece of a split, to be used before the next. SparkSourceError."""
+    with ExitStack() as stack:
+        with coded(split.tp, offset=split.start, file=split.root):
+            try:
+                directory = stack.enter_context(partition_directory(split.root, split.tp))
+            except LogNotFoundError as e:
+                if not split.fail_on_data_loss:
+                    return
+                raise failure("KSTORE_DATA_LOST", f"{e}, {_SINCE}", split.tp, file=split.root) from None
+        for number, piece in enumerate(split.pieces):
+            following = split.pieces[number + 1 :]
+            start = max(split.start, piece.first_offset)
+            stop = min(split.stop, following[0].first_offset) if following else split.stop
+            yield PieceReader(split, piece, directory, start, stop, start)

@@ -64,7 +64,7 @@ def _root(given: Given) -> str:
     paths = given.paths()
     if paths == [""]:
         raise bad("path is missing: the log directory to write in, as in .option('path', …)")
-    roots = roots_of(paths)
+    roots = roots_of(paths, local=True)
     if len(roots) > 1:
         raise bad(f"a sink writes in one log directory, path names {len(roots)}: {', '.join(roots)}")
     return roots[0]

@@ -1,0 +1,21 @@
+"""The end of a local directory that shows a remote one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from kstore.engine.io.sources import SOURCES
+from kstore.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kstore.typed import StrPath
+
+
+def discard(path: StrPath) -> None:
+    """Removes the local directory of a remote log or store, given its `path`. Nothing reads it any more; else
+    it exists until the process ends."""
+    shown = os.fspath(path)
+    for directory in [own for own in SOURCES if f"{shown}/".startswith(f"{own}/")]:
+        SOURCES.pop(directory, None)
+    shutil.rmtree(os.path.dirname(shown), ignore_errors=True)
