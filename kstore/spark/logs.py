@@ -1,6 +1,6 @@
 """What kstore reports in Spark's Python processes, to Python's logging under the name kstore.spark.
 
-Nobody configures logging in a Python process that Spark starts. So lines go to its standard error there, which
+A Python process that Spark starts has no configuration of logging. There lines go to standard error, which
 is the log of the executor, or of the driver.
 """
 

@@ -1,4 +1,5 @@
-"""Logs below URLs: Spark's readers and streams give the rows of the local log, and leave nothing on the disk."""
+"""Logs below URLs: Spark's readers and streams give the rows of the local log, and leave nothing on the
+disk."""
 
 import os
 import shutil

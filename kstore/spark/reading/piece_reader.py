@@ -1,15 +1,14 @@
-"""The records of one piece of a split, as columns: as it was planned while its file is still the planned one, else as the
-log is now."""
+"""The records of one piece of a split, as columns: as it was planned while its file is still the planned one,
+else as the log is now."""
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 from kstore.engine.columns.array import ColumnBatch
-from kstore.engine.scan.batch_reader import Skipped
 from kstore.engine.scan.column_builder import ColumnBuilder, Predicate
 from kstore.engine.scan.column_scanner import ColumnScanner
 from kstore.engine.segment.segment import Segment
@@ -17,6 +16,7 @@ from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNot
 from kstore.log.follow.position import are_of_one_topic, diverged_at, history_of
 from kstore.log.partition import PartitionLog
 from kstore.log.read.left_out import LeftOut
+from kstore.log.read.scan import Scan
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.spark.errors import RECREATED, SparkSourceError, coded, failure, translated
 from kstore.spark.logs import reported_to
@@ -27,13 +27,8 @@ from kstore.spark.reading.plan import Piece, Split
 from kstore.typed import Column
 
 _T = TypeVar("_T")
-_R = TypeVar("_R", bound="_Skipping")
+_R = TypeVar("_R", ColumnScanner, Scan)
 _SINCE = "after the job had been planned; failOnDataLoss=false goes on with what is there"
-
-
-class _Skipping(Protocol):
-    @property
-    def skipped(self) -> list[Skipped]: ...
 
 
 @dataclass(slots=True)
@@ -46,7 +41,9 @@ class PieceReader:
     start: int
     stop: int
     reached: int
-    _readers: list[_Skipping] = field(default_factory=list)  # whose `skipped` lists damaged batches
+    _readers: list[ColumnScanner | Scan] = field(
+        default_factory=list
+    )  # whose `skipped` lists damaged batches
 
     def batches(self, names: tuple[str, ...], rows: int, size: int, first_rows: int) -> Iterator[ColumnBatch]:
         """The records in batches of these columns, of so many rows and bytes at most. SparkSourceError.
@@ -226,8 +223,8 @@ class PieceReader:
         if skipped := left_out.listed():
             topic, partition = self.split.tp
             reported_to("kstore.spark.source").warning(
-                "KSTORE_CORRUPT_BATCH: topic %s, partition %d, file %s: %d corrupt batches were skipped, %d bytes; "
-                "the first at byte %d: %s",
+                "KSTORE_CORRUPT_BATCH: topic %s, partition %d, file %s: %d corrupt batches were skipped, %d "
+                "bytes; the first at byte %d: %s",
                 topic,
                 partition,
                 skipped[0].file,

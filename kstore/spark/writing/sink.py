@@ -359,8 +359,8 @@ class Sink:
 
     def _way_out(self, pending: Pending) -> str:
         return (
-            f"this is a transaction that was begun and has to be finished first: {pending.transaction}; if it "
-            f"cannot be, "
+            f"this is a transaction that was begun and has to be finished first: {pending.transaction}; "
+            "if it cannot be, "
             f"kstore.spark.Sink({self.root!r}).forget() gives it up, and leaves what of it is in the logs"
         )
 
