@@ -68,6 +68,7 @@ def bucket(logs: Path) -> Iterator[dict[str, str]]:
         files.mkdir("kstore")
         files.put(str(logs), "kstore/logs", recursive=True)
         yield own
+        files.rm("kstore", recursive=True)  # the servers of a process share their buckets
     finally:
         server.stop()
 
