@@ -52,7 +52,6 @@ class Destination:
         self._progress = progress
         self._done = self._total = 0
         self._before: Mapping[str, CopiedFile] = {}
-        self._known: Mapping[str, CopiedFile] = {}
         self._lock: File | None = None
 
     def begin(self, folders: Collection[str]) -> None:
@@ -83,9 +82,8 @@ class Destination:
             known = read_manifest_of_copy(f"{self.path}/{NAME}")
         except (FileNotFoundError, KstoreError):
             known = {}
-        kept = {path: entry for path, entry in known.items() if entry.is_unchanged(self.path)}
-        self._known = kept
-        self._journal = Journal(f"{self.path}/{NAME}", self._source, kept)
+        segments = [each for each in known.values() if each.source and each.is_unchanged(self.path)]
+        self._journal = Journal(f"{self.path}/{NAME}", self._source, segments)
 
     def release(self) -> None:
         """Unlocks it, for the next run."""
@@ -147,7 +145,7 @@ class Destination:
         """Takes over the files of a sealed segment from an earlier run, if it copied this one; their kinds.
         OSError."""
         path = f"{name}/{stem}.log" if name else f"{stem}.log"
-        for known, directory in ((self._known, self.path), (self._before, self.final)):
+        for known, directory in ((self._journal.segments, self.path), (self._before, self.final)):
             entry = known.get(path)
             if entry is None or entry.source != source or not entry.is_unchanged(directory):
                 continue
@@ -179,7 +177,7 @@ class Destination:
     def expect(self, size: int, name: str = "") -> None:
         """OSError (ENOSPC) unless there is space for so many bytes of a folder, some of which may be
         reused."""
-        entries = {**self._before, **self._known}
+        entries = {**self._before, **self._journal.segments}
         under = f"{name}/" if name else ""
         known = sum(entry.size for path, entry in entries.items() if entry.source and path.startswith(under))
         free = shutil.disk_usage(self.path).free

@@ -16,7 +16,7 @@ from kstore.errors import CorruptCheckpointError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
 NAME = "kstore-copy.jsonl"
@@ -100,20 +100,21 @@ def read_manifest_of_copy(path: str) -> dict[str, CopiedFile]:
 
 
 class Journal:
-    """The manifest of a copy that is being made."""
+    """The manifest of a copy that is being made. `segments`: the files of it that are whole segments of the
+    source. It does not know other files before the end, because each run writes them anew."""
 
-    def __init__(self, path: str, source: str, known: Mapping[str, CopiedFile]) -> None:
-        """Replaces what an interrupted run has left by `known`, the files of it that are still there."""
+    def __init__(self, path: str, source: str, segments: Iterable[CopiedFile]) -> None:
+        """Replaces what an interrupted run has left by the segments of it that are still there."""
         self._path = path
         self._head = json.dumps({"version": _VERSION, "source": source})
-        self.files = dict(known)
-        write_whole(path, self._content())
+        self.segments = {entry.path: entry for entry in segments}
+        write_whole(path, self._content(self.segments.values()))
         self._file = File(path, "a")
         self._end = self._file.size()
 
     def add(self, entry: CopiedFile) -> None:
-        """Notes a complete file. OSError."""
-        self.files[entry.path] = entry
+        """Notes a complete segment. OSError."""
+        self.segments[entry.path] = entry
         line = f"{_line(entry)}\n".encode()
         self._file.write(self._end, line)
         self._end += len(line)
@@ -121,11 +122,11 @@ class Journal:
     def finish(self, directory: str, lock: str) -> None:
         """Writes the manifest of all files below a directory but its own and a lock, durably. OSError."""
         paths = set(files_below(directory)).difference((os.path.basename(self._path), lock))
-        self.files = {path: self.files.get(path) or CopiedFile.at(directory, path) for path in sorted(paths)}
-        write_whole(self._path, self._content())
+        found = (self.segments.get(path) or CopiedFile.at(directory, path) for path in sorted(paths))
+        write_whole(self._path, self._content(found))
 
-    def _content(self) -> bytes:
-        return "".join(f"{line}\n" for line in (self._head, *map(_line, self.files.values()))).encode()
+    def _content(self, files: Iterable[CopiedFile]) -> bytes:
+        return "".join(f"{line}\n" for line in (self._head, *map(_line, files))).encode()
 
 
 def _line(entry: CopiedFile) -> str:

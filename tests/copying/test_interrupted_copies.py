@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import namedtuple
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -85,6 +86,39 @@ def test_each_call_that_fails(tmp_path: Path) -> None:
             assert described(copy) in (before, after), nth
         kstore.copy(source, copy)
         assert described(copy) == after, (nth, SEED)
+        assert copies_in(tmp_path) == ["copy", "data", "kept"]
+
+
+def append(store: kstore.LogStore) -> None:
+    store.append("orders", b"later", key=b"k")
+
+
+@pytest.mark.parametrize("change", [append])
+def test_the_source_changes_after_an_interruption(
+    tmp_path: Path, change: Callable[[kstore.LogStore], None]
+) -> None:
+    """The next run makes a copy of the source as it is now, with a manifest of that."""
+    source, copy, kept = tmp_path / "data", tmp_path / "copy", tmp_path / "kept"
+    make_store(kept)
+    shutil.copytree(kept, source)
+    fail_call(10**9)
+    kstore.copy(source, copy)
+    count = calls_made()
+    fail_call(0)
+    for nth in [*some(range(1, count - 8), 8, "calls"), *range(count - 8, count + 1)]:
+        for path in (source, copy, tmp_path / "copy.copying"):
+            shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(kept, source)
+        fail_call(nth, errno.ENOSPC)
+        with suppress(OSError):
+            kstore.copy(source, copy)
+        fail_call(0)
+        with kstore.LogStore(source, mode="a") as store:
+            change(store)
+        for _ in range(2):
+            kstore.copy(source, copy)
+            assert described(copy) == described(source), (nth, SEED)
+            assert kstore.check(copy, manifest=copy / "kstore-copy.jsonl").problems() == [], (nth, SEED)
         assert copies_in(tmp_path) == ["copy", "data", "kept"]
 
 
