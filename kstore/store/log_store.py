@@ -518,8 +518,8 @@ class LogStore:
 
     def lag(self, group: str) -> dict[TopicPartition, int]:
         """How many offsets lie between what a group has committed and the end of the log, for each partition
-        of the topics that it reads: {("orders", 0): 17, …}. A partition of which it has committed nothing
-        counts from its start. Empty if it has committed nothing at all. It is negative if the position is
+        of the topics in which it has committed one: {("orders", 0): 17, …}. Other partitions of these count
+        from their start. Empty if it has committed nothing at all. It is negative if the position is
         beyond the end: records are lost, or an older copy was put back. OSError, CorruptRecordError.
         """
         return lag_of(self._paths_of_all(), group)
