@@ -78,6 +78,8 @@ _SOURCES = {
     "kstore.reporting.report": "report",
     "kstore.serving.server": "Server",
     "kstore.serving.service": "serve",
+    "kstore.shipping.partition_shipping": "ShippedPartition",
+    "kstore.shipping.ship": "ShipReport ship",
     "kstore.store": "LogStore",
     "kstore.store.consumer_offsets": "CursorTransfer",
     "kstore.store.descriptions": "StoreHealth TopicDescription",

@@ -92,6 +92,9 @@ from kstore.page import Page as Page
 from kstore.reporting.report import report as report
 from kstore.serving.server import Server as Server
 from kstore.serving.service import serve as serve
+from kstore.shipping.partition_shipping import ShippedPartition as ShippedPartition
+from kstore.shipping.ship import ShipReport as ShipReport
+from kstore.shipping.ship import ship as ship
 from kstore.store import LogStore as LogStore
 from kstore.store.consumer_offsets import CursorTransfer as CursorTransfer
 from kstore.store.descriptions import StoreHealth as StoreHealth
@@ -185,6 +188,8 @@ __all__ = [
     "Server",
     "ShareGroup",
     "ShareGroupState",
+    "ShipReport",
+    "ShippedPartition",
     "Skipped",
     "Slice",
     "Span",
@@ -217,5 +222,6 @@ __all__ = [
     "repair",
     "report",
     "serve",
+    "ship",
     "wait",
 ]

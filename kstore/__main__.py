@@ -46,6 +46,7 @@ EXAMPLES = """examples:
   kstore transactions data --producer-id 4000 --abort --dry-run
   kstore copy data backup                                    again: only what is new
   kstore copy data orders --topic orders --since 2026-11-20
+  kstore ship data s3://bucket/logs --local-retention-ms 86400000
 
   kstore create data orders --partitions 4 --config retention.ms=86400000
   kstore topics data
@@ -55,14 +56,14 @@ EXAMPLES = """examples:
   kstore shares data
   kstore serve data --port 9092
 
-dump, records, follow, find, get, stat, check, report, explain, transactions, top, topics, describe, cursors
-and shares write nothing in the directory and take no lock. The directory may belong to a broker that is
-running, or that crashed. copy writes in its destination only. append, retain, compact, erase, keys, recover,
-truncate, create, alter, delete and keep lock the directory as a broker does, and fail if it is still locked
-after --wait. The options of cursors that change positions write positions only, and
---forget of shares deletes states only, also beside a running writer; --export and adopt lock the
-directories that they write to, and --abort of transactions that of the partitions. serve locks its
-directory with --write. sink changes staged files only with --recover, --forget or --sweep.
+dump, records, follow, find, get, stat, check, report, explain, transactions, top, topics, describe,
+cursors and shares write nothing in the directory and take no lock. The directory may belong to a broker
+that is running, or that crashed. copy writes in its destination only, and so does ship, unless it deletes.
+append, retain, compact, erase, keys, recover, truncate, create, alter, delete and keep lock the directory
+as a broker does, and fail if it is still locked after --wait. The options of cursors that change positions
+write positions only, and --forget of shares deletes states only, also beside a running writer; --export
+and adopt lock the directories that they write to, and --abort of transactions that of the partitions.
+serve locks its directory with --write. sink changes staged files only with --recover, --forget or --sweep.
 
 Output to a file or a pipe is UTF-8 in every locale. On a terminal, stat, check, records, append, get, compact
 and erase show their progress on stderr.
@@ -96,6 +97,7 @@ GROUPS = {
     },
     "copies": {
         "copy": "copy a partition, a topic, a store or a broker's directory; again: only what is new",
+        "ship": "upload sealed segments to an object store or another remote file system, each once",
         "adopt": "make the topics of a store topics of a stopped Kafka broker",
     },
     "groups of readers": {
@@ -147,7 +149,7 @@ _MEANT = {
 # a "=", a module has the one command of its name.
 _PACKAGES = {
     "reading": "dump records follow find",
-    "changing": "adopt append retain compact copy recover transactions truncate keys=keys,get,erase",
+    "changing": "adopt append retain compact copy ship recover transactions truncate keys=keys,get,erase",
     "stores": "topics=topics,describe,create,alter,delete cursors shares keep serve top sink",
     "checking": "stat check explain repair report",
 }

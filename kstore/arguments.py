@@ -103,6 +103,13 @@ def each_of(expected: str, values: Iterable[_Element]) -> Iterator[_Element]:
         raise TypeError(f"{expected}, not {type(values).__name__}") from None
 
 
+def checked_url(name: str, value: str) -> str:
+    """A URL, without a slash at its end. TypeError, ValueError."""
+    if "://" not in path_text(name, value):
+        raise ValueError(f"{name} must be a URL, such as s3://bucket/logs, not {value!r}")
+    return value.rstrip("/")
+
+
 def path_text(name: str, value: object) -> str:
     """`value` as the text of a path. TypeError unless it is a str or a path object; ValueError for one with a
     NUL byte, as Python's own calls say it: Path.exists() and its kin only say no."""

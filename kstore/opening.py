@@ -9,6 +9,7 @@ from os import fspath
 from kstore.arguments import (
     INDEX_INTERVAL_BYTES,
     MAX_DECOMPRESSED_BYTES,
+    checked_url,
     choice,
     is_url,
     number,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from kstore.log.write.opening import KeptConfig
     from kstore.log.writer import LogWriter
     from kstore.remote.remote_log import RemoteLog
+    from kstore.remote.tiered_log import RemotePart, TieredLog
     from kstore.typed import ConfigOptions, StrPath
 else:
     later(
@@ -42,6 +44,7 @@ else:
             "kstore.log.write.opening": "KeptConfig",
             "kstore.log.writer": "LogWriter",
             "kstore.remote.remote_log": "RemoteLog",
+            "kstore.remote.tiered_log": "RemotePart TieredLog",
         },
     )
 
@@ -58,6 +61,7 @@ def open(
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     recover: bool = True,
     wait: float = 0,
+    remote: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> PartitionLog: ...
 
@@ -108,6 +112,8 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
         recover: False shows every file as it is, not as recovery would leave it. Default True.
         index_interval_bytes: the topic's index.interval.bytes, for an index that is missing or damaged and is
             rebuilt in memory. Default 4096.
+        remote: the URL to which kstore.ship() has shipped this log. Segments that are there are read from
+            there if they are not here any more: the two are one log. Default: none.
         storage_options: for a URL, a mapping of fsspec's options for its protocol, such as credentials.
             Default: what its library finds.
         wait: how many seconds to wait for a log that does not exist yet. Default 0. open_async waits in an
@@ -164,9 +170,18 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     if is_url(path):
         if mode != "r":
             raise ValueError(f"{path} is remote, and can only be read: mode is r, not {mode}")
+        if "remote" in options:
+            raise TypeError("remote is for a directory, and path is a URL")
         return RemoteLog(fspath(path), **options)
-    if "storage_options" in options:
-        raise TypeError("storage_options are those of a URL, and path is none")
+    remote, storage_options = options.pop("remote", None), options.pop("storage_options", None)
+    if remote is not None:
+        if mode != "r":
+            raise ValueError(f"a log with a remote part can only be read: mode is r, not {mode}")
+        part = RemotePart(checked_url("remote", remote), storage_options)
+        refuse_others("read", options)
+        return once_free(lambda: TieredLog(path, part, **options), wait, LogNotFoundError)
+    if storage_options is not None:
+        raise TypeError("storage_options are those of a URL, and there is none")
     if mode == "r":
         refuse_others("read", options)
         return once_free(lambda: PartitionLog(path, **options), wait, LogNotFoundError)

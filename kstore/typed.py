@@ -144,3 +144,4 @@ class StoreOptions(ConfigOptions, total=False):
     max_decompressed_bytes: int
     producer_id_expiration_ms: int
     shared: bool
+    remote: str | None

@@ -50,7 +50,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("kstore.remote",),
     ("kstore.descriptors", "kstore.opening", "kstore.store"),
     ("kstore.copying", "kstore.explain"),
-    ("kstore.checking",),
+    ("kstore.checking", "kstore.shipping"),
     ("kstore.reporting", "kstore.serving"),
     ("kstore.frames",),
     ("kstore.arrow", "kstore.polars"),

@@ -7,9 +7,12 @@ import os
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
+from kstore.arguments import checked_url
 from kstore.checking import directory as directories
 from kstore.checking.assigned import Assigned
+from kstore.checking.both_parts import check_both
 from kstore.checking.codes import found
 from kstore.checking.copies import check_copy
 from kstore.checking.finding import Report, worst_first
@@ -22,8 +25,9 @@ from kstore.log.files.log_dir_state import directory_of, name_of
 from kstore.log.recovery.presence import is_partition, require_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from concurrent.futures import Future
+    from typing import Any
 
     from kstore.checking.segment_facts import SegmentFacts
     from kstore.engine.segment.segment import Segment
@@ -34,11 +38,19 @@ _MOST_TRIES = 4  # of checking a log that another process changes meanwhile
 _MOST_WAITING = 256  # partitions that are loaded and not judged yet
 
 
-def check(path: StrPath, *others: StrPath, manifest: StrPath | None = None) -> Report:
+def check(
+    path: StrPath,
+    *others: StrPath,
+    manifest: StrPath | None = None,
+    remote: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Report:
     """Check a partition, a single .log file, or the log directories of a store or a broker, and return the
     findings as a Report.
 
     path, others: partitions, files, or log directories. Log directories are taken for those of one store.
+    remote: the URL to which kstore.ship() has shipped `path`: what is there is checked, too, and that the two
+    are one log. storage_options: a mapping of fsspec's options for it.
     manifest: the file that kstore.copy() has written in a copy, or a copy of that file; all files of `path`
     are compared with it.
 
@@ -48,7 +60,12 @@ def check(path: StrPath, *others: StrPath, manifest: StrPath | None = None) -> R
 
     LogNotFoundError if nothing is there, or a path is neither a partition nor a log directory.
     """
-    return check_paths([str(path), *map(str, others)], manifest=None if manifest is None else str(manifest))
+    checked = partial(check_paths, manifest=None if manifest is None else str(manifest))
+    if remote is None:
+        return checked([str(path), *map(str, others)])
+    if others:
+        raise TypeError("remote is that of one directory, and several are given")
+    return check_both(checked, str(path), checked_url("remote", remote), storage_options)
 
 
 def check_paths(

@@ -21,7 +21,6 @@ from kstore.log.files import layout
 from kstore.log.files.leader_epochs import LeaderEpochCheckpoint, LeaderEpochs
 from kstore.log.files.log_dir_state import kept_options, read_cleaner_offset, read_log_start
 from kstore.log.files.producer_snapshot import checked_count
-from kstore.log.partition import PartitionLog
 from kstore.log.producers.snapshot_files import SnapshotFiles
 from kstore.log.producers.transactions import Transactions
 from kstore.log.recovery.loader import load
@@ -56,7 +55,7 @@ class FileCopy:
         # Small files first: no state of a share group may be ahead of the records.
         self.kept |= copy_beside(self.source, self.target, self.destination.number_of(self.name), self.wanted)
         skips = self.wanted.on_error == "skip"
-        log = PartitionLog(self.source, recover=not skips)
+        log = self.wanted.opened(self.source, recover=not skips)
         start, stop = self.wanted.range_of(log)
         segments = log.segments
         transactions = log.transactions()  # completes the transaction indexes of the segments
@@ -203,7 +202,7 @@ class FileCopy:
         for segment in segments:
             name = f"{layout.segment_stem(segment.base_offset)}.snapshot"
             with contextlib.suppress(FileNotFoundError, CorruptFileError):
-                data = read_whole(f"{self.source}/{name}")
+                data = read_whole(f"{segment.directory}/{name}")
                 checked_count(data, name)
                 found[segment.base_offset] = data
         return found

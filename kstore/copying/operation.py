@@ -7,7 +7,7 @@ import errno
 import os
 from pathlib import Path
 
-from kstore.arguments import ON_ERROR, boolean, choice, integer, moment, path_text
+from kstore.arguments import ON_ERROR, boolean, checked_url, choice, integer, moment, path_text
 from kstore.copying.destination import Destination
 from kstore.copying.partition_copy import copy_partition, write_checkpoints
 from kstore.copying.wanted import Wanted
@@ -21,11 +21,14 @@ from kstore.log.files.manifest import read_manifest, write_manifest
 from kstore.log.files.topic_table import TopicTable
 from kstore.log.read.progress import check_progress
 from kstore.log.recovery.presence import require_partition
+from kstore.remote.remote_files import mirrored
+from kstore.remote.tiered_log import RemotePart
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
     from os import PathLike
-    from typing import Literal
+    from typing import Any, Literal
 
     from kstore.copying.wanted import Checkpoints, PartitionCopy
     from kstore.log.files.layout import TopicPartition
@@ -84,12 +87,16 @@ def copy(
     renumber: bool = False,
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None = None,
     on_error: Literal["raise", "skip"] = "raise",
+    remote: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     progress: ProgressCallback | None = None,
 ) -> CopyReport:
     """Copies a partition, a store or a broker's log directory into a new directory; returns a CopyReport.
 
     source: the directory of a partition, or a log directory with the partitions of a store or a broker. It
-    may be written meanwhile: the copy of each partition is the partition at one moment. destination: a
+    may be written meanwhile: the copy of each partition is the partition at one moment. It may be a URL, as
+    for kstore.open. remote: the URL to which kstore.ship() has shipped the source: segments that are there
+    and not here are copied from there. storage_options: a mapping of fsspec's options. destination: a
     directory that does not exist, is empty, or is the result of an earlier copy that nothing has changed
     since. Then sealed segments that it has are not copied again. The copy is made in DESTINATION.copying,
     which takes the place of `destination` at the end; an interrupted copy goes on with what is there. No run
@@ -115,7 +122,7 @@ def copy(
     LogChangedError if a partition changes too quickly; OSError, for example if the disk has too little space,
     which is checked first.
     """
-    place = os.path.abspath(path_text("source", source))
+    place = os.path.abspath(_local(path_text("source", source), storage_options))
     final = os.path.abspath(path_text("destination", destination))
     choice("on_error", on_error, ON_ERROR)
     wanted = Wanted(
@@ -144,6 +151,11 @@ def copy(
         final = os.path.realpath(final)
     work = Destination(final, place, progress)
     one = _is_partition(place)
+    if remote is not None:
+        url = checked_url("remote", remote)
+        wanted = wanted._replace(
+            remote=lambda path: RemotePart(url if one else f"{url}/{os.path.basename(path)}", storage_options)
+        )
     # A store has a table of topics, a broker has its metadata; a partition by itself has neither.
     is_brokers = os.path.exists(f"{place}/{layout.META_PROPERTIES}")
     wanted = wanted._replace(saves_options=one or (topic is not None and is_brokers))
@@ -162,6 +174,11 @@ def copy(
     finally:
         work.release()
     return CopyReport(Path(place), Path(final), Path(work.manifest), partitions, left_out)
+
+
+def _local(source: str, storage_options: Mapping[str, Any] | None) -> str:
+    """The path of a source; for a URL, that of a local directory that shows what is there."""
+    return mirrored(source, storage_options or {}) if "://" in source else source
 
 
 def _is_partition(place: str) -> bool:

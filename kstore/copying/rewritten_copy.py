@@ -15,7 +15,6 @@ from kstore.engine.record.batch_builder import encode_batch
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.log_dir_state import kept_options, read_cleaner_offset
-from kstore.log.partition import PartitionLog
 from kstore.log.segments.segment_truncation import encoded_again
 from kstore.log.write.opening import KeptConfig
 from kstore.log.writer import LogWriter
@@ -38,7 +37,7 @@ class RewrittenCopy:
         self._remove_all()
         wanted = self.wanted
         copy_beside(self.source, self.target, self.destination.number_of(self.name), wanted)
-        log = PartitionLog(self.source, recover=wanted.on_error != "skip")
+        log = wanted.opened(self.source, recover=wanted.on_error != "skip")
         start, stop = wanted.range_of(log)
         gaps = log.losses_between(start, stop if stop < log.log_end_offset else MAX64)
         if not wanted.is_bounded:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.log.partition import PartitionLog
+from kstore.remote.tiered_log import TieredLog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Literal
 
-    from kstore.log.partition import PartitionLog
+    from kstore.remote.tiered_log import RemotePart
 
 
 class Wanted(NamedTuple):
@@ -22,6 +25,7 @@ class Wanted(NamedTuple):
     renumber: bool = False
     saves_options: bool = False  # whether the options of the topic are saved in the partition
     leader_epoch: int | None = None  # for all batches, instead of their own
+    remote: Callable[[str], RemotePart] | None = None  # what was shipped of the partition at a path
 
     @property
     def is_for_broker(self) -> bool:
@@ -37,6 +41,12 @@ class Wanted(NamedTuple):
     def is_bounded(self) -> bool:
         """Whether only a range is wanted."""
         return any(bound is not None for bound in self[:4])
+
+    def opened(self, path: str, *, recover: bool) -> PartitionLog:
+        """The partition at a path. LogNotFoundError, CorruptFileError, OSError."""
+        if self.remote is None:
+            return PartitionLog(path, recover=recover)
+        return TieredLog(path, self.remote(path), recover=recover)
 
     def range_of(self, log: PartitionLog) -> tuple[int, int]:
         """The range of offsets in a view. CorruptFileError, OSError."""

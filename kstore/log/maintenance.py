@@ -70,6 +70,21 @@ class Maintenance:
             raise refusal
         return decisions
 
+    def delete_below(self, offset: int) -> int:
+        """Deletes the sealed segments below an offset, whatever the configuration says, also after a power
+        cut; how many they were. OSError."""
+        log = self._segments
+        with log.log_end.held():
+            log.check_place()
+            now_ms = log.clock_ms()
+            gone = sum(segment.end_offset <= offset for segment in log.snapshot().segments[:-1])
+            if gone:
+                log.delete_oldest(gone, now_ms)
+                self._remove_due(now_ms)
+                log.store_deletion()
+        log.reports.pass_on()
+        return gone
+
     def remove_due(self, now_ms: int) -> None:
         """Removes files, and forgets producers, whose time has come. OSError."""
         log = self._segments

@@ -7,23 +7,22 @@ import shutil
 import tempfile
 import threading
 import weakref
+from posixpath import dirname, join
 
 from kstore.engine.io.sources import read_through
 from kstore.errors import LogNotFoundError
-from kstore.libraries import library
 from kstore.light_typing import TYPE_CHECKING
-from kstore.log.files import layout
+from kstore.log.files import checkpoints, layout
+from kstore.log.files.log_dir_state import locate
+from kstore.remote.shipped import shipped_logs
+from kstore.remote.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import datetime
     from typing import Any
 
 _BLOCK = 64 << 10  # bytes that are there or not
 _RANGE = (8 << 20) // _BLOCK  # blocks of a request, or up to twice as many, if its reader goes on
-_ATTEMPTS = 4
-# Protocols that list a tree in one request for 1,000 names. Others list each directory.
-_FLAT = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
 
 
 class RemoteFile:
@@ -62,37 +61,33 @@ class RemoteFile:
 
 class RemoteDirectory:
     """A partition or a log directory under a URL: one listing, and a local directory with a sparse file for
-    each file."""
+    each file. Of a partition with shipped segments, these alone are there."""
 
     def __init__(self, url: str, storage_options: Mapping[str, Any]) -> None:
-        """storage_options: those of fsspec for the URL's protocol. LibraryError, OSError."""
-        fsspec = library("fsspec")
-        self.url = url.rstrip("/")
-        protocol = self.url.partition("://")[0]
-        self._files, self._root = fsspec.core.url_to_fs(self.url, **storage_options)
-        self._files.invalidate_cache()  # of listings: what is there now counts
-        self._changed: dict[str, Any] = {}
-        depth = {} if protocol in _FLAT else {"maxdepth": 2}
-        listed = self._attempted("", lambda: self._files.find(self._root, detail=True, **depth))
-        entries = {path.rstrip("/")[len(self._root) :].lstrip("/"): (path, e) for path, e in listed.items()}
-        entries = {name: entry for name, entry in entries.items() if name.count("/") <= 1}
-        # a listing of HTTP has no sizes
-        asked = [path for path, entry in entries.values() if entry["size"] is None]
-        sizes = dict(zip(asked, self._attempted("", lambda: self._files.sizes(asked)), strict=True))
-        self.names: dict[str, int] = {}
-        for name, (path, entry) in entries.items():
-            size = sizes.get(path, entry["size"])
-            if size is None:
-                raise OSError(f"{self.url}/{name}: its size is not known")
-            self.names[name] = int(size)
-            self._changed[name] = entry.get("LastModified") or entry.get("mtime") or entry.get("created")
+        """storage_options: those of fsspec for the URL's protocol. LibraryError, CorruptCheckpointError,
+        OSError."""
+        self._storage = Storage(url, storage_options)
+        self.url = self._storage.url
+        listed = self._storage.list(2)
+        self._shipped = shipped_logs(self._storage, listed)
+        wanted = {join(directory, name) for directory, log in self._shipped.items() for name in log.names()}
+        self.files = {
+            name: entry
+            for name, entry in listed.items()
+            if dirname(name) not in self._shipped or name in wanted
+        }
+        for directory, log in self._shipped.items():
+            for base in log.bases:
+                name = join(directory, f"{layout.segment_stem(base)}.log")
+                if name not in listed:
+                    raise OSError(f"{self.url}/{name} was removed: only its manifest is left")
 
     def materialize(self, directory: str) -> None:
         """Makes the local files, without their bytes, and marks the logs as closed cleanly: what recovery looks
         for, bytes that a crash has left half written, is not in an object."""
         closed = {""}
         self._fillers = {}
-        for name, size in self.names.items():
+        for name, (size, changed) in self.files.items():
             path, base = f"{directory}/{name}", os.path.basename(name)
             if base in (layout.CLEAN_SHUTDOWN, layout.RECOVERY_POINTS):
                 closed.add(os.path.dirname(name))
@@ -100,9 +95,18 @@ class RemoteDirectory:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as file:
                 file.truncate(size)
-            if (time := _seconds(self._changed[name])) is not None:
-                os.utime(path, (time, time))
-            self._fillers[path] = RemoteFile(self._reader(name, size), path, size).fill
+            if changed is not None:
+                os.utime(path, (changed, changed))
+            self._fillers[path] = RemoteFile(self._reader(name), path, size).fill
+        for name, log in self._shipped.items():
+            checkpoints.write_epochs(
+                join(directory, name, layout.LEADER_EPOCHS), log.newest.leader_epochs.entries
+            )
+        if self._shipped and layout.LOG_STARTS not in self.files:
+            offsets = {
+                locate(join(directory, each)).name: log.newest.start for each, log in self._shipped.items()
+            }
+            checkpoints.write_offsets(join(directory, layout.LOG_STARTS), offsets)
         starts = self.log_starts()
         if starts is not None:
             _write(f"{directory}/../{layout.LOG_STARTS}", starts)
@@ -113,12 +117,11 @@ class RemoteDirectory:
     def log_starts(self) -> bytes | None:
         """The checkpoint of log start offsets in the directory around a partition that has no checkpoints of its
         own; None if there is none."""
-        root, _, name = self._root.rstrip("/").rpartition("/")
-        if not layout.is_partition_name(name) or self.names.keys() & {*layout.CHECKPOINTS}:
+        name = self.url.rpartition("/")[2]
+        if not layout.is_partition_name(name) or self._shipped or self.files.keys() & {*layout.CHECKPOINTS}:
             return None
-        file = f"{root}/{layout.LOG_STARTS}"
         try:
-            return bytes(self._attempted(f"/../{layout.LOG_STARTS}", lambda: self._files.cat_file(file)))
+            return self._storage.read(f"../{layout.LOG_STARTS}")
         except FileNotFoundError:
             return None
 
@@ -126,18 +129,10 @@ class RemoteDirectory:
         """What fills a local file."""
         return self._fillers.get(path)
 
-    def _reader(self, name: str, size: int) -> Callable[[int, int], bytes]:
-        remote = f"{self._root}/{name}"
-
+    def _reader(self, name: str) -> Callable[[int, int], bytes]:
         def read(start: int, end: int) -> bytes:
-            def request() -> bytes:
-                data = bytes(self._files.cat_file(remote, start=start, end=end))
-                if len(data) != end - start:
-                    raise OSError(f"bytes {start} to {end} were asked for, and {len(data)} came")
-                return data
-
             try:
-                data: bytes = self._attempted(f"/{name}", request)
+                data = self._storage.read(name, start, end)
             except FileNotFoundError as e:
                 raise OSError(f"{self.url}/{name} was removed: {e}") from e
             if start == 0 and name.endswith(".log") and data[:64].lstrip().startswith(b"<"):
@@ -145,19 +140,6 @@ class RemoteDirectory:
             return data
 
         return read
-
-    def _attempted(self, name: str, request: Callable[[], Any]) -> Any:
-        """The result of a request, which is made again if it fails. OSError with the URL, whatever a library
-        raises; FileNotFoundError."""
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                return request()
-            except (FileNotFoundError, PermissionError):
-                raise
-            except Exception as e:
-                if attempt == _ATTEMPTS:
-                    raise OSError(f"{self.url}{name}: {str(e) or type(e).__name__}") from e
-        raise AssertionError
 
 
 def mirrored(url: str, storage_options: Mapping[str, Any]) -> str:
@@ -168,7 +150,7 @@ def mirrored(url: str, storage_options: Mapping[str, Any]) -> str:
         remote = RemoteDirectory(url, storage_options)
     except FileNotFoundError as e:
         raise LogNotFoundError(f"nothing is at {url}: {e}") from e
-    if not remote.names:
+    if not remote.files:
         raise LogNotFoundError(f"nothing is at {url}")
     directory = os.path.realpath(tempfile.mkdtemp(prefix="kstore-"))
     weakref.finalize(RemoteDirectory, shutil.rmtree, directory, True)  # at the end of the process
@@ -183,7 +165,3 @@ def mirrored(url: str, storage_options: Mapping[str, Any]) -> str:
 def _write(path: str, content: bytes) -> None:
     with open(path, "wb") as file:
         file.write(content)
-
-
-def _seconds(time: datetime | float | None) -> float | None:
-    return time if time is None or isinstance(time, float) else time.timestamp()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kstore.arguments import boolean, choice, integer, is_url, number, path_text
+from kstore.arguments import boolean, checked_url, choice, integer, is_url, number, path_text
 from kstore.config import LogConfig
 from kstore.errors import visible
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from os import PathLike
     from typing import Any
+
+    from kstore.remote.tiered_log import RemoteDirectories
 
 
 class StoreArguments(NamedTuple):
@@ -33,6 +35,7 @@ class StoreArguments(NamedTuple):
     keep_for: list[str]
     expires_cursors: bool
     wait: float
+    remote: RemoteDirectories | None
 
 
 def checked_paths(
@@ -75,6 +78,14 @@ def checked_arguments(
     choice("mode", mode, ("r", "a"))
     if mode == "a" and (urls := [path for path in dirs if is_url(path)]):
         raise ValueError(f"{urls[0]} is remote, and can only be read: mode is r, not a")
+    options, remote = dict(options), None
+    if (url := options.pop("remote", None)) is not None:
+        if mode == "a":
+            raise ValueError("a store with a remote part can only be read: mode is r, not a")
+        from kstore.remote.tiered_log import RemoteDirectories
+
+        remote = RemoteDirectories(checked_url("remote", url), storage_options)
+        storage_options = None
     paths = checked_paths(dirs, storage_options)
     if mode == "r":
         given = {"config": config, "max_open_partitions": max_open_partitions, **options}
@@ -106,4 +117,5 @@ def checked_arguments(
         groups,
         "offsets_retention_minutes" in whole.given_options(),
         wait,
+        remote,
     )

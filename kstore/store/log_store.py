@@ -75,12 +75,12 @@ class LogStore:
     `dirs` are what a broker calls log.dirs: directories with a directory for each partition.
 
     mode "r": reads. Nothing is written or locked, so the directories may belong to a running broker. The
-    names of the partitions are taken when the object is made, and by `refresh`. mode "a": writes too.
-    Directories that are missing are made, and locked until the store is closed: close it, or use it in a
-    `with` statement. If they were not closed cleanly, all partitions are recovered first, as a broker does.
-    Threads may share the store. wait: how many seconds to wait, in mode "r" for a directory that does not
-    exist yet, in mode "a" while another process or store writes in one of the directories. Default 0.
-    storage_options: for directories that are URLs, a mapping of fsspec's options for their protocol.
+    names of the partitions are taken when the object is made, and by `refresh`. remote: the URL to which
+    kstore.ship() has shipped the directory, to read segments that are only there. storage_options: for URLs,
+    a mapping of fsspec's options. mode "a": writes too. Directories that are missing are made, and locked
+    until the store is closed: close it, or use it in a `with` statement. If they were not closed cleanly, all
+    are recovered first, as by a broker. Threads may share the store. wait: how many seconds to wait for a
+    directory that does not exist yet, or in mode "a" while others write there. Default 0.
 
     Options for writing, all by name: config: a LogConfig, for topics that do not say otherwise. Each of its
     options may also be given by name. durability, keep_cut, leader_epoch, clock, max_decompressed_bytes,
@@ -165,7 +165,7 @@ class LogStore:
         is_untouched = True  # but for what recovery does, if it was not closed cleanly
         try:
             awaited = LogLockedError if given.is_writing else LogNotFoundError
-            once_free(lambda: self._catalog.take(given.paths), given.wait, awaited)
+            once_free(lambda: self._catalog.take(given.paths, given.remote), given.wait, awaited)
             closer.begin()
             if self._catalog.is_writing:
                 for loss in [loss for each in self._catalog.directories for loss in each.losses]:
@@ -310,7 +310,7 @@ class LogStore:
             )
         refuse_others("read", options)
         directory = self._catalog.partitions.get(tp, self._catalog.directories[0])
-        log = PartitionLog(directory.path_of(tp), **options)
+        log = directory.open_to_read(tp, **options)
         log.traffic = self._logs.traffic_of(topic)
         return log
 

@@ -14,15 +14,19 @@ from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.lock import PartitionLock
 from kstore.log.files.log_directory import WholeLease
+from kstore.log.partition import PartitionLog
 from kstore.properties import parse_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
+    from typing import Unpack
 
     from kstore.log.files.layout import TopicPartition
     from kstore.log.files.log_directory import LogDirectory
+    from kstore.remote.tiered_log import RemoteDirectories
+    from kstore.typed import ReaderOptions
 
 TICK = 100_000_000  # ns: within it a directory may change twice and keep its time
 
@@ -35,8 +39,10 @@ class StoreDirectory:
     on: `failure` says why, and it holds no partitions.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, remote: RemoteDirectories | None = None) -> None:
+        """remote: where segments of its partitions were shipped to, for reading."""
         self.path = path
+        self.remote = remote
         self.failure = ""
         self._lease: WholeLease | None = None
         self.partitions: list[TopicPartition] = []
@@ -68,6 +74,11 @@ class StoreDirectory:
         """Takes the directory out of use."""
         self.failure = self.failure or reason
         self.partitions, self.others, self.deleted = [], [], []
+
+    def open_to_read(self, tp: TopicPartition, **options: Unpack[ReaderOptions]) -> PartitionLog:
+        """A partition, for reading. LogNotFoundError, CorruptFileError, OSError."""
+        path = self.path_of(tp)
+        return PartitionLog(path, **options) if self.remote is None else self.remote.log(tp, path, **options)
 
     def list_again(self) -> None:
         """What lies in it now. OSError, LogNotFoundError."""

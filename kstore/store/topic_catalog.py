@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from kstore.log.files.manifest import Stamp
     from kstore.log.files.shared_session import require_local
+    from kstore.remote.tiered_log import RemoteDirectories
 else:
     later(globals(), {"kstore.log.files.shared_session": "require_local"})
 
@@ -86,10 +87,10 @@ class TopicCatalog:
         self._read: list[Stamp] = []  # which tables those were, for reading
 
     @classmethod
-    def to_read(cls, paths: Iterable[Path]) -> TopicCatalog:
+    def to_read(cls, directories: Iterable[StoreDirectory]) -> TopicCatalog:
         """The topics that there are now in these directories. OSError, KstoreError."""
         catalog = cls(LogConfig())
-        catalog.take(paths)
+        catalog.take((each.path for each in directories), next((each.remote for each in directories), None))
         catalog.load_to_read()
         return catalog
 
@@ -236,7 +237,7 @@ class TopicCatalog:
 
     # ---- opening -------------------------------------------------------------------------------------------
 
-    def take(self, paths: Iterable[Path]) -> None:
+    def take(self, paths: Iterable[Path], remote: RemoteDirectories | None = None) -> None:
         """Opens the directories; none, if one is locked: two stores that wait for each other's would wait for
         ever. LogLockedError, LogNotFoundError; KstoreError if they are to be shared and one is on a file
         system of the network; OSError if none can be used."""
@@ -245,7 +246,7 @@ class TopicCatalog:
             require_local(*paths)
         try:
             for path in paths:
-                self.directories.append(StoreDirectory(path))
+                self.directories.append(StoreDirectory(path, remote))
                 self.directories[-1].open(writing=self.is_writing, shared=self.is_shared)
         except (LogLockedError, LogNotFoundError):
             while self.directories:
@@ -266,7 +267,7 @@ class TopicCatalog:
         self.look()
         if self.is_writing:
             return
-        listed = [StoreDirectory(path) for path in self.paths()]
+        listed = [StoreDirectory(each.path, each.remote) for each in self.directories]
         for directory in listed:
             directory.open(writing=False)
         self.directories[:] = listed
@@ -623,4 +624,4 @@ class Current:
         """Lists the directories of a store that reads, whether or not their times have changed. OSError,
         KstoreError."""
         if not self.known.is_writing:
-            self.known = TopicCatalog.to_read(self.known.paths())
+            self.known = TopicCatalog.to_read(self.known.directories)

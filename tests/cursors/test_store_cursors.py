@@ -21,7 +21,7 @@ import pytest
 import kstore
 from kstore import TopicPartition
 from kstore.log.cursors import member_lock
-from kstore.store.read import store_cursor
+from kstore.store import store_directory
 from tests.cursors.test_cursors import in_a_child
 from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import environment
@@ -235,7 +235,7 @@ def test_a_topic_that_is_deleted_while_a_cursor_opens_it(
         with store.cursor("g", ["other"]) as cursor:
             assert len(list(cursor)) == 3
             cursor.commit()
-    makes_id, opens = os.urandom, store_cursor.PartitionLog
+    makes_id, opens = os.urandom, store_directory.PartitionLog
 
     def change() -> None:
         monkeypatch.undo()
@@ -253,7 +253,7 @@ def test_a_topic_that_is_deleted_while_a_cursor_opens_it(
         return opens(path)
 
     if when == "before its log is opened":
-        monkeypatch.setattr(store_cursor, "PartitionLog", partition_log)
+        monkeypatch.setattr(store_directory, "PartitionLog", partition_log)
     else:
         monkeypatch.setattr(os, "urandom", urandom)
     with kstore.LogStore(store.path).cursor("g", ["other", "orders"], follow=True, timeout=0.9) as cursor:

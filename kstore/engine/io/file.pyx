@@ -358,6 +358,8 @@ cdef class File:
         can, both files share them. OSError."""
         cdef int64_t done = 0
         cdef ssize_t n = 1
+        if source.fill is not None:
+            source.fill(0, size, size)
         while n > 0 and done < size and not tracing:  # a tracer gets the bytes that are written
             with nogil:
                 n = -1 if gate(WRITES) else ks_copy(source.fd, self.fd, done, <size_t>min(size - done, <int64_t>MOST))

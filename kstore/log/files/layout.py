@@ -11,6 +11,7 @@ SEGMENT_KINDS = (".log", ".index", ".timeindex", ".txnindex")
 INDEX_KINDS = SEGMENT_KINDS[1:]
 KEYS = ".keys"  # positions of the last record of each key of a segment; Kafka ignores the file
 KEYS_DRAFT = ".keys.tmp"
+SHIPPED = ".shipped"  # in remote directories: the manifest of a segment that was shipped; Kafka ignores it
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"

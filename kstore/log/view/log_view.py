@@ -188,13 +188,17 @@ class LogView:
         if os.path.isfile(self.path):
             return False
         before = self._loaded
-        loaded = refreshed(self.path, before, self._options)
+        loaded = self._refreshed()
         if loaded is before:
             return False
         if self._transactions is not None:
             self._earlier = before, self._transactions
         self._loaded, self._transactions = loaded, None
         return True
+
+    def _refreshed(self) -> Loaded:
+        """The log as it is now; the snapshot that there is, if nothing has changed."""
+        return refreshed(self.path, self._loaded, self._options)
 
     @property
     def is_closed(self) -> bool:

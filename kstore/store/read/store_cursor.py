@@ -29,7 +29,6 @@ from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, ColumnOpt
 from kstore.log.cursors.offset_commits import lag_behind
 from kstore.log.cursors.offset_committer import OffsetCommitter, commit_all
 from kstore.log.files.layout import TopicPartition
-from kstore.log.partition import PartitionLog
 from kstore.log.threads.async_call import in_thread
 from kstore.page import notebook_table
 from kstore.store.read.membership import Membership
@@ -227,7 +226,7 @@ class StoreCursor(TopicReader):
                     committer = OffsetCommitter(path, self.group)
                     stack.callback(committer.close)
                     committer.open()
-                    log = PartitionLog(path)
+                    log = self._wanted.opened(tp)
                     log.traffic = self._logs.traffic_of(tp.topic)
                     feed = begin(
                         committer, log.source(), start, self._isolation, self._left_out, is_member=True

@@ -13,7 +13,6 @@ from kstore.log.cursors.arguments import checked_partition, checked_place, offse
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.feed import Feed
 from kstore.log.follow.position import Position, are_of_one_topic, checked_position, position_in
-from kstore.log.partition import PartitionLog
 from kstore.store.read.topic_reader import PartitionReader, TopicReader
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class StoreFollower(TopicReader):
 
     def _reader_of(self, tp: TopicPartition, path: str) -> PartitionReader:
         topic_id = self._wanted.topic_id(tp) or ""
-        log = PartitionLog(path)
+        log = self._wanted.opened(tp)
         log.traffic = self._logs.traffic_of(tp.topic)
         start = self._start_of(tp, topic_id)
         if not isinstance(start, Position | int):

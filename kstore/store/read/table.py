@@ -196,7 +196,7 @@ class Table(Mapping[bytes, bytes]):
         path = catalog.partitions[tp].path_of(tp)
         if part.reader is None or part.reader.path != str(path):
             part.forget()
-            part.reader = PartitionLog(path)
+            part.reader = catalog.partitions[tp].open_to_read(tp)
             part.reader.traffic = self._logs.traffic_of(self._topic)
         part.reader.refresh()
         return part.reader

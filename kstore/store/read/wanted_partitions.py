@@ -6,9 +6,11 @@ from kstore.light_typing import TYPE_CHECKING
 from kstore.store.topic_catalog import Current
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kstore.log.files.layout import TopicPartition
+    from kstore.log.partition import PartitionLog
+    from kstore.store.store_directory import StoreDirectory
     from kstore.store.topic_catalog import TopicCatalog
 
 
@@ -19,7 +21,7 @@ class WantedPartitions:
         self.paths: dict[TopicPartition, str] = {}
         self._topics = topics
         self._current = Current(catalog)
-        self._listed: object = None
+        self._listed: Mapping[TopicPartition, StoreDirectory] = {}
         self.list()
         self._first = set(self.paths)
 
@@ -45,6 +47,10 @@ class WantedPartitions:
     def topic_id(self, tp: TopicPartition) -> str | None:
         """The id of the topic of a partition that there is; "" if it has none. OSError."""
         return self._current.topic_id(tp.topic) if tp in self.paths else None
+
+    def opened(self, tp: TopicPartition) -> PartitionLog:
+        """A partition, for reading. LogNotFoundError, CorruptFileError, OSError."""
+        return self._listed[tp].open_to_read(tp)
 
     def was_there(self, tp: TopicPartition) -> bool:
         """Whether a partition was there when the reader began. All records of others are new."""

@@ -17,7 +17,10 @@ def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
         "source",
         metavar="SRC",
         help="the directory of a partition, or a log directory with the partitions of a store or a broker; "
-        "others may write it meanwhile",
+        "others may write it meanwhile. Or its URL",
+    )
+    parser.add_argument(
+        "--remote", metavar="URL", help="where SRC was shipped to: also copy segments that are there only"
     )
     parser.add_argument(
         "destination",
@@ -79,6 +82,7 @@ def copy(args: argparse.Namespace) -> int:
             renumber=args.renumber,
             compression=args.compression,
             on_error=args.on_error,
+            remote=args.remote,
             progress=progress.share,
         )
     for gap in report.gaps:

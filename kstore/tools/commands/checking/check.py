@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
+from kstore.arguments import checked_url
+from kstore.checking.both_parts import check_both
 from kstore.checking.check import check_paths
 from kstore.checking.finding import SEVERITIES
 from kstore.checking.resume import CheckState
@@ -46,6 +48,11 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
         help="also compare all files of DIR with the checksums in the kstore-copy.jsonl of a kstore copy",
     )
     parser.add_argument(
+        "--remote",
+        metavar="URL",
+        help="where DIR was shipped to: also check what is there, as one log with DIR",
+    )
+    parser.add_argument(
         "--resume",
         metavar="FILE",
         help="note in FILE which segments are whole, and do not read them again while their files are "
@@ -76,7 +83,14 @@ def check(args: argparse.Namespace) -> int:
             state = stack.enter_context(contextlib.closing(CheckState(args.resume)))
             read = state.reader(read)
         try:
-            report = check_paths(args.paths, read=read, listed=listed, manifest=args.manifest)
+            checked = partial(check_paths, read=read, listed=listed, manifest=args.manifest)
+            if args.remote is None:
+                report = checked(args.paths)
+            else:
+                path, *others = args.paths
+                if others:
+                    raise ValueError("--remote is that of one directory, and several are given")
+                report = check_both(checked, path, checked_url("--remote", args.remote), None)
         except LogNotFoundError as e:
             bar.clear()
             note(e)

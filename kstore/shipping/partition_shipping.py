@@ -1,0 +1,214 @@
+"""The shipping of one partition: its sealed segments, each once, oldest first."""
+
+from __future__ import annotations
+
+import contextlib
+from itertools import pairwise
+
+from kstore.broker.topic_options import topic_options
+from kstore.copying.manifest import CopiedFile
+from kstore.engine.io.file import sync_directory, sync_file
+from kstore.errors import CorruptRecordError, LogChangedError, PolicyViolationError
+from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.log.files import checkpoints, layout
+from kstore.log.files.leader_epochs import LeaderEpochs
+from kstore.log.files.log_dir_state import is_known_compacted
+from kstore.log.files.manifest import read_manifest
+from kstore.log.follow.position import Position, are_of_one_topic, diverged_at, epoch_before
+from kstore.remote.shipped import Shipped, ShippedFile, continued, manifest_name, shipped_logs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kstore.engine.segment.segment import Segment
+    from kstore.log.partition import PartitionLog
+    from kstore.log.recovery.loader import Loaded
+    from kstore.remote.storage import Listed, Storage
+
+
+class ShippedPartition(NamedTuple):
+    """What is in the remote directory of a partition: the offsets `start` to `end` (exclusive); both are -1
+    if nothing is. `shipped_bytes` were uploaded by this run. `deleted_segments` local ones were deleted by
+    it. `gaps` describes what is missing, as sentences."""
+
+    start: int
+    end: int
+    shipped_bytes: int
+    deleted_segments: int = 0
+    gaps: tuple[str, ...] = ()
+
+
+class PartitionShipping:
+    """The shipping of one view of a partition. `newest` is the newest manifest, None if there is none."""
+
+    def __init__(self, log: PartitionLog, storage: Storage, advance: Callable[[int], None]) -> None:
+        """advance: called with each number of bytes that are done. PolicyViolationError for a compacted
+        topic; LogChangedError if the remote directory has another log, or more of it; CorruptFileError,
+        OSError."""
+        self._log, self._storage, self._advance = log, storage, advance
+        is_compacted = "compact" in topic_options(log.path).config().cleanup_policy
+        if is_compacted or is_known_compacted(log.path):
+            raise PolicyViolationError(
+                f"{log.path} is compacted, so its sealed segments change: only a topic whose cleanup_policy "
+                "is delete can be shipped, as in Kafka's tiered storage; kstore.copy() copies it"
+            )
+        self._listed: Mapping[str, Listed] = storage.list()
+        known = shipped_logs(storage, self._listed).get("")
+        self.newest: Shipped | None = None
+        self._start = -1
+        self._verified: dict[int, Shipped] = {}  # in this run
+        self._id = _id_of(log)
+        # whether records were deleted, and not only segments
+        self._is_cut = bool(log.segments) and log.log_start_offset > log.segments[0].base_offset
+        if known is not None:
+            self.newest, self._start = known.newest, max(known.bases[0], known.newest.start)
+            self._check_newest(known.bases[-1], known.newest)
+            self.check(log.snapshot)
+
+    def check(self, now: Loaded) -> None:
+        """LogChangedError unless a snapshot is of the log that was shipped."""
+        if self.newest is None:
+            return
+        position, url = self.newest.position, self._storage.url
+        if now.log_end_offset < position.offset:
+            raise self._other(f"it ends at {now.log_end_offset}, and that at {position.offset}")
+        if (diverged := diverged_at(now, position, "read_uncommitted")) >= 0:
+            raise self._other(f"it was truncated at offset {diverged}, and {url} has the old records")
+
+    def _check_newest(self, base: int, newest: Shipped) -> None:
+        """LogChangedError if the newest shipped segment is of another log."""
+        if not are_of_one_topic(self._id, newest.position.topic_id):
+            raise self._other("another log is there")
+        same = next((each for each in self._log.segments if each.base_offset == base), None)
+        if same is not None and not (self._id and newest.position.topic_id):  # nothing else tells
+            name = f"{same.stem}.log"
+            if CopiedFile.at(same.directory, name).sha256 != newest.files[name].sha256:
+                raise self._other(f"its segment {base} is another one there")
+
+    def _other(self, why: str) -> LogChangedError:
+        log = self._log
+        text = f"it cannot go on in {self._storage.url}: {why}"
+        return LogChangedError(log.path, log.log_end_offset, log.log_start_offset, log.log_end_offset, text)
+
+    def ship(self) -> ShippedPartition:
+        """Uploads what is not there yet. LogChangedError, CorruptFileError, OSError."""
+        log = self._log
+        stable = log.last_stable_offset()  # above it are open transactions: Kafka's tiering stops there, too
+        shipped, gaps = 0, []
+        before = self.newest
+        for segment, following in pairwise(log.segments):
+            end = following.base_offset
+            there = -1 if self.newest is None else self.newest.end
+            if end > stable:
+                break
+            if end <= there or end <= log.log_start_offset:
+                self._advance(segment.size)
+                continue
+            if segment.base_offset < there:
+                raise self._other(f"offset {there}, where that ends, is inside a segment")
+            if 0 <= there < segment.base_offset and not self._is_cut:
+                gaps.append(
+                    f"{log.path}: offsets {there} to {segment.base_offset - 1} were deleted unshipped"
+                )
+            self._ship(segment, end)
+            shipped += segment.size
+        if self.newest is None:
+            return ShippedPartition(-1, -1, 0)
+        if self.newest is not before:
+            self._settle_epochs()
+        return ShippedPartition(self._start, self.newest.end, shipped, 0, tuple(gaps))
+
+    def _ship(self, segment: Segment, end: int) -> None:
+        """Uploads the files of a segment, reads them back, and writes its manifest."""
+        log, storage = self._log, self._storage
+        base, stem = segment.base_offset, layout.segment_stem(segment.base_offset)
+        names = [stem + kind for kind in reversed(layout.SEGMENT_KINDS)]  # the .log last
+        names.insert(0, f"{layout.segment_stem(end)}.snapshot")
+        if self.newest is None:
+            names.insert(0, layout.METADATA)
+        walk = segment.recovery_walk()
+        if walk.error is not None:
+            raise walk.error
+        if walk.valid_bytes < segment.size:
+            raise CorruptRecordError("end of a segment", file=segment.path, position=walk.valid_bytes)
+        sync_file(segment.path)  # or a power cut could take records that are there
+        sync_directory(segment.directory)
+        files = {}
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                files[name] = self._upload(segment.directory, name)
+        self._advance(segment.size)
+        shipped = files.get(f"{stem}.log")
+        if shipped is None or not segment.files.is_at_its_name():
+            raise self._other(f"{segment.path} was deleted or replaced meanwhile")
+        if segment.origin or segment.suffixes or shipped.size != segment.size:
+            raise self._other(
+                f"{segment.path} has other bytes than the segment, so the log must be recovered"
+            )
+        older = LeaderEpochs() if self.newest is None else self.newest.leader_epochs
+        epochs = continued(older, log.snapshot.leader_epochs).until(end)
+        start = -1 if self.newest is None else self.newest.start
+        if self._is_cut:
+            start = max(start, log.log_start_offset)
+        now = log.snapshot
+        position = Position(end, epoch_before(now, end), now.truncations.number, self._id)
+        made = Shipped(max(start, 0), position, epochs, files)
+        if self.newest is None or epochs != older:
+            storage.write(layout.LEADER_EPOCHS, _epochs_file(epochs))
+        try:
+            storage.create(manifest_name(base), made.encode())
+        except FileExistsError:  # of another program that ships this log, or has shipped another one
+            if self._manifest(base).files != files:
+                raise self._other("another program ships another log there") from None
+        if self.newest is None:
+            self._start = max(base, made.start)
+        self.newest = self._verified[base] = made
+
+    def _upload(self, directory: str, name: str) -> ShippedFile:
+        """Uploads a file, unless it is there. OSError if it differs then."""
+        local = CopiedFile.at(directory, name)
+        is_there = name in self._listed and self._listed[name].size == local.size
+        if not is_there or self._storage.sha256(name, local.size) != local.sha256:
+            self._storage.upload(f"{directory}/{name}", name)
+            if self._storage.sha256(name, local.size) != local.sha256:
+                raise OSError(f"{self._storage.url}/{name} is not {directory}/{name} after its upload")
+        return ShippedFile(local.size, local.sha256)
+
+    def _settle_epochs(self) -> None:
+        """Has the leader epochs there that the newest manifest has, whoever has written it. Readers by URL
+        use those of the manifest; this file is for downloads."""
+        seen = -1
+        while self.newest is not None and self.newest.end > seen:
+            seen = self.newest.end
+            self._storage.write(layout.LEADER_EPOCHS, _epochs_file(self.newest.leader_epochs))
+            newest = shipped_logs(self._storage, self._storage.list())[""].newest
+            if newest.end > seen:
+                self.newest = newest
+
+    def _manifest(self, base: int) -> Shipped:
+        name = manifest_name(base)
+        return Shipped.decode(f"{self._storage.url}/{name}", self._storage.read(name))
+
+    def verify(self, segment: Segment) -> None:
+        """Reads a segment's remote files back. LogChangedError unless they are those that are here, or have
+        the checksums of the manifest; OSError."""
+        if segment.base_offset in self._verified:
+            return
+        known = self._manifest(segment.base_offset)
+        name = f"{segment.stem}.log"
+        if CopiedFile.at(segment.directory, name).sha256 != known.files[name].sha256:
+            raise self._other(f"{segment.path} was rewritten since it was shipped, so it is not deleted")
+        for name, file in known.files.items():
+            if self._storage.sha256(name, file.size) != file.sha256:
+                raise self._other(f"{name} has changed there, so nothing is deleted here")
+
+
+def _id_of(log: PartitionLog) -> str:
+    """What tells the log from others: the id of its topic, or that of its manifest; "" if it has neither."""
+    topic_id = log.topic_id()
+    return checkpoints.topic_id_text(topic_id) if topic_id is not None else read_manifest(log.path).id.hex()
+
+
+def _epochs_file(epochs: LeaderEpochs) -> bytes:
+    lines = [f"{epoch} {offset}\n" for epoch, offset in epochs.entries]
+    return f"0\n{len(lines)}\n{''.join(lines)}".encode()
