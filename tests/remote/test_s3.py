@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 import kstore
+from tests.helpers.processes import run_python
 
 pytestmark = pytest.mark.nightly
 moto = pytest.importorskip("moto.server")
@@ -106,3 +110,47 @@ def test_an_object_that_changes_is_an_error(bucket: Bucket, change: str, tmp_pat
         assert read == rows[: len(read)]
     finally:
         files.pipe(f"kstore/logs/orders-0/{name}", whole)
+
+
+def test_shipping(bucket: Bucket, tmp_path: Path) -> None:
+    """Segments of more than one part of an upload, two programs at once, and both parts as one log."""
+    local, url = tmp_path / "orders-0", "s3://kstore/shipped/orders-0"
+    shutil.copytree(bucket.local, local)
+    end = kstore.open(local).segments[-1].base_offset
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(kstore.ship, local, url, storage_options=bucket.options) for _ in range(2)]
+        assert [run.result().partitions["orders-0"].end for run in runs] == [end, end]
+    bucket.requests.clear()
+    again = kstore.ship(local, url, storage_options=bucket.options)
+    assert again.shipped_bytes == 0
+    assert len(bucket.requests) <= 3  # the listing, the newest manifest
+    rows = kstore.open(local).scan().to_arrow()
+    kstore.ship(local, url, local_retention_ms=0, storage_options=bucket.options)
+    assert kstore.open(local).log_start_offset == end
+    log = kstore.open(local, remote=url, storage_options=bucket.options)
+    assert log.scan().to_arrow() == rows
+
+
+def test_a_manifest_is_created_once(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another log is shipped to the same place in the moment before the first manifest."""
+    url = "s3://kstore/both/orders-0"
+    with kstore.open(tmp_path / "other-0", "a", segment_bytes=16 << 20) as log:
+        for first in range(0, RECORDS, 1000):
+            log.extend([b"x%0999d" % i for i in range(first, first + 1000)])
+    kind = s3fs.S3FileSystem
+    whole = kind._pipe_file
+
+    async def second(own: Any, path: str, *args: Any, **given: Any) -> Any:
+        if path.endswith(".shipped"):
+            monkeypatch.undo()
+            await asyncio.to_thread(run_ship, tmp_path / "other-0", url, bucket.options)
+        return await whole(own, path, *args, **given)
+
+    monkeypatch.setattr(kind, "_pipe_file", second)
+    with pytest.raises(kstore.LogChangedError, match="another"):
+        kstore.ship(bucket.local, url, storage_options=bucket.options)
+
+
+def run_ship(local: Path, url: str, options: dict[str, Any]) -> None:
+    """Ships in a process of its own: fsspec has one event loop in each."""
+    run_python(f"import kstore; kstore.ship({str(local)!r}, {url!r}, storage_options={options!r})")
