@@ -326,7 +326,7 @@ def test_a_failed_system_call_while_the_plan_is_made(tmp_path: Path) -> None:
 
 
 def test_damages(tmp_path: Path) -> None:
-    """EFFORT=50 tries 1,000."""
+    """EFFORT=100 tries 1,000."""
     sound, damaged = tmp_path / "sound-0", tmp_path / "damaged-0"
     for number in range(times(20)):
         rng = random.Random(f"{SEED} {number}")
