@@ -11,7 +11,7 @@ from kstore.errors import InvalidConfigError, KstoreError
 from kstore.kinds import as_text
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
-from kstore.serving.cluster import NO_ID, topic_id_at
+from kstore.serving.cluster import NO_ID, topic_id_of
 from kstore.serving.error_codes import ErrorCode
 from kstore.serving.refusals import RefusedError, attempt
 
@@ -44,11 +44,9 @@ class Administration:
             count = self._partition_count(wanted)
             self._check_new(name)
             config = in_python({each["name"]: _text(each) for each in wanted["configs"]})
-            if not values["validateOnly"]:
-                self._store.create_topic(name, count, **config)
             found: dict[str, Any] = {"numPartitions": count, "replicationFactor": 1, "configs": []}
             if not values["validateOnly"]:
-                found["topicId"] = topic_id_at(self._partitions.paths(name)[0])
+                found["topicId"] = topic_id_of(self._store.create_topic(name, count, **config))
             return found
 
         return {

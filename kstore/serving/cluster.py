@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kstore.errors import KstoreError
 from kstore.log.files import layout
-from kstore.log.files.checkpoints import read_epochs, read_topic_id, topic_id_text
+from kstore.log.files.checkpoints import read_epochs, topic_id_text
 from kstore.serving.error_codes import ErrorCode, code_of
 from kstore.serving.protocol.apis import APIS
 from kstore.serving.refusals import attempt
@@ -21,16 +21,25 @@ if TYPE_CHECKING:
 
     from kstore.serving.connection import Connection, Handler
     from kstore.serving.partitions import Partitions
+    from kstore.store.descriptions import TopicDescription
 
 NO_ID: Final = "A" * 22  # Kafka's zero UUID
+_NOT_ASKED: Final = -(2**31)
+# All operations that there are, a bit for the code of each: without access rules a client may do everything.
+TOPIC_OPERATIONS: Final = 0b1101_1111_1000
+CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
+GROUP_OPERATIONS: Final = 0b1101_0100_1000
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
 
-def topic_id_at(path: Path) -> str:
-    """The id of a topic, from the directory of one of its partitions; NO_ID if it has none. OSError."""
-    with contextlib.suppress(FileNotFoundError, KstoreError):
-        return topic_id_text(read_topic_id(path / layout.METADATA))
-    return NO_ID
+def topic_id_of(topic: TopicDescription) -> str:
+    """The id of a topic as it is sent; NO_ID if it has none."""
+    return NO_ID if topic.id is None else topic_id_text(topic.id)
+
+
+def allowed(is_asked: bool, operations: int) -> int:
+    """The operations that a client may do, if it asks for them."""
+    return operations if is_asked else _NOT_ASKED
 
 
 def epoch_at(path: Path) -> int:
@@ -78,7 +87,14 @@ class Cluster:
     ) -> dict[str, Any]:
         """The node, which is also the controller."""
         broker = {"brokerId": self.node_id, **self.node(connection)}
-        return {"clusterId": self._cluster_id, "controllerId": self.node_id, "brokers": [broker]}
+        return {
+            "clusterId": self._cluster_id,
+            "controllerId": self.node_id,
+            "brokers": [broker],
+            "clusterAuthorizedOperations": allowed(
+                values["includeClusterAuthorizedOperations"], CLUSTER_OPERATIONS
+            ),
+        }
 
     def metadata(self, values: dict[str, Any], version: int, connection: Connection) -> dict[str, Any]:
         """The topics that a client names, or all, with their partitions."""
@@ -89,11 +105,18 @@ class Cluster:
         else:
             may_create = self.create is not None and values["allowAutoTopicCreation"]
             topics = [self._wanted(each, known, may_create) for each in wanted]
+        for each in topics:
+            each["topicAuthorizedOperations"] = allowed(
+                values["includeTopicAuthorizedOperations"] and not each["errorCode"], TOPIC_OPERATIONS
+            )
         return {
             "brokers": [{"nodeId": self.node_id, **self.node(connection)}],
             "clusterId": self._cluster_id,
             "controllerId": self.node_id,
             "topics": topics,
+            "clusterAuthorizedOperations": allowed(
+                values["includeClusterAuthorizedOperations"], CLUSTER_OPERATIONS
+            ),
         }
 
     def _wanted(
@@ -119,19 +142,20 @@ class Cluster:
 
     def _id_of(self, name: str) -> str:
         try:
-            return next((topic_id_at(path) for path in self._partitions.paths(name).values()), NO_ID)
+            return topic_id_of(self._partitions.store.describe(name))
         except (KstoreError, OSError):
             return NO_ID
 
     def _topic(self, name: str) -> dict[str, Any]:
         try:
-            paths = self._partitions.paths(name)
+            found = self._partitions.store.describe(name)
+            paths = sorted(found.partitions.items())
             return {
                 "errorCode": ErrorCode.NONE,
                 "name": name,
-                "topicId": next(map(topic_id_at, paths.values()), NO_ID),
+                "topicId": topic_id_of(found),
                 "isInternal": name in INTERNAL,
-                "partitions": [self._partition(number, path) for number, path in sorted(paths.items())],
+                "partitions": [self._partition(number, path) for number, path in paths],
             }
         except (KstoreError, OSError, ValueError) as error:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if isinstance(error, ValueError) else code_of(error)

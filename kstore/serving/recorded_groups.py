@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kstore.errors import LogNotFoundError
 from kstore.log.files.layout import TopicPartition
+from kstore.serving.cluster import GROUP_OPERATIONS, allowed
 from kstore.serving.error_codes import ErrorCode
 from kstore.store.consumer_offsets import committed_in
 
@@ -56,12 +57,14 @@ class RecordedGroups:
     def describe_groups(self, values: dict[str, Any], version: int, connection: Connection) -> dict[str, Any]:
         """Groups, each without members."""
         known = self._known()
+        operations = allowed(values["includeAuthorizedOperations"], GROUP_OPERATIONS)
         return {
             "groups": [
                 {
                     "groupId": each,
                     "groupState": "Empty" if each in known else "Dead",
                     "protocolType": "consumer" if each in known else "",
+                    "authorizedOperations": operations,
                 }
                 for each in values["groups"]
             ]

@@ -7,6 +7,7 @@ from kstore.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from uuid import UUID
 
     from kstore.config import LogConfig
     from kstore.log.files.layout import TopicPartition
@@ -20,12 +21,15 @@ class TopicDescription(NamedTuple):
 
     `partitions` maps the numbers of its partitions to their directories. `config` is the configuration that
     its logs have, `options` what of it is the topic's own, as options of LogConfig; the rest is the store's.
+    `id` is the topic's: a topic that is deleted and created again has another one. It is None for a topic
+    whose partitions were made one by one.
     """
 
     name: str
     partitions: dict[int, Path]
     config: LogConfig
     options: dict[str, object]
+    id: UUID | None
 
 
 class StoreHealth(NamedTuple):
@@ -58,7 +62,7 @@ def describe_topic(catalog: TopicCatalog, name: str) -> TopicDescription:
         catalog.read_again()
     options = in_python(catalog.own_options(name))
     paths = {tp.partition: catalog.partitions[tp].path_of(tp) for tp in topic.partitions}
-    return TopicDescription(name, paths, catalog.config_of(name), options)
+    return TopicDescription(name, paths, catalog.config_of(name), options, catalog.uuid_of(name))
 
 
 def health_of(logs: OpenPartitions, upkeep: Upkeep) -> StoreHealth:

@@ -43,6 +43,7 @@ from kstore.store.topic import Topic, checked_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
+    from uuid import UUID
 
     from kstore.log.files.manifest import Stamp
     from kstore.log.files.shared_session import require_local
@@ -208,13 +209,25 @@ class TopicCatalog:
         return next(filter(None, kept), {})
 
     def topic_id(self, name: str) -> str:
-        """The id of a topic: a broker's, or that in the table; "" if it has none. A later topic of that name
-        has another one. OSError."""
+        """The id of a topic, as text: a broker's, or that in the table; "" if it has none. A later topic of
+        that name has another one. OSError."""
+        found = self._id_in_files(name)
+        return self._id_of(name) if found is None else topic_id_text(found)
+
+    def uuid_of(self, name: str) -> UUID | None:
+        """The id of a topic, or None if it has none. OSError."""
+        from uuid import UUID  # imported here: few programs ask for ids
+
+        found, own = self._id_in_files(name), self._id_of(name)
+        return UUID(own) if found is None and own else found
+
+    def _id_in_files(self, name: str) -> UUID | None:
+        """The id that a broker gave to a topic."""
         topic, there = self.topics.get(name), self.partitions
         for tp in topic.partitions[:1] if topic is not None else ():
             with contextlib.suppress(FileNotFoundError, CorruptFileError, KeyError):
-                return topic_id_text(read_topic_id(there[tp].path_of(tp) / layout.METADATA))
-        return self._id_of(name)
+                return read_topic_id(there[tp].path_of(tp) / layout.METADATA)
+        return None
 
     def config_of(self, name: str) -> LogConfig:
         """What holds for a topic. CorruptCheckpointError, OSError."""

@@ -154,14 +154,18 @@ def test_min_bytes(store: kstore.LogStore, client: RawClient) -> None:
 
 
 def test_a_new_topic(store: kstore.LogStore, client: RawClient) -> None:
-    """A topic that is made while it is served, and one that is deleted and made anew."""
+    """A topic that is made while it is served, and one that is deleted and made anew, which has another id."""
+    ids = set()
     for values in ([b"a"], [b"b", b"c"]):
         store.create_topic("new")
         store.extend("new", values)
         found = wait_for(lambda: client.fetch(("new", 0, 0))[0], lambda each: each["errorCode"] == NONE)
         assert found["highWatermark"] == len(values)
+        (topic,) = client.ask("Metadata", 12, {"topics": [{"name": "new"}]})["topics"]
+        ids.add(topic["topicId"])
         store.delete_topic("new")
         wait_for(lambda: client.fetch(("new", 0, 0))[0], lambda each: each["errorCode"] == UNKNOWN_TOPIC)
+    assert len(ids - {"A" * 22}) == 2
 
 
 def wait_for(ask: Callable[[], dict], is_right: Callable[[dict], bool]) -> dict:
@@ -268,6 +272,22 @@ def test_metadata(store: kstore.LogStore, server: Server, client: RawClient) -> 
     (topic,) = client.ask("Metadata", 12, {"topics": [{"topicId": "B" * 21 + "A", "name": None}]})["topics"]
     assert topic["errorCode"] == 100
     assert store.topics.keys() == {"t"}  # none was created
+
+
+def test_operations(client: RawClient) -> None:
+    """Whoever asks what it may do learns that it may do everything. The numbers are Kafka's."""
+    flags = {"includeClusterAuthorizedOperations": True, "includeTopicAuthorizedOperations": True}
+    found = client.ask("Metadata", 9, {"topics": [{"name": "t"}], **flags})
+    assert (found["clusterAuthorizedOperations"], found["topics"][0]["topicAuthorizedOperations"]) == (
+        8096,
+        3576,
+    )
+    (group,) = client.ask("DescribeGroups", 5, {"groups": ["g"], "includeAuthorizedOperations": True})[
+        "groups"
+    ]
+    assert group["authorizedOperations"] == 3400
+    found = client.ask("DescribeCluster", 0, {"includeClusterAuthorizedOperations": False})
+    assert found["clusterAuthorizedOperations"] == -(2**31)
 
 
 def test_descriptions(store: kstore.LogStore, server: Server) -> None:

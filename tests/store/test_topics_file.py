@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -40,6 +41,7 @@ ENTRIES: list[tuple[str, dict[str, object], dict[str, object] | None]] = [
     ("t", {"partitions": 1, "config": {"a": "b"}}, None),
     ("t", {"partitions": 1, "config": {"segment.bytes": 1}}, None),
     ("t", T | {"id": 1}, None),
+    ("t", T | {"id": "1a"}, None),
     ("../t", T, None),
     ("t", T, {"topic": "../x", "delete": True, "make": {}}),
     ("t", T, {"topic": "x", "delete": False, "make": {"-1": "x"}}),
@@ -103,10 +105,11 @@ def test_a_bit_is_turned(tmp_path: Path) -> None:
 def test_the_id_of_a_topic(tmp_path: Path) -> None:
     """It stays as long as the topic is there; another topic of the name has another."""
 
-    def id_of(topic: str) -> str:
-        return str(json.loads((tmp_path / TABLE).read_text())["topics"][topic]["id"])
-
     with opened(tmp_path) as store:
+
+        def id_of(topic: str) -> UUID | None:
+            return store.describe(topic).id
+
         store.create_topic("t")
         store.create_topic("u")
         first = id_of("t")

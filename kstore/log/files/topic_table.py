@@ -162,6 +162,8 @@ def _topic_in(name: object, entry: Mapping[str, object]) -> KnownTopic:
     topic_id = entry.get("id", "")
     if not isinstance(topic_id, str):
         raise TypeError(f"the id {topic_id!r}")
+    if topic_id and len(bytes.fromhex(topic_id)) != 16:
+        raise ValueError(f"the id {topic_id!r}")
     return KnownTopic(count, options, topic_id)
 
 

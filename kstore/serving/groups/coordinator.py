@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from kstore.log.cursors.offset_commits import MAX_METADATA_BYTES, OffsetAndMetadata
 from kstore.log.files.layout import TopicPartition
+from kstore.serving.cluster import GROUP_OPERATIONS, allowed
 from kstore.serving.error_codes import ErrorCode
 from kstore.serving.failures import Answer, Handler, answering, by_partition
 from kstore.serving.groups.group import Group, GroupState
@@ -25,7 +26,6 @@ from kstore.serving.state_topic import Producer, StateTopic
 from kstore.store import LogStore
 
 TOPIC: Final = "__consumer_offsets"
-_NO_OPERATIONS: Final = -(2**31)  # Kafka's value for "not asked for"
 _EXPIRY_INTERVAL_MS: Final = 600_000  # Kafka's offsets.retention.check.interval.ms
 
 
@@ -283,7 +283,13 @@ class GroupCoordinator:
 
     def describe_groups(self, values: dict[str, Any], version: int, connection: Any) -> Answer:
         """DescribeGroups. A group that does not exist is dead."""
-        return {"groups": [self._described(group_id, version) for group_id in values["groups"]]}
+        operations = allowed(values["includeAuthorizedOperations"], GROUP_OPERATIONS)
+        return {
+            "groups": [
+                {**self._described(group_id, version), "authorizedOperations": operations}
+                for group_id in values["groups"]
+            ]
+        }
 
     def _described(self, group_id: str, version: int) -> Answer:
         shard = self._shard(group_id)
@@ -295,7 +301,6 @@ class GroupCoordinator:
             "protocolType": "",
             "protocolData": "",
             "members": [],
-            "authorizedOperations": _NO_OPERATIONS,
         }
         if group is None:
             return described
