@@ -154,7 +154,7 @@ def test_min_bytes(store: kstore.LogStore, client: RawClient) -> None:
 
 
 def test_a_new_topic(store: kstore.LogStore, client: RawClient) -> None:
-    """A topic that is made while it is served, and one that is deleted and made anew, which has another id."""
+    """A topic that is made while it is served, and one that is deleted and made anew: it has another id."""
     ids = set()
     for values in ([b"a"], [b"b", b"c"]):
         store.create_topic("new")

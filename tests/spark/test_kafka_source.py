@@ -24,7 +24,8 @@ def options(of, **more):
     return of.format("kafka").options(**{"kafka.bootstrap.servers": address, **more})
 
 def rows(frame):
-    return sorted([r.partition, r.offset, bytes(r.key).decode(), bytes(r.value).decode()] for r in frame.collect())
+    text = frame.selectExpr("partition", "offset", "string(key)", "string(value)")
+    return sorted(map(list, text.collect()))
 
 def copied():
     stream = options(spark.readStream, subscribe="orders", startingOffsets="earliest").load()
@@ -32,8 +33,8 @@ def copied():
     stream.trigger(availableNow=True).start().awaitTermination()
 
 whole = options(spark.read, subscribe="orders").load()
-ends = {"orders": {"0": -2, "1": 2}}, {"orders": {"0": 3, "1": -1}}
-part = options(spark.read, subscribe="orders", startingOffsets=json.dumps(ends[0]), endingOffsets=json.dumps(ends[1]))
+starts, ends = (json.dumps({"orders": each}) for each in ({"0": -2, "1": 2}, {"0": 3, "1": -1}))
+part = options(spark.read, subscribe="orders", startingOffsets=starts, endingOffsets=ends)
 since = options(spark.read, subscribePattern="ord.*", startingTimestamp=time).load()
 print(json.dumps({"whole": rows(whole), "part": rows(part.load()), "since": rows(since)}))
 copied()
