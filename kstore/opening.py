@@ -100,7 +100,9 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
             the protocol are installed: ranges of files are read as they are needed, and the log stays as it
             was when it was opened. It cannot be followed, refreshed or read with a cursor.
         mode "a": writes, and creates the directory if it does not exist. Returns a LogWriter. Close it, or
-            use `with`.
+            use `with`. A warning is given for a new directory whose name ends in a dash and a number, if the
+            rest is no topic name of Kafka (1 to 249 of a-z, A-Z, 0-9, dot, underscore and dash): brokers,
+            stores and copies of log directories pass over it.
         mode "r+": writes as "a" does, but the directory must exist.
 
     A log has one writer at a time, or several with `shared`. If the log was not closed cleanly, opening it

@@ -133,6 +133,10 @@ class Destination:
         """The path of a folder of the copy; "" for the copy itself."""
         return f"{self.path}/{name}" if name else self.path
 
+    def has(self, path: str) -> bool:
+        """Whether a path leads into the copy, or into an earlier one that is at its place."""
+        return f"{os.path.abspath(path)}/".startswith((f"{self.path}/", f"{self.final}/"))
+
     def number_of(self, name: str) -> int:
         """The number of the partition that a folder of the copy is."""
         return locate(f"{self.final}/{name}" if name else self.final).name.partition

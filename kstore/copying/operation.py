@@ -7,13 +7,13 @@ import errno
 import os
 from pathlib import Path
 
-from kstore.arguments import ON_ERROR, boolean, checked_url, choice, integer, moment, path_text
+from kstore.arguments import ON_ERROR, boolean, checked_url, choice, instances, integer, moment, path_text
 from kstore.copying.destination import Destination
 from kstore.copying.partition_copy import copy_partition, write_checkpoints
 from kstore.copying.wanted import Wanted
 from kstore.engine.io.file import File, new_draft, read_whole, rename, write_whole
 from kstore.engine.record.batch import CODECS
-from kstore.errors import CorruptFileError, LogNotFoundError
+from kstore.errors import CorruptFileError, LogChangedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
 from kstore.log.files.log_dir_state import locate
@@ -25,13 +25,14 @@ from kstore.remote.remote_files import mirrored
 from kstore.remote.tiered_log import RemotePart
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
     from os import PathLike
     from typing import Any, Literal
 
     from kstore.copying.wanted import Checkpoints, PartitionCopy
     from kstore.log.files.layout import TopicPartition
+    from kstore.log.files.manifest import Manifest
     from kstore.log.read.progress import ProgressCallback
 
 _NOT_COPIED = (
@@ -50,7 +51,8 @@ class CopyReport(NamedTuple):
     `source` and `destination` are directories, `manifest` is the file with the checksums. `partitions` maps
     the name of each copied partition to a PartitionCopy: its first offset and its end, the bytes that this
     run and earlier ones have copied, and its gaps. `left_out` maps directories of the source that were not
-    copied to the reason.
+    copied, and files of a log directory, to the reason. `is_complete` is False if the copy has gaps, or if a
+    partition or a file was left out; directories that Kafka has set aside do not count.
     """
 
     source: Path
@@ -58,6 +60,7 @@ class CopyReport(NamedTuple):
     manifest: Path
     partitions: dict[str, PartitionCopy]
     left_out: dict[str, str]
+    is_complete: bool
 
     @property
     def copied_bytes(self) -> int:
@@ -79,7 +82,7 @@ def copy(
     source: str | PathLike[str],
     destination: str | PathLike[str],
     *,
-    topic: str | None = None,
+    topic: str | Iterable[str] | None = None,
     start: int | None = None,
     stop: int | None = None,
     since: int | datetime | None = None,
@@ -103,16 +106,16 @@ def copy(
     removes a partition from an earlier copy: it fails if the earlier copy has a partition that this run does
     not copy.
 
-    topic: copies only this topic of a log directory. start, stop: the first offset, and the offset to stop
-    before, of each partition. since, until: the range by time, in ms since 1970 or as a datetime with a time
-    zone: the first record with this timestamp or a later one. Records of the first batch before `start` are
-    in the copy, below its log start offset.
+    topic: copies only this topic of a log directory, or these topics. start, stop: the first offset, and the
+    offset to stop before, of each partition. since, until: the range by time, in ms since 1970 or as a
+    datetime with a time zone: the first record with this timestamp or a later one. Records of the first batch
+    before `start` are in the copy, below its log start offset.
 
     Offsets, timestamps, leader epochs, log starts, topic ids, options, transactions and producers are kept.
     The copy of a log directory has the positions of its groups, too. renumber: the records get offsets from 0
     on. Like a consumer and a producer, this copies committed records without transactions, producers and
     positions. compression: the codec to encode all batches with. on_error: "skip" leaves damaged batches out,
-    and partitions that cannot be opened; the report has them.
+    and partitions and files that cannot be opened; the report has them.
 
     The copy is closed cleanly: kstore or a broker opens it without recovery. The file kstore-copy.jsonl in it
     has the size and the SHA-256 of each file.
@@ -133,6 +136,9 @@ def copy(
         on_error,
         "" if compression is None else choice("compression", compression, CODECS),
         boolean("renumber", renumber),
+    )
+    topics = (
+        None if topic is None else {topic} if isinstance(topic, str) else set(instances("topic", topic, str))
     )
     if progress is not None:
         check_progress(progress)
@@ -158,8 +164,8 @@ def copy(
         )
     # A store has a table of topics, a broker has its metadata; a partition by itself has neither.
     is_brokers = os.path.exists(f"{place}/{layout.META_PROPERTIES}")
-    wanted = wanted._replace(saves_options=one or (topic is not None and is_brokers))
-    if one and topic is not None:
+    wanted = wanted._replace(saves_options=one or (topics is not None and is_brokers))
+    if one and topics is not None:
         raise ValueError(f"topic needs a log directory, and {place} is a partition")
     try:
         if one:
@@ -167,13 +173,14 @@ def copy(
             work.plan(_size_of(place))
             copied, known = copy_partition(place, "", work, wanted)
             write_checkpoints(work.path, {locate(final).name: known})
-            partitions, left_out = {os.path.basename(place): copied}, dict[str, str]()
+            partitions, left_out, lost = {os.path.basename(place): copied}, dict[str, str](), dict[str, str]()
             work.finish({""})
         else:
-            partitions, left_out = _copy_directory(place, topic, work, wanted)
+            partitions, left_out, lost = _copy_directory(place, topics, work, wanted)
     finally:
         work.release()
-    return CopyReport(Path(place), Path(final), Path(work.manifest), partitions, left_out)
+    is_complete = not lost and not any(each.gaps for each in partitions.values())
+    return CopyReport(Path(place), Path(final), Path(work.manifest), partitions, left_out | lost, is_complete)
 
 
 def _local(source: str, storage_options: Mapping[str, Any] | None) -> str:
@@ -196,15 +203,16 @@ def _is_partition(place: str) -> bool:
 
 
 def _copy_directory(
-    place: str, topic: str | None, work: Destination, wanted: Wanted
-) -> tuple[dict[str, PartitionCopy], dict[str, str]]:
+    place: str, topics: set[str] | None, work: Destination, wanted: Wanted
+) -> tuple[dict[str, PartitionCopy], dict[str, str], dict[str, str]]:
+    """The copied partitions, and what was left out: what no copy has, and what should be in it."""
     names = sorted(name for name in os.listdir(place) if os.path.isdir(f"{place}/{name}"))
     found = [tp for tp in map(layout.partition_named, names) if tp is not None]
     others = [name for name in names if not layout.is_partition_name(name)]
-    if topic is not None:
-        found, others = [tp for tp in found if tp.topic == topic], []
-        if not found:
-            raise LogNotFoundError(f"no partition of topic {topic!r} in {place}")
+    if topics is not None:
+        found, others = [tp for tp in found if tp.topic in topics], []
+        if missing := sorted(topics - {tp.topic for tp in found}):
+            raise LogNotFoundError(f"no partition of topic {missing[0]!r} in {place}")
     # KRaft's metadata last: a topic of a later moment than the partitions has empty ones, and none is a stray
     found.sort(key=lambda tp: (tp.topic == layout.CLUSTER_METADATA, tp))
     work.begin(set(map(str, found)))
@@ -213,10 +221,17 @@ def _copy_directory(
     if not wanted.is_bounded:
         work.expect(total)
     # Positions first: none may be beyond the end of its partition.
-    _copy_files(place, topic, work.path, wanted)
+    lost = _copy_files(place, topics, work, wanted)
     copied: dict[str, PartitionCopy] = {}
     known: dict[TopicPartition, Checkpoints] = {}
-    left_out = {name: _reason(name) for name in others}
+    left_out = {}
+    for name in others:
+        if layout.is_set_aside(name):
+            left_out[name] = f"Kafka has set it aside (-{name.rpartition('-')[2]})"
+        elif _has_log(f"{place}/{name}"):
+            lost[name] = "its name is not that of a partition of Kafka, such as orders-0: copy it by itself"
+        else:
+            left_out[name] = "it is not a partition"
     for tp in found:
         try:
             copied[str(tp)], offsets = copy_partition(f"{place}/{tp}", str(tp), work, wanted)
@@ -224,25 +239,34 @@ def _copy_directory(
                 known[tp] = offsets
         except LogNotFoundError:  # deleted meanwhile
             continue
-        except CorruptFileError as e:
-            if wanted.on_error != "skip":
-                raise
-            left_out[str(tp)] = str(e)
+        except (CorruptFileError, OSError) as e:
+            lost[str(tp)] = _skipped(e, work, wanted)
     write_checkpoints(work.path, known)
     work.finish(copied)
-    return copied, left_out
+    return copied, left_out, lost
 
 
-def _reason(name: str) -> str:
-    if layout.parse_directory(name) is None:
-        return "it is not a partition"
-    return f"Kafka has set it aside (-{name.rpartition('-')[2]})"
+def _skipped(error: CorruptFileError | OSError, work: Destination, wanted: Wanted) -> str:
+    """The reason why a part of the source is left out. Raises the error if errors are not skipped, or if it
+    is not about a file of the source."""
+    file = getattr(error, "file", None) or getattr(error, "filename", None)
+    is_changing = isinstance(error, LogChangedError)
+    if wanted.on_error != "skip" or not file or is_changing or work.has(file):
+        raise error
+    return str(error)
+
+
+def _has_log(directory: str) -> bool:
+    try:
+        return any(layout.segment_offset(name) is not None for name in os.listdir(directory))
+    except OSError:  # such as lost+found
+        return False
 
 
 def _size_of(partition: str) -> int:
-    """The bytes of the segments of a partition now; others may remove some meanwhile. OSError."""
+    """The bytes of the segments of a partition now; 0 if it cannot be read. Others may remove some."""
     size = 0
-    with contextlib.suppress(FileNotFoundError), os.scandir(partition) as entries:
+    with contextlib.suppress(OSError), os.scandir(partition) as entries:
         for entry in entries:
             if entry.name.endswith(".log"):
                 with contextlib.suppress(FileNotFoundError):
@@ -250,8 +274,10 @@ def _size_of(partition: str) -> int:
     return size
 
 
-def _copy_files(place: str, topic: str | None, target: str, wanted: Wanted) -> None:
-    """Copies the files of a log directory: positions of groups, the table of topics, a broker's identity."""
+def _copy_files(place: str, topics: set[str] | None, work: Destination, wanted: Wanted) -> dict[str, str]:
+    """Copies the files of a log directory: positions of groups, the table of topics, a broker's identity.
+    Returns what was left out."""
+    lost = {}
     for name in sorted(os.listdir(place)):
         path = f"{place}/{name}"
         is_position = name.startswith(_POSITIONS)
@@ -259,18 +285,27 @@ def _copy_files(place: str, topic: str | None, target: str, wanted: Wanted) -> N
             continue
         if is_position and (wanted.renumber or not name.endswith(".positions")):
             continue
-        if name == layout.MANIFEST:
-            manifest = read_manifest(place)
-            if topic is not None:
-                table = manifest.table
-                topics = {each: known for each, known in table.topics.items() if each == topic}
-                manifest = manifest._replace(table=TopicTable(table.number, topics))
-            write_manifest(target, manifest)
-        elif is_position:
-            write_whole(f"{target}/{name}", read_whole(path))
-        elif topic is None:
-            draft = new_draft(f"{target}/{name}{layout.DRAFT}", path)
-            file = File(path)
-            draft.begin_as(file, file.size())
-            draft.sync()
-            rename(draft.path, f"{target}/{name}")
+        try:
+            if name == layout.MANIFEST:
+                write_manifest(work.path, _manifest_of(place, topics))
+            elif is_position:
+                write_whole(f"{work.path}/{name}", read_whole(path))
+            elif topics is None:
+                file = File(path)
+                draft = new_draft(f"{work.path}/{name}{layout.DRAFT}", path)
+                draft.begin_as(file, file.size())
+                draft.sync()
+                rename(draft.path, f"{work.path}/{name}")
+        except (CorruptFileError, OSError) as e:
+            lost[name] = _skipped(e, work, wanted)
+    return lost
+
+
+def _manifest_of(place: str, topics: set[str] | None) -> Manifest:
+    """The manifest of a log directory with only these topics, or all. CorruptFileError, OSError."""
+    manifest = read_manifest(place)
+    if topics is None:
+        return manifest
+    table = manifest.table
+    kept = {name: known for name, known in table.topics.items() if name in topics}
+    return manifest._replace(table=TopicTable(table.number, kept))

@@ -2,11 +2,17 @@
 
 import hashlib
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 import kstore
-from tests.copying.test_copies import make_log, make_store, rows
+from tests.copying.test_copies import described, make_log, make_store, rows
 from tests.helpers.processes import run_command
+
+NOT_AS_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="root may open everything")
 
 
 def test_a_store(tmp_path: Path) -> None:
@@ -100,3 +106,66 @@ def test_check_against_the_manifest(tmp_path: Path) -> None:
     report.manifest.write_text("no manifest\n")
     done = run_command(*words)
     assert (done.returncode, "manifest of a copy" in done.stderr) == (1, True)
+
+
+def _fifo(data: Path) -> None:
+    path = data / "orders-1" / "00000000000000000000.log"
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _sealed(name: str) -> Callable[[Path], None]:
+    def seal(data: Path) -> None:
+        (data / name).touch()
+        (data / name).chmod(0)
+
+    return seal
+
+
+@pytest.mark.parametrize(
+    ("damage", "left_out"),
+    [
+        (_fifo, "orders-1"),
+        (lambda data: os.truncate(data / "orders-1" / "00000000000000000000.log", 1 << 31), "orders-1"),
+        pytest.param(_sealed("orders-1/00000000000000000000.log"), "orders-1", marks=NOT_AS_ROOT),
+        pytest.param(_sealed("orders-1"), "orders-1", marks=NOT_AS_ROOT),
+        pytest.param(_sealed("meta.properties"), "meta.properties", marks=NOT_AS_ROOT),
+    ],
+)
+def test_what_cannot_be_opened(damage: Callable[[Path], None], left_out: str, tmp_path: Path) -> None:
+    """--on-error skip copies the rest."""
+    make_store(tmp_path / "data")
+    damage(tmp_path / "data")
+    assert run_command("copy", tmp_path / "data", tmp_path / "none").returncode == 1
+    done = run_command("copy", tmp_path / "data", tmp_path / "backup", "--on-error", "skip")
+    assert (done.returncode, done.stderr.startswith(f"kstore: {left_out} was not copied: ")) == (1, True)
+    assert len(rows(tmp_path / "backup" / "users-0")) == 500
+    assert (tmp_path / "backup" / "orders-1").exists() == (left_out != "orders-1")
+
+
+def test_names_that_kafka_would_not_use(tmp_path: Path) -> None:
+    """A directory with records that are not copied is missing; one that Kafka has set aside is not."""
+    make_store(tmp_path / "data")
+    (tmp_path / "data" / f"gone-0.{'0' * 32}-delete").mkdir()
+    assert run_command("copy", tmp_path / "data", tmp_path / "before").returncode == 0
+    with pytest.warns(UserWarning, match="store, which passes over 'größe-0'"):
+        kstore.open(tmp_path / "data" / "größe-0", "a").close()
+    with pytest.warns(UserWarning, match=r"is not a name that Kafka gives .* pass over it"):
+        kstore.open(tmp_path / "new" / "größe-0", "a").close()
+    done = run_command("copy", tmp_path / "data", tmp_path / "backup")
+    reason = "its name is not that of a partition of Kafka, such as orders-0: copy it by itself"
+    assert (done.returncode, f"größe-0 was not copied: {reason}\n" in done.stderr) == (1, True)
+
+
+def test_several_topics(tmp_path: Path) -> None:
+    make_store(tmp_path / "data")
+    with kstore.LogStore(tmp_path / "data", mode="a") as store:
+        store.create_topic("third")
+    words = ("--topic", "orders", "--topic", "users")
+    done = run_command("copy", tmp_path / "data", tmp_path / "two", *words)
+    assert done.stdout.startswith("orders-0: ")
+    assert list(described(tmp_path / "two")["topics"]) == ["orders", "users"]
+    done = run_command("copy", tmp_path / "data", tmp_path / "none", *words, "--topic", "n")
+    assert (done.returncode, "no partition of topic 'n'" in done.stderr) == (1, True)
+    with pytest.raises(TypeError, match="topic"):
+        kstore.copy(tmp_path / "data", tmp_path / "none", topic=["orders", 1])  # type: ignore[list-item]

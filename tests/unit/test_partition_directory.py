@@ -23,6 +23,7 @@ NAMES = [
 # ---- names ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:.* is not a name that Kafka gives:UserWarning")
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_deletion_is_remembered_under_every_name(ram: Path, shared: bool) -> None:
     """No name leads to the checkpoints of another directory, or spoils them."""

@@ -67,6 +67,11 @@ def is_valid_topic(topic: str) -> bool:
     return topic not in (".", "..") and 0 < len(topic) <= _MOST_TOPIC and _IN_TOPIC.issuperset(topic)
 
 
+def is_set_aside(name: str) -> bool:
+    """Whether it is the name of a directory that Kafka has set aside: -delete, -future or -stray."""
+    return name.endswith(tuple(_SPECIAL)) and parse_directory(name) is not None
+
+
 def parse_directory(name: str) -> TopicPartition | None:
     """The topic and partition of a directory's name, or None if Kafka would not load the directory."""
     for suffix, form in _SPECIAL.items():

@@ -102,14 +102,20 @@ def require_free(path: StrPath) -> None:
 
 
 def doubt_about(path: StrPath) -> str:
-    """The reason why the store around a path would not use a new partition there, or ""."""
+    """The reason why a broker, or the store around a path, would not use a new partition there, or ""."""
     home, name = os.path.split(os.path.abspath(path))
     try:
         table = read_manifest(home).table
     except (OSError, KstoreError):
         return ""
     if not table.number:
-        return ""
+        if layout.parse_directory(name) is None or layout.is_partition_name(name):
+            return ""
+        return (
+            f"{name!r} is not a name that Kafka gives to the directory of a partition, so brokers and stores "
+            "pass over it: a topic has 1 to 249 of the characters a-z, A-Z, 0-9, dot, underscore and dash, "
+            "and the number behind it has no leading zeros"
+        )
     if not layout.is_partition_name(name):
         return (
             f"{home} is the directory of a store, which passes over {name!r} in it: the name of a partition "

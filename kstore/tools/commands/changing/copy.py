@@ -6,7 +6,6 @@ import json
 import kstore
 from kstore.arguments import ON_ERROR
 from kstore.engine.record.batch import CODECS
-from kstore.log.files.layout import is_partition_name
 from kstore.tools.numbers import TIMES_HELP, counted, moment, offset
 from kstore.tools.progress import Progress
 from kstore.tools.terminal import note, say
@@ -29,7 +28,12 @@ def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
         "not copied again, and the command fails if it has partitions that this run does not copy. The copy "
         "is called DST.copying until it is complete; if it was interrupted, the next run goes on",
     )
-    parser.add_argument("--topic", help="copy only this topic of a log directory")
+    parser.add_argument(
+        "--topic",
+        action="append",
+        metavar="NAME",
+        help="copy only this topic of a log directory (may be repeated)",
+    )
     parser.add_argument(
         "--start", type=offset, metavar="OFFSET", help="first offset of each partition (default: log start)"
     )
@@ -59,8 +63,8 @@ def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
         "--on-error",
         choices=ON_ERROR,
         default="raise",
-        help="raise: stop at damage (default). skip: leave out damaged batches, and partitions that cannot "
-        "be opened, and print what was left out on stderr",
+        help="raise: stop at damage (default). skip: leave out damaged batches, and partitions and files "
+        "that cannot be opened, and print what was left out on stderr",
     )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
@@ -100,4 +104,4 @@ def copy(args: argparse.Namespace) -> int:
             f"{counted(len(report.partitions), 'partition')} in {report.destination}: "
             f"{report.copied_bytes:,} bytes copied{before}. Checksums: {report.manifest}"
         )
-    return 1 if report.gaps or any(map(is_partition_name, report.left_out)) else 0
+    return 0 if report.is_complete else 1
