@@ -93,11 +93,12 @@ class Administration:
         """Delete topics, by name or by id."""
         known = self._partitions.topics()
         wanted = values["topics"] if version >= 6 else [{"name": name} for name in values["topicNames"]]
+        by_id = self._cluster.topics_by_id(known) if any(each["name"] is None for each in wanted) else {}
         answers = []
         for each in wanted:
             name, topic_id = each["name"], each.get("topicId", NO_ID)
             if name is None:
-                name = self._cluster.topic_with_id(topic_id, known)
+                name = by_id.get(topic_id)
                 if name is None:
                     answers.append(
                         {"name": None, "topicId": topic_id, "errorCode": ErrorCode.UNKNOWN_TOPIC_ID}

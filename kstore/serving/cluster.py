@@ -104,7 +104,11 @@ class Cluster:
             topics = [self._topic(name) for name in known]
         else:
             may_create = self.create is not None and values["allowAutoTopicCreation"]
-            topics = [self._wanted(each, known, may_create) for each in wanted]
+            # Kafka answers a topic once, however often a request names it.
+            named = dict.fromkeys((each["name"], each["topicId"]) for each in wanted)
+            has_ids = any(name is None or topic_id != NO_ID for name, topic_id in named)
+            by_id = self.topics_by_id(known) if has_ids else {}
+            topics = [self._wanted(*each, known, by_id, may_create) for each in named]
         for each in topics:
             each["topicAuthorizedOperations"] = allowed(
                 values["includeTopicAuthorizedOperations"] and not each["errorCode"], TOPIC_OPERATIONS
@@ -120,11 +124,15 @@ class Cluster:
         }
 
     def _wanted(
-        self, wanted: dict[str, Any], known: Mapping[str, object], may_create: bool
+        self,
+        name: str | None,
+        topic_id: str,
+        known: Mapping[str, object],
+        by_id: Mapping[str, str],
+        may_create: bool,
     ) -> dict[str, Any]:
-        name, topic_id = wanted["name"], wanted["topicId"]
         if name is None or topic_id != NO_ID:
-            name = self.topic_with_id(topic_id, known)
+            name = by_id.get(topic_id)
             if name is None:
                 return {"errorCode": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topicId": topic_id}
             return self._topic(name)
@@ -136,9 +144,9 @@ class Cluster:
                 return {"errorCode": found["errorCode"], "name": name}
         return self._topic(name)
 
-    def topic_with_id(self, topic_id: str, known: Iterable[str]) -> str | None:
-        """The one of the known topics that has an id."""
-        return next((each for each in known if self._id_of(each) == topic_id), None)
+    def topics_by_id(self, known: Iterable[str]) -> dict[str, str]:
+        """The known topics by their ids; NO_ID is the first one without."""
+        return {self._id_of(each): each for each in reversed([*known])}
 
     def _id_of(self, name: str) -> str:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,7 +45,7 @@ class Configs:
                     "resourceName": each["resourceName"],
                     **attempt(partial(self._described, each, values["includeSynonyms"])),
                 }
-                for each in values["resources"]
+                for each in _once(values["resources"])
             ]
         }
 
@@ -107,8 +108,12 @@ class Configs:
         return self._alter(values, altered)
 
     def _alter(self, values: dict[str, Any], altered: Any) -> dict[str, Any]:
+        named = Counter(map(_key_of, values["resources"]))
+
         def alter(resource: dict[str, Any]) -> None:
             name = resource["resourceName"]
+            if named[_key_of(resource)] > 1:
+                raise RefusedError(ErrorCode.INVALID_REQUEST, "the request names the resource twice")
             if resource["resourceType"] != _TOPIC:
                 raise RefusedError(
                     ErrorCode.INVALID_REQUEST, "only the configuration of topics can be altered"
@@ -143,6 +148,15 @@ class Configs:
             raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"no topic can have the name {name!r}")
         if name not in self._partitions.topics():
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+
+
+def _key_of(resource: dict[str, Any]) -> tuple[int, str]:
+    return resource["resourceType"], resource["resourceName"]
+
+
+def _once(resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each resource once, with what the last mention asks of it: the work is bounded by what there is."""
+    return list({_key_of(each): each for each in resources}.values())
 
 
 def _change(options: dict[str, str], name: str, operation: int, value: str | None) -> None:

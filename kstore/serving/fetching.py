@@ -51,8 +51,8 @@ class Fetcher:
         The first partition that has any gives at least one batch, whatever the limits. The answer is
         complete, and never part of a fetch session.
         """
-        wanted = [
-            _Wanted(
+        by_name = {  # as in Kafka, a partition is answered once, and its last mention counts
+            (topic["topic"], each["partition"]): _Wanted(
                 TopicPartition(topic["topic"], each["partition"]),
                 each["fetchOffset"],
                 each["currentLeaderEpoch"],
@@ -60,13 +60,14 @@ class Fetcher:
             )
             for topic in values["topics"]
             for each in topic["partitions"]
-        ]
+        }
+        wanted = list(by_name.values())
         if not wanted:
             return {}
         read = _Read(self._partitions, wanted, values)
         read.all()
         if read.is_enough or values["maxWaitMs"] <= 0:
-            return _answer(values, read)
+            return _answer(wanted, read)
         deadline = monotonic() + values["maxWaitMs"] / 1000
         is_armed = connection.armed.issuperset(each.tp for each in wanted)
         while not read.is_enough and deadline > monotonic():
@@ -80,7 +81,7 @@ class Fetcher:
                 is_armed = False
             elif deadline > monotonic():
                 read.all()
-        return _answer(values, read)
+        return _answer(wanted, read)
 
     def _arm(self, wanted: list[_Wanted], connection: Connection) -> None:
         for each in wanted:
@@ -154,11 +155,8 @@ class _Read:
         }
 
 
-def _answer(values: dict[str, Any], read: _Read) -> dict[str, Any]:
-    answers = iter(read.answers)
-    return {
-        "responses": [
-            {"topic": topic["topic"], "partitions": [next(answers) for _ in topic["partitions"]]}
-            for topic in values["topics"]
-        ]
-    }
+def _answer(wanted: list[_Wanted], read: _Read) -> dict[str, Any]:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for each, answer in zip(wanted, read.answers, strict=True):
+        topics.setdefault(each.tp.topic, []).append(answer)
+    return {"responses": [{"topic": name, "partitions": answers} for name, answers in topics.items()]}

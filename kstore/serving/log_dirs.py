@@ -36,7 +36,7 @@ class LogDirs:
         wanted = (
             known
             if values["topics"] is None
-            else {topic["topic"]: topic["partitions"] for topic in values["topics"]}
+            else {topic["topic"]: set(topic["partitions"]) for topic in values["topics"]}
         )
         found: dict[Path, dict[str, list[dict[str, Any]]]] = {
             path: defaultdict(list) for path in self._partitions.store.paths

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kstore.errors import KstoreError
@@ -11,7 +13,7 @@ from kstore.serving.error_codes import ErrorCode, code_of
 from kstore.serving.fetching import wrong_epoch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kstore.log.partition import PartitionLog
     from kstore.serving.connection import Connection
@@ -49,7 +51,12 @@ class Lookups:
             epoch = -1 if found.leader_epoch is None else found.leader_epoch
             return {"offset": offset, "timestamp": found.timestamp, "leaderEpoch": epoch}
 
-        return {"topics": self._each(values["topics"], "name", "partitionIndex", find)}
+        named = Counter(
+            (topic["name"], each["partitionIndex"])
+            for topic in values["topics"]
+            for each in topic["partitions"]
+        )
+        return {"topics": self._each(values["topics"], "name", "partitionIndex", find, named)}
 
     def offset_for_leader_epoch(
         self, values: dict[str, Any], version: int, connection: Connection
@@ -68,11 +75,15 @@ class Lookups:
         name: str,
         number: str,
         find: Callable[[PartitionLog, dict[str, Any]], dict[str, Any]],
+        named: Mapping[tuple[str, int], int] = MappingProxyType({}),
     ) -> list[dict[str, Any]]:
-        """The answers for the partitions of a request, whose fields have these names."""
+        """The answers for the partitions of a request, whose fields have these names. `named`: how often it
+        names each; as in Kafka, more than once is an error."""
 
         def one(topic: str, partition: dict[str, Any]) -> dict[str, Any]:
             answer = {number: partition[number]}
+            if named.get((topic, partition[number]), 1) > 1:
+                return answer | {"errorCode": ErrorCode.INVALID_REQUEST}
             try:
                 log = self._partitions.log(TopicPartition(topic, partition[number]))
                 code = wrong_epoch(log.snapshot, partition["currentLeaderEpoch"])

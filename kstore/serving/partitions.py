@@ -127,8 +127,9 @@ class ReadPartitions(Partitions):
 
     def _open(self, tp: TopicPartition) -> Source:
         """Open a partition; changes are reported from before that on."""
-        if tp not in self.store.partitions:
+        if tp not in self.store.partitions and monotonic() - self._listed_at > _LISTED_SECONDS:
             self.store.refresh()
+            self._listed_at = monotonic()
         log = self.store.open(*tp)
         try:
             for _ in self._watch.add({tp: log.path}):

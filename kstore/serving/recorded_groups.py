@@ -66,7 +66,7 @@ class RecordedGroups:
                     "protocolType": "consumer" if each in known else "",
                     "authorizedOperations": operations,
                 }
-                for each in values["groups"]
+                for each in dict.fromkeys(values["groups"])
             ]
         }
 

@@ -19,7 +19,14 @@ from kstore.serving.server import Server
 from tests.serving.conftest import VALUES
 from tests.serving.raw import RawClient, encoded
 
-NONE, OUT_OF_RANGE, UNKNOWN_TOPIC, UNSUPPORTED_VERSION, POLICY_VIOLATION = 0, 1, 3, 35, 44
+NONE, OUT_OF_RANGE, UNKNOWN_TOPIC, UNSUPPORTED_VERSION, POLICY_VIOLATION, INVALID_REQUEST = (
+    0,
+    1,
+    3,
+    35,
+    44,
+    42,
+)
 FENCED_EPOCH, UNKNOWN_EPOCH = 74, 75
 
 
@@ -288,6 +295,24 @@ def test_operations(client: RawClient) -> None:
     assert group["authorizedOperations"] == 3400
     found = client.ask("DescribeCluster", 0, {"includeClusterAuthorizedOperations": False})
     assert found["clusterAuthorizedOperations"] == -(2**31)
+
+
+def test_names_that_are_repeated(store: kstore.LogStore, client: RawClient) -> None:
+    """A request is answered in the work and the memory of what it names, however often it names it."""
+    many = 1000
+    topics = client.ask("Metadata", 12, {"topics": [{"name": name} for name in ("t", "no") * many]})["topics"]
+    assert [topic["name"] for topic in topics] == ["t", "no"]
+    (found,) = client.fetch(*(("t", 0, 300 - at) for at in range(many)), ("t", 0, 250))
+    assert (found["errorCode"], found["highWatermark"], len(found["records"]) > 0) == (NONE, 300, True)
+    resource = {"resourceType": 2, "resourceName": "t", "configurationKeys": None}
+    results = client.ask("DescribeConfigs", 4, {"resources": [resource] * many})["results"]
+    assert [each["resourceName"] for each in results] == ["t"]
+    groups = client.ask("DescribeGroups", 5, {"groups": ["g"] * many})["groups"]
+    assert [each["groupId"] for each in groups] == ["g"]
+    wanted = [{"partitionIndex": 0, "timestamp": -1}, {"partitionIndex": 1, "timestamp": -1}]
+    asked = {"topics": [{"name": "t", "partitions": [wanted[0], *wanted]}]}
+    (topic,) = client.ask("ListOffsets", 7, asked)["topics"]
+    assert [each["errorCode"] for each in topic["partitions"]] == [INVALID_REQUEST, INVALID_REQUEST, NONE]
 
 
 def test_descriptions(store: kstore.LogStore, server: Server) -> None:

@@ -287,7 +287,7 @@ class GroupCoordinator:
         return {
             "groups": [
                 {**self._described(group_id, version), "authorizedOperations": operations}
-                for group_id in values["groups"]
+                for group_id in dict.fromkeys(values["groups"])
             ]
         }
 
