@@ -1,12 +1,23 @@
 """Metrics of a store over HTTP, on the loopback interface, for Prometheus."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import Any
 
 from kstore.errors import KstoreError
 from kstore.store import LogStore
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print no traceback for a client that has gone."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 @contextmanager
@@ -22,9 +33,12 @@ def metrics_server(store: LogStore, port: int) -> Iterator[int]:
                 self._answer(404, "the metrics are at /metrics\n")
                 return
             try:
-                self._answer(200, store.metrics().prometheus())
+                status, text = 200, store.metrics().prometheus()
             except (KstoreError, OSError) as e:
-                self._answer(500, f"{e}\n")
+                status, text = 500, f"{e}\n"
+            self._answer(status, text)
+
+        do_HEAD = do_GET
 
         def _answer(self, status: int, text: str) -> None:
             content = text.encode()
@@ -35,13 +49,17 @@ def metrics_server(store: LogStore, port: int) -> Iterator[int]:
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(content)
+            if self.command != "HEAD":
+                self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
             """Print no line for each request."""
 
-    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
-        server.daemon_threads = True
+    try:
+        opened = _Server(("127.0.0.1", port), Handler)
+    except OSError as e:
+        raise OSError(e.errno, e.strerror, f"127.0.0.1:{port}") from None
+    with opened as server:
         thread = Thread(target=server.serve_forever, name="kstore metrics", daemon=True)
         thread.start()
         try:

@@ -2,9 +2,11 @@
 
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
@@ -101,13 +103,23 @@ def test_it_serves_metrics_on_loopback(tmp_path: Path) -> None:
         urllib.request.urlopen(url.replace("/metrics", "/etc"), timeout=60)
     assert found.value.code == 404
     found.value.close()
+    head = urllib.request.Request(url, method="HEAD")
+    with urllib.request.urlopen(head, timeout=60) as answer:
+        assert (answer.status, int(answer.headers["Content-Length"]) > 0, answer.read()) == (200, True, b"")
+    for _ in range(5):  # clients that are gone before the answer
+        with socket.create_connection(("127.0.0.1", urllib.parse.urlsplit(url).port or 0)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+    urllib.request.urlopen(url, timeout=60).close()
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
-    assert process.returncode == 0
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (0, "")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        process = keep(tmp_path / "d", "--metrics", str(taken.getsockname()[1]))
+        taken_port = taken.getsockname()[1]
+        process = keep(tmp_path / "d", "--metrics", str(taken_port))
         _, said = process.communicate(timeout=60)
-    assert (process.returncode, "in use" in said) == (1, True)
+    assert process.returncode == 1
+    assert f"in use: '127.0.0.1:{taken_port}'" in said
     assert kstore.LogStore(tmp_path / "d").closed_cleanly
