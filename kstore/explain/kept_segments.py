@@ -57,8 +57,9 @@ class Retention(NamedTuple):
     """What retention does with the segments of a log, the oldest first, at the time `now_ms`.
 
     `options`: the options that decide, in Kafka's notation, as far as they were set. `source`: where they are
-    saved: "log", "store", "broker" (in __cluster_metadata) or "given". `notes`: sentences about options that
-    were not set.
+    saved: "log", "store", "broker" (in __cluster_metadata) or "given". `kstore explain` also has
+    "server.properties", and the sources of all options, joined by ", ", if they differ. `notes`: sentences
+    about options that were not set.
     """
 
     path: str

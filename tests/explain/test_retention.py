@@ -1,5 +1,6 @@
 """Each moment that an explanation of retention names is the first at which retain() deletes the segment."""
 
+import json
 import os
 import tempfile
 from functools import partial
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import kstore
 from tests.helpers.clock import T0, Clock
+from tests.helpers.processes import run_command
 
 DAY = 86_400_000
 
@@ -133,3 +135,38 @@ def test_options_of_a_broker() -> None:
     found = kstore.explain.retention(kstore.open(golden / "bounded-0"))
     assert (found.options, found.source) == ({"retention.bytes": "6000"}, "broker")
     assert "server.properties" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "source"),
+    [
+        ([], "retention.bytes=6000 ({broker})", "broker"),
+        (["--config", "retention.bytes=5"], "retention.bytes=5 (given)", "given"),
+        (
+            ["--config", "retention.ms=5"],
+            "retention.ms=5 (given), retention.bytes=6000 ({broker})",
+            "given, broker",
+        ),
+        (
+            ["--server-properties", "{file}"],
+            "retention.ms=3600000 (from server.properties), retention.bytes=6000 ({broker})",
+            "server.properties, broker",
+        ),
+    ],
+)
+def test_sources_of_options(words: list[str], options: str, source: str, tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("log.retention.hours=1\n")
+    golden = Path(__file__).parents[1] / "golden/data/broker/data/bounded-0"
+    words = ["explain", "retention", str(golden), *(word.format(file=file) for word in words)]
+    done = run_command(*words)
+    shown = ", " + options.format(broker="from the broker's metadata")
+    assert (done.returncode, done.stdout.splitlines()[0].endswith(shown)) == (0, True)
+    assert json.loads(run_command(*words, "--json").stdout)["source"] == source
+
+
+def test_lookups_of_two_things(tmp_path: Path) -> None:
+    kstore.open(tmp_path / "t-0", "a").close()
+    done = run_command("explain", "lookup", tmp_path / "t-0", "--offset", "5", "--timestamp", "5")
+    message = "kstore: explain lookup needs --offset or --timestamp, not both\n"
+    assert (done.returncode, done.stderr) == (2, message)

@@ -8,9 +8,11 @@ from typing import Any
 
 import kstore
 from kstore import explain as explaining
-from kstore.broker.topic_options import directories_of_broker, topic_options
+from kstore.broker.topic_options import TopicOptions, directories_of_broker, topic_options
+from kstore.config import LogConfig
 from kstore.errors import KstoreError
 from kstore.explain.kept_segments import explained
+from kstore.log.files.log_dir_state import kept_options
 from kstore.properties import read_properties
 from kstore.tools.numbers import counted, moment, offset, time_text
 from kstore.tools.selection import add_selection_arguments, selected
@@ -28,6 +30,7 @@ _SAVED_BY = {
     "store": "saved in the store",
     "broker": "from the broker's metadata",
     "given": "given",
+    "server.properties": "from server.properties",
 }
 _SHOWN_BATCHES = 5
 
@@ -103,7 +106,8 @@ def _check(args: argparse.Namespace) -> None:
         if getattr(args, name) not in (None, False, []) and args.what not in kinds:
             raise ValueError(f"--{name.replace('_', '-')} is for explain {' and explain '.join(kinds)}")
     if args.what == "lookup" and (args.offset is None) == (args.timestamp is None):
-        raise ValueError("explain lookup needs --offset or --timestamp")
+        both = "" if args.offset is None else ", not both"
+        raise ValueError(f"explain lookup needs --offset or --timestamp{both}")
 
 
 def _explanations(args: argparse.Namespace, paths: list[str]) -> Iterator[tuple[str, Any]]:
@@ -140,8 +144,23 @@ def _explanation(
             config = config.replace(retention_ms=config.retention_ms)  # also if it is the default
         if args.what == "retention":
             now_ms = time.time_ns() // 1_000_000 if args.at is None else args.at
-            return explained(log, config, known.source, now_ms, args.keep_for)
-        return explaining.compaction(log, config=config, now_ms=args.at)._replace(source=known.source)
+            found: Any = explained(log, config, known.source, now_ms, args.keep_for)
+        else:
+            found = explaining.compaction(log, config=config, now_ms=args.at)
+        sources = [_source_of(name, path, changes, known) for name in found.options] or [known.source]
+        return found._replace(source=sources[0] if len(set(sources)) == 1 else ", ".join(sources))
+
+
+def _source_of(name: str, path: str, changes: Mapping[str, str], known: TopicOptions) -> str:
+    """Where the option `name` of a topic has its value from, if it has one."""
+    if name in changes:
+        return "given"
+    if known.source == "broker" and name in kept_options(path).options:
+        return "log"
+    brokers = LogConfig.from_server_properties(known.broker_options).given_options()
+    if name in known.options or name.replace(".", "_") in brokers:
+        return known.source
+    return "server.properties"
 
 
 def _plain(value: Any) -> Any:
@@ -152,11 +171,15 @@ def _plain(value: Any) -> Any:
 
 
 def _head(found: Any) -> str:
-    options = ", ".join(f"{name}={value}" for name, value in found.options.items())
-    saved = f" ({_SAVED_BY[found.source]})" if options else ""
+    settings = [f"{name}={value}" for name, value in found.options.items()]
+    sources = [_SAVED_BY[source] for source in found.source.split(", ")]
+    if len(sources) > 1:  # one for each option
+        settings = [f"{setting} ({source})" for setting, source in zip(settings, sources, strict=True)]
+    elif settings:
+        settings[-1] += f" ({sources[0]})"
     return (
         f"{found.path}: offsets {found.log_start_offset} to {found.log_end_offset} (exclusive), "
-        f"{options or 'no options were set'}{saved}"
+        f"{', '.join(settings) or 'no options were set'}"
     )
 
 
