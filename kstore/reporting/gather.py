@@ -17,7 +17,7 @@ from kstore.explain.open_transactions import transactions
 from kstore.log.cursors.group_file import groups_in
 from kstore.log.cursors.offset_commits import lag_behind
 from kstore.log.files.checkpoints import look_into
-from kstore.log.files.layout import CLEANER_OFFSETS, CLUSTER_METADATA, TopicPartition
+from kstore.log.files.layout import CLEANER_OFFSETS, CLUSTER_METADATA, META_PROPERTIES, TopicPartition
 from kstore.log.files.log_dir_state import directory_of, locate, read_cleaner_offset
 from kstore.log.partition import PartitionLog
 from kstore.log.read.page_cache import residency_of
@@ -156,6 +156,9 @@ class _Gathered:
         for segment in read:
             if segment.batches is None:
                 self._sums.add_unread(topic, segment.max_timestamp, segment.size)
+        is_brokers = "retention_ms" not in config.given_options() and os.path.exists(
+            f"{directory_of(log.path)}/{META_PROPERTIES}"
+        )
         config = effective(config, is_cleaned=cleaned is not None)
         states = {}
         if any(each is None or each.has_producers for each in figures):  # else it would be read for nothing
@@ -169,7 +172,7 @@ class _Gathered:
                 now.log_start_offset,
                 now.log_end_offset,
                 now.recovery.clean,
-                policy_text(config),
+                policy_text(config, is_brokers=is_brokers),
                 with_states(
                     read,
                     config,

@@ -27,8 +27,9 @@ def effective(config: LogConfig, *, is_cleaned: bool) -> LogConfig:
     return config
 
 
-def policy_text(config: LogConfig) -> str:
-    """The cleanup policy of an effective configuration in words."""
+def policy_text(config: LogConfig, *, is_brokers: bool = False) -> str:
+    """The cleanup policy of an effective configuration in words. is_brokers: what is not set for the topic is
+    that of the broker, which is not known."""
     limits = []
     if config.deletes and config.retention_ms >= 0:
         limits.append(f"older than {config.retention_ms / _DAY_MS:g} days")
@@ -36,6 +37,8 @@ def policy_text(config: LogConfig) -> str:
         limits.append(f"above {config.retention_bytes} bytes")
     words = ["compact"] if config.compacts else []
     words += [f"delete what is {' or '.join(limits)}"] if limits else []
+    if is_brokers and config.deletes:
+        words.append("retention of the broker's server.properties")
     return "; ".join(words) or "keep all"
 
 

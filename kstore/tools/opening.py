@@ -97,4 +97,7 @@ def report_findings(log: PartitionLog, *, lists: bool = False) -> None:
     # a warning reports these
     elif found and not lists and not log.recovery.losses and not log.recovery.missing:
         count = "one thing is" if len(found) == 1 else f"{len(found)} things are"
-        note(f"{log.path}: {count} not as a clean shutdown leaves it; kstore check {log.path} lists what")
+        what = f"{count} not as a clean shutdown leaves it"
+        if early := [finding.text for finding in found if finding.code == "ends_early"]:
+            what = f"records are lost: {early[0]}"
+        note(f"{log.path}: {what}; kstore check {log.path} lists what is wrong")

@@ -71,6 +71,7 @@ def selected(args: argparse.Namespace, *, internal: bool = True) -> tuple[list[S
         if not args.partition or number in args.partition
     ]
     if not found:
-        wanted = f" with --topic {args.topic} and --partition {args.partition}" if args.partition else ""
+        words = [f"--topic {name}" for name in args.topic] + [f"--partition {n}" for n in args.partition]
+        wanted = f" with {' '.join(words)}" if words else ""
         raise LogNotFoundError(f"no partition is in {path}{wanted}")
     return found, True

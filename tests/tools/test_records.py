@@ -65,6 +65,15 @@ def test_records_in_a_range(run: Run) -> None:
     assert 0 < len(run("records", TXN, "--isolation", "read_committed")[1].splitlines()) < 294
 
 
+def test_offsets_that_no_record_has(odd: Path, run: Run) -> None:
+    for offset in ("12", "9223372036854775807"):
+        err = f"kstore: --offset {offset} is beyond the log, which holds 0 to 11 (exclusive)\n"
+        assert run("records", odd, "--offset", offset) == (0, "", err)
+    (odd.parent / "meta.properties").touch()
+    words = ["--topic", odd.name.rpartition("-")[0], "--partition", "5"]
+    assert run("records", odd.parent, *words)[2].endswith(f" with {' '.join(words)}\n")
+
+
 def test_an_empty_range_is_reported(odd: Path, run: Run) -> None:
     with kstore.open(odd, "a") as log:
         log.delete_records(3)
@@ -89,6 +98,7 @@ def test_an_empty_range_is_reported(odd: Path, run: Run) -> None:
 
 
 def test_redaction(run: Run) -> None:
+    assert run("records", TXN, "--redact", "--raw", "--offset", "3")[:2] == (2, "")
     for form in ("jsonl", "csv", "text"):
         out = run("records", TXN, "--format", form, "--redact", "--stop", "5")[1]
         assert "key-3" not in out

@@ -43,12 +43,24 @@ def test_what_recovery_would_cut_off_is_said_on_stderr(damaged: Path, run: Run) 
     assert err.startswith("kstore: left out ")
 
 
+def test_a_lost_last_segment(tmp_path: Path, run: Run) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"a")
+        log.roll()
+        log.append(b"b")
+        last = Path(log.segments[-1].path)
+    last.unlink()
+    code, out, err = run("records", tmp_path / "t-0")
+    assert (code, len(out.splitlines())) == (0, 1)
+    assert "records are lost: the log ends at offset 1, where it was closed at 2; kstore check" in err
+
+
 def test_a_dry_run_writes_nothing(damaged: Path, run: Run) -> None:
     before = contents(damaged)
     code, out, _ = run("recover", damaged, "--dry-run")
     assert code == 0
     assert "would be deleted: it comes after what was cut off" in out
-    assert "recover=False shows them" in out
+    assert "kstore records --as-is, or recover=False, shows them" in out
     assert out.endswith("the log would hold offsets 0 to 2 (exclusive)\n")
     report = json.loads(run("recover", damaged, "--dry-run", "--json")[1])
     assert (report["written"], report["log_end_offset"], len(report["findings"])) == (False, 2, 4)

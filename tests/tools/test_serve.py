@@ -70,7 +70,12 @@ def test_another_address(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [(["--create-topics"], 2), (["--config", "retention.ms=5"], 2), (["--host", "no such host"], 1)],
+    [
+        (["--create-topics"], 2),
+        (["--durability", "group"], 2),
+        (["--config", "retention.ms=5"], 2),
+        (["--host", "no such host"], 1),
+    ],
 )
 def test_wrong_usage(tmp_path: Path, arguments: list[str], code: int) -> None:
     kstore.open(tmp_path / "t-0", "a").close()

@@ -1,6 +1,7 @@
 """kstore transactions: which are open, whose they are, and their end."""
 
 import json
+import re
 import shutil
 import time
 from pathlib import Path
@@ -63,6 +64,11 @@ def test_open_transactions(data: Path, run: Run) -> None:
     code, out, _ = run("transactions", data)
     assert (code, "open for 1.0 hours" in out, "t-1: from offset 1 on" in out) == (0, True, True)
     assert run("transactions", data / "u-0") == (0, "no transaction is open\n", "")
+    with kstore.open(data / "u-0", "a") as log:  # by a clock that is ahead
+        log.append_batches(transactional((now_ms() + 1_800_000, b"k", b"open", None), producer=7))
+    assert re.search(
+        r": open, since .*, (29.9|30.0) minutes from now$", run("transactions", data / "u-0")[1], re.MULTILINE
+    )
 
 
 def test_abort(data: Path, run: Run) -> None:

@@ -287,7 +287,7 @@ def test_a_plan_is_shown_and_then_carried_out(tmp_path: Path) -> None:
         assert [finding.text for finding in done] == [
             finding.text.replace("bytes would be", "bytes were")
             .replace("would be", "was")
-            .replace("recover=False shows", "a .cut file keeps")
+            .replace("kstore records --as-is, or recover=False, shows", "a .cut file keeps")
             for finding in shown
         ]
         assert any(before.text != after.text for before, after in zip(shown, done, strict=True))

@@ -206,7 +206,7 @@ class Step(NamedTuple):
     def text(self, *, done: bool) -> str:
         """A sentence about what would be done, or was `done`."""
         first, end = self.offsets
-        where = "a .cut file keeps them" if done else "recover=False shows them"
+        where = "a .cut file keeps them" if done else "kstore records --as-is, or recover=False, shows them"
         return self.code.text.format(
             be="was" if done else "would be",
             were="would be" if not done else "was" if self.size == 1 else "were",

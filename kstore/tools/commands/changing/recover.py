@@ -15,7 +15,9 @@ def add_recover_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all",
         action="store_true",
-        help="check every batch, even after a clean stop and below the recovery point",
+        help="check every batch, even after a clean stop and below the recovery point. As in Kafka, the log "
+        "then ends at the first damaged batch: also sound records behind it are taken out of the log, and "
+        "kept in .cut files",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 

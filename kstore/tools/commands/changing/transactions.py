@@ -164,9 +164,11 @@ def _text(each: OpenTransaction, now_ms: int) -> list[str]:
         False: "",
     }[each.is_hanging]
     state += f", coordinator: {each.coordinator_state}" if each.coordinator_state else ""
-    age = age_text(now_ms - each.since_ms)
+    age = now_ms - each.since_ms
+    since = f"since {time_text(each.since_ms)}"
+    length = f"open for {age_text(age)}, {since}" if age >= 0 else f"open, {since}, {age_text(-age)} from now"
     producer = f"producer {each.producer_id}, epoch {each.producer_epoch}"
-    lines = [f"{producer}, {whose}: open for {age}, since {time_text(each.since_ms)}{state}"]
+    lines = [f"{producer}, {whose}: {length}{state}"]
     lines += [
         f"  {place.path}: from offset {place.first_offset} on, last record {time_text(place.last_timestamp)}"
         for place in each.partitions

@@ -7,6 +7,7 @@ import kstore
 from kstore.errors import visible
 from kstore.log.recovery.presence import is_partition
 from kstore.store import LogStore
+from kstore.tools.output import check_output
 from kstore.tools.stores import add_also_argument
 from kstore.tools.terminal import note
 
@@ -36,6 +37,7 @@ def report(args: argparse.Namespace) -> int:
     offsets, sizes and times, and no keys or values."""
     if args.also and is_partition(args.directory):
         raise ValueError("--also is for a log directory, and this is a partition")
+    check_output(args.output)
     checked = kstore.check(args.directory, *args.also) if args.check else None
     subject = LogStore(args.directory, *args.also) if args.also else args.directory
     kstore.report(subject, checked=checked).save(args.output)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from kstore.arguments import ON_ERROR, warn_of_seconds
+from kstore.arguments import MAX_OFFSET, ON_ERROR, warn_of_seconds
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import Skipped
 from kstore.errors import KstoreError
@@ -98,15 +98,16 @@ def add_records_arguments(parser: argparse.ArgumentParser) -> None:
 def note_range(log: PartitionLog, args: argparse.Namespace) -> None:
     """Note on stderr why a requested range is empty or begins later."""
     first, end = log.log_start_offset, log.log_end_offset
+    start = "--start" if args.offset is None else "--offset"
     text = ""
     if args.start is not None and args.start > end:
-        text = f"--start {args.start} is beyond the log, which holds {first} to {end} (exclusive)"
+        text = f"{start} {args.start} is beyond the log, which holds {first} to {end} (exclusive)"
     elif args.start is not None and args.stop is not None and args.stop <= args.start:
         text = f"--stop {args.stop} is not after --start {args.start}, so no offset is between them"
     elif args.stop is not None and args.stop <= first:
         text = f"no offset is before --stop {args.stop}: the log begins at {first}"
     elif args.start is not None and args.start < first:
-        text = f"--start {args.start} is below the log start offset: records begin at {first}"
+        text = f"{start} {args.start} is below the log start offset: records begin at {first}"
     elif args.since is not None and args.until is not None and args.since == args.until:
         text = "no time is between --since and --until: --since must be earlier"
     if text:
@@ -168,7 +169,7 @@ def records(args: argparse.Namespace) -> int:
         args.format = _format_of(args.output or "")
     _check(args, only_value=only_value)
     if args.offset is not None:
-        args.start, args.stop = args.offset, args.offset + 1
+        args.start, args.stop = args.offset, min(args.offset + 1, MAX_OFFSET)
     partitions, has_places = selected(args, internal=False)
     if only_value:
         if len(partitions) > 1:
@@ -197,6 +198,8 @@ def records(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace, *, only_value: bool) -> None:
     """ValueError for options that do not fit together."""
+    if only_value and args.redact:
+        raise ValueError("--raw and --redact cannot be used together")
     if not only_value:
         check_form(args)
     if args.bom and args.format != "csv":

@@ -40,7 +40,6 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--durability",
         choices=["none", "group"],
-        default="none",
         help="when to acknowledge: at once, or once the records are on the disk (default none, with --write)",
     )
     add_config_argument(parser)
@@ -51,11 +50,13 @@ def serve(args: argparse.Namespace) -> int:
     """Serve a log directory to Kafka clients until SIGTERM or Ctrl-C. Prints the address. There is one node,
     without replication, TLS and passwords; it is made for reading a directory and for tests, not to replace a
     broker."""
-    if not args.write and (args.create_topics or args.config):
-        raise ValueError("--create-topics and --config need --write")
+    if not args.write and (args.create_topics or args.durability or args.config):
+        raise ValueError("--create-topics, --durability and --config need --write")
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # so that a thread can wait for them
     store = (
-        open_store(args, make=True, background=True, durability=args.durability, **options_of(args.config))
+        open_store(
+            args, make=True, background=True, durability=args.durability or "none", **options_of(args.config)
+        )
         if args.write
         else open_reader(args)
     )
