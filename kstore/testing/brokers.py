@@ -8,6 +8,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kstore.arguments import choice, integer, number
@@ -110,6 +111,7 @@ class Broker:
         code of the error, such as "NOT_ENOUGH_REPLICAS". times: for how many requests. ValueError for an
         unknown name.
         """
+        _check_api(api)
         code = (
             ErrorCode[choice("error", error, tuple(ErrorCode.__members__))]
             if isinstance(error, str)
@@ -146,8 +148,7 @@ class Broker:
         self._open(port)
 
     def _add(self, api: str, times: int, fault: _Fault) -> None:
-        if api not in KEYS:
-            raise ValueError(f"api must be the name of a request, such as Produce, not {api!r}")
+        _check_api(api)
         self._faults[api].extend([fault] * integer("times", times, 1))
 
     def _with_faults(self, api: str, handler: Handler) -> Handler:
@@ -177,6 +178,15 @@ class Broker:
         """Stop the broker."""
         self._server.close()
         self.store.close()
+
+
+def _check_api(api: str) -> None:
+    """ValueError unless it is the name of a request."""
+    if api not in KEYS:
+        near = get_close_matches(str(api), KEYS, 1)
+        raise ValueError(
+            f"api must be the name of a request, such as {near[0] if near else 'Produce'}, not {api!r}"
+        )
 
 
 def _failed(api: str, values: dict[str, Any], code: int) -> dict[str, Any]:

@@ -151,6 +151,8 @@ def test_wrong_arguments() -> None:
         ):
             with pytest.raises(ValueError, match=r"api must|times|seconds"):
                 call()
+        with pytest.raises(ValueError, match="such as Produce, not 'Prodce'"):
+            running.fail("Prodce", 1)
         running.fail("OffsetCommit", "INVALID_COMMIT_OFFSET_SIZE")
         with pytest.raises(ValueError, match=r"error is one of .*'NOT_ENOUGH_REPLICAS'"):
             running.fail("Produce", "NO_SUCH_ERROR")
