@@ -486,9 +486,9 @@ class LogStore:
 
         A record of a topic is delivered only if those before it in the list have none, so a topic is a
         priority. dead_letter_topic: the name of a topic that gets copies of the records that the group gives
-        up; the store must be open for writing. Default: none. max_record_locks counts for each partition. All
-        else is as in PartitionLog.share_group. With follow=True a topic may be missing, and is read once it
-        is made; else LogNotFoundError.
+        up. It must exist (LogNotFoundError), and the store must be open for writing. Default: none.
+        max_record_locks counts for each partition. All else is as in PartitionLog.share_group. With
+        follow=True one of `topics` may be missing, and is read once it is made; else LogNotFoundError.
         """
         options = {
             "start": start,
