@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from kstore.errors import CorruptRecordError
+from kstore.broker.cluster_metadata import find_cluster_metadata
+from kstore.errors import CorruptRecordError, KstoreError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
+from kstore.log.files.log_dir_state import read_checkpoint
+from kstore.log.files.manifest import read_manifest
 from kstore.log.partition import PartitionLog
 from kstore.messages.errors import DecodeError
 from kstore.messages.reader import Reader
@@ -30,6 +34,7 @@ STATES = (
     "dead",
     "prepare_epoch_fence",
 )  # by their numbers in a record
+TOPIC = "__transaction_state"
 _TABLE = Table(TRANSACTIONS)
 _SHOWN = tuple(state.title().replace("_", "") for state in STATES)
 _UNDER_WAY = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
@@ -82,17 +87,50 @@ def read_transaction_state(directories: Iterable[StrPath]) -> dict[int, Coordina
     """The transactions in the partitions of __transaction_state in these log directories, by producer id;
     None if there is no such partition. CorruptFileError, OSError."""
     found: dict[str, CoordinatedTransaction] = {}
-    paths = {
-        path.resolve()
-        for directory in directories
-        for path in Path(directory).glob("__transaction_state-*")
-        if layout.is_partition_name(path.name)
-    }
-    for path in paths:
+    paths = state_partitions(directories)
+    for path in paths.values():
         with PartitionLog(path) as log:
             for record in log.records():
                 _take_in(found, record.key, record.value, log.path, record.offset)
     return {each.producer_id: each for each in found.values()} if paths else None
+
+
+def state_partitions(directories: Iterable[StrPath]) -> dict[TopicPartition, str]:
+    """The paths of the partitions of __transaction_state in log directories. OSError."""
+    paths = (path for directory in directories for path in sorted(Path(directory).glob(f"{TOPIC}-*")))
+    return {tp: str(path.resolve()) for path in paths if (tp := layout.partition_named(path.name))}
+
+
+def what_lacks(directories: Iterable[StrPath]) -> str:
+    """Why partitions of __transaction_state are missing in log directories of one store or broker, in words;
+    "" if none is. The metadata of the cluster, checkpoints, and tables of topics name them. OSError."""
+    directories = [str(directory) for directory in directories]
+    try:
+        metadata = find_cluster_metadata(directories)
+        tables = [read_manifest(directory).table.topics.get(TOPIC) for directory in directories]
+    except KstoreError as e:
+        return f"how many partitions {TOPIC} has is not known: {e}"
+    there = state_partitions(directories)
+    numbers = {tp.partition for tp in there}
+    if metadata is not None and TOPIC in metadata.topics:
+        numbers.update(metadata.topics[TOPIC].replicas)
+    for directory, table in zip(directories, tables, strict=True):
+        numbers.update(range(table.count) if table is not None else ())
+        for name in (layout.RECOVERY_POINTS, layout.HIGH_WATERMARKS):
+            if os.path.exists(f"{directory}/{name}"):
+                named = read_checkpoint(f"{directory}/{name}").offsets
+                numbers.update(tp.partition for tp in named if tp.topic == TOPIC)
+    lacking = [n for n in range(max(numbers, default=-1) + 1) if TopicPartition(TOPIC, n) not in there]
+    if lacking:
+        more = f" and {len(lacking) - 1} more partitions" * (len(lacking) > 1)
+        return (
+            f"{TopicPartition(TOPIC, lacking[0])}{more} of the coordinator's topic are in no directory given"
+        )
+    signs = (layout.META_PROPERTIES, layout.METADATA, f"{layout.CLUSTER_METADATA}-0")
+    for directory in directories if not there else ():
+        if any(os.path.exists(f"{directory}/{sign}") for sign in signs):
+            return f"{directory} is a broker's, and no partition of {TOPIC} is in it"
+    return ""
 
 
 def _take_in(

@@ -16,8 +16,9 @@ from kstore.checking.both_parts import check_both
 from kstore.checking.codes import found
 from kstore.checking.copies import check_copy
 from kstore.checking.finding import Report, worst_first
+from kstore.checking.open_transactions import transactions_open, unread_state
 from kstore.checking.partition import Checked, PartitionCheck
-from kstore.checking.readers import positions_beyond, transactions_known, transactions_open
+from kstore.checking.readers import positions_beyond
 from kstore.checking.segment_facts import read_segment
 from kstore.errors import KstoreError, LogChangedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
@@ -95,8 +96,11 @@ def check_paths(
     findings += positions_beyond(by_name, [each.path for each in around])
     if manifest is not None:
         findings += check_copy(paths[0], manifest)
-    if any(each.open_transactions for each in done):
-        findings += transactions_open(done, transactions_known([each.path for each in done]))
+    if opened := [each for each in done if each.open_transactions]:
+        with_state = dict.fromkeys(
+            [*(directory_of(each.path) for each in opened), *(each.path for each in around)]
+        )
+        findings += transactions_open(opened, list(with_state), state_unread_in(list(with_state)))
     return Report(
         paths[0],
         worst_first(findings),
@@ -104,6 +108,20 @@ def check_paths(
         sum(each.segments for each in done),
         sum(each.bytes for each in done),
         time.monotonic() - begun,
+    )
+
+
+def state_unread_in(directories: list[str]) -> str:
+    """Why the state of transaction coordinators in log directories of one store or broker is not known as a
+    whole, in words; "" if it is, or if they never had any. Every byte of it is read."""
+    return unread_state(
+        directories,
+        lambda paths: (
+            finding
+            for each in _checked([(path, False) for path in paths], read_segment, 0)
+            for finding in each.findings
+            if finding.severity != "note"
+        ),
     )
 
 

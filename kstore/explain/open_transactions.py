@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from kstore.broker.transaction_state import read_transaction_state
+from kstore.broker.transaction_state import read_transaction_state, what_lacks
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files.log_dir_state import name_of
+from kstore.log.partition import PartitionLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kstore.broker.transaction_state import CoordinatedTransaction
-    from kstore.log.partition import PartitionLog
     from kstore.typed import StrPath
 
 
@@ -32,7 +32,8 @@ class OpenTransaction(NamedTuple):
     `transactional_id`, `coordinator_state` (such as "Ongoing"), `start_ms` and `timeout_ms` are those of the
     coordinator, None if it does not know the producer, or if there is no __transaction_state. `is_hanging`:
     True if no coordinator is to end it, so that it stays open until it is aborted by hand; None if that is
-    not known.
+    not known. `is_new`: whether the coordinator has committed the last transaction of the producer, and this
+    one begins later and behind its marker, so that the coordinator does not know it.
     """
 
     producer_id: int
@@ -43,6 +44,7 @@ class OpenTransaction(NamedTuple):
     timeout_ms: int | None
     is_hanging: bool | None
     partitions: tuple[OpenPartition, ...]
+    is_new: bool = False
 
     @property
     def is_committed(self) -> bool:
@@ -68,7 +70,9 @@ def transactions(
     for log in logs:
         for key, partition in open_in(log):
             found.setdefault(key, []).append(partition)
-    return with_coordinator(found, read_transaction_state(directories) if found and directories else None)
+    if not (found and directories):
+        return with_coordinator(found, None)
+    return with_coordinator(found, read_transaction_state(directories), is_whole=not what_lacks(directories))
 
 
 def open_in(log: PartitionLog) -> list[tuple[tuple[int, int], OpenPartition]]:
@@ -84,15 +88,33 @@ def open_in(log: PartitionLog) -> list[tuple[tuple[int, int], OpenPartition]]:
     return found
 
 
+def is_behind(place: OpenPartition, about: CoordinatedTransaction) -> bool:
+    """Whether the open transaction of a producer begins later than the one that its coordinator has
+    committed, and behind the marker of that one. Reads the log only if the timestamps say so.
+    CorruptFileError, OSError."""
+    if about.state != "CompleteCommit" or place.first_timestamp <= about.last_update_ms:
+        return False
+    with PartitionLog(place.path) as log:
+        return any(
+            (batch.is_control, batch.producer_id, batch.producer_epoch)
+            == (True, about.producer_id, about.producer_epoch)
+            for batch in log.batches(0, place.first_offset)
+        )
+
+
 def with_coordinator(
-    found: Mapping[tuple[int, int], list[OpenPartition]], known: Mapping[int, CoordinatedTransaction] | None
+    found: Mapping[tuple[int, int], list[OpenPartition]],
+    known: Mapping[int, CoordinatedTransaction] | None,
+    *,
+    is_whole: bool = True,
 ) -> list[OpenTransaction]:
-    """Open transactions, the oldest first. known: what coordinators have, None if that is not known."""
+    """Open transactions, the oldest first. known: what coordinators have, None if that is not known.
+    is_whole: whether all of it is known."""
     opened = []
     for (producer_id, epoch), partitions in found.items():
         about = None if known is None else known.get(producer_id)
         hanging = None
-        if known is not None:
+        if known is not None and (is_whole or about is not None):
             hanging = about is None or not all(about.ends(name_of(each.path), epoch) for each in partitions)
         is_this = about is not None and not hanging
         opened.append(
@@ -105,6 +127,7 @@ def with_coordinator(
                 None if about is None else about.timeout_ms,
                 hanging,
                 tuple(partitions),
+                about is not None and all(is_behind(each, about) for each in partitions),
             )
         )
     return sorted(opened, key=lambda each: each.since_ms)

@@ -54,7 +54,7 @@ def test_log_directories_of_brokers(name: str, tmp_path: Path) -> None:
     assert report.problems() == hanging
     if hanging:
         assert name == "broker_killed"
-        assert "'pay-3', its state ongoing, it began at 20" in hanging[0].meaning
+        assert "'pay-3', its state Ongoing, it began at 20" in hanging[0].meaning
 
 
 def test_a_lost_partition_of_a_broker(tmp_path: Path) -> None:

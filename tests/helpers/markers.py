@@ -19,10 +19,12 @@ def marker(
     )
 
 
-def transactional(*records: tuple[object, ...], producer: int = 7, sequence: int = 0) -> bytes:
+def transactional(
+    *records: tuple[object, ...], producer: int = 7, sequence: int = 0, epoch: int = 0
+) -> bytes:
     """A batch of a transaction that is open after it."""
     return kstore.encode_batch(
-        records, producer_id=producer, producer_epoch=0, base_sequence=sequence, transactional=True
+        records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, transactional=True
     )
 
 

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import kstore
 from kstore.__main__ import COMMANDS
+from tests.helpers.files import flip
 from tests.helpers.markers import marker, transactional
 from tests.helpers.processes import Program
 from tests.tools.conftest import Run
@@ -202,8 +204,63 @@ def test_a_real_broker(tmp_path: Path, run: Run) -> None:
     assert run("transactions", data, "--producer-id", last.producer_id, "--abort")[0] == 2
     for path in data.glob("__transaction_state-*"):  # of a cluster whose coordinator is elsewhere
         shutil.rmtree(path)
-    assert run("transactions", data, "--producer-id", last.producer_id, "--abort")[0] == 0
+    anyway = "--abort", "--without-coordinator"
+    assert run("transactions", data, "--producer-id", last.producer_id, *anyway)[0] == 0
     assert listed(run, data) == []
     ours = [b for b in kstore.open(data / "payments-0").batches() if b.is_control][-1]
     theirs = marker("ABORT", last.producer_id, 0, producer_epoch=ours.producer_epoch)
     assert (ours.size, ours.attributes) == (len(theirs), last.attributes)
+
+
+def _unlink_and_mkdir(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: flip(next(path.glob("*.log")), 100),
+        lambda path: next(path.glob("*.log")).unlink(),
+        lambda path: _unlink_and_mkdir(next(path.glob("*.log"))),
+        lambda path: shutil.rmtree(path),
+    ],
+    ids=["flip", "lost file", "unreadable", "lost partition"],
+)
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
+def test_the_state_of_the_coordinator_is_not_known(
+    tmp_path: Path, run: Run, damage: Callable[[Path], None], number: int
+) -> None:
+    """The coordinator has committed the transaction whose marker is lost."""
+    data = Path(shutil.copytree(GOLDEN, tmp_path / "data"))
+    with kstore.open(data / "payments-0", "r+") as log:
+        last = [b for b in log.batches() if b.is_control][-1]
+        log.truncate_to(last.base_offset)
+    damage(data / f"__transaction_state-{number}")
+    before = {path: path.read_bytes() for path in data.rglob("*.log") if path.is_file()}
+    code, out, err = run("transactions", data)
+    assert (code, "not known as a whole" in err) == (1, True)
+    assert "transactional id pay-1" in out or "hanging" not in out
+    for more in ([], ["--dry-run"]):
+        code, _, err = run("transactions", data, "--producer-id", last.producer_id, "--abort", *more)
+        assert (code, "--without-coordinator" in err or "decided to commit" in err) == (2, True)
+    assert {path: path.read_bytes() for path in data.rglob("*.log") if path.is_file()} == before
+    for path in (data, data / "payments-0"):
+        (advice,) = [f.remedy for f in kstore.check(path).findings if f.code == "hanging_transaction"]
+        assert "committed it" in advice
+
+
+def test_a_transaction_behind_the_last_one_of_the_coordinator(tmp_path: Path, run: Run) -> None:
+    data = Path(shutil.copytree(GOLDEN, tmp_path / "data"))
+    with kstore.open(data / "payments-0", "r+") as log:
+        last = [b for b in log.batches() if b.is_control][-1]
+        later = (now_ms() - 3_600_000, None, b"later", None)
+        log.append_batches(transactional(later, producer=last.producer_id, epoch=last.producer_epoch))
+    (advice,) = [f.remedy for f in kstore.check(data).findings if f.code == "hanging_transaction"]
+    assert "--without-coordinator ends it" in advice
+    code, _, err = run("transactions", data, "--producer-id", last.producer_id, "--abort")
+    assert (code, "so it is a new one" in err) == (2, True)
+    anyway = "--abort", "--without-coordinator"
+    assert run("transactions", data, "--producer-id", last.producer_id, *anyway)[0] == 0
+    assert listed(run, data) == []

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import kstore
 from kstore.broker.transaction_state import read_transaction_state
+from kstore.checking.check import state_unread_in
 from kstore.errors import CorruptFileError, KstoreError, PolicyViolationError
 from kstore.explain.open_transactions import OpenPartition, OpenTransaction, open_in, with_coordinator
 from kstore.log.files.log_dir_state import directory_of
@@ -44,6 +45,13 @@ def add_transactions_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="with --abort: only print what would be aborted"
     )
+    parser.add_argument(
+        "--without-coordinator",
+        action="store_true",
+        help="with --abort: abort also if the state of the coordinator is not known as a whole, or if the "
+        "transaction seems to be later than the coordinator's last one. DANGER: if the coordinator has "
+        "committed the transaction, its records are lost here, and committed elsewhere",
+    )
     add_wait_argument(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON object for each transaction")
 
@@ -53,14 +61,15 @@ def transactions(args: argparse.Namespace) -> int:
     one. Readers of committed records, and compaction, wait for the end of a transaction. A hanging one is
     open in a partition, and no coordinator is to end it. Transactional ids are read from __transaction_state
     in the log directory; a broker may be running. --abort locks the log directory, and fails if a broker has
-    it, or if the coordinator has committed the last transaction of the producer."""
-    if not args.abort and (args.dry_run or args.first_offset is not None):
-        raise ValueError("--dry-run and --first-offset need --abort")
+    it, if the coordinator has committed the last transaction of the producer, or if a partition of
+    __transaction_state is missing or damaged."""
+    if not args.abort and (args.dry_run or args.first_offset is not None or args.without_coordinator):
+        raise ValueError("--dry-run, --first-offset and --without-coordinator need --abort")
     if args.abort and args.producer_id is None:
         raise ValueError("--abort needs --producer-id")
-    found, code = _found(args)
+    found, unread, code = _found(args)
     if args.abort:
-        _abort(args, found)
+        _abort(args, found, unread)
         return code
     now_ms = time.time_ns() // 1_000_000
     for each in found:
@@ -70,9 +79,10 @@ def transactions(args: argparse.Namespace) -> int:
     return code
 
 
-def _found(args: argparse.Namespace) -> tuple[list[OpenTransaction], int]:
-    """The open transactions, and the exit code: 1 if a partition, or the coordinator's topic, cannot be
-    read. An error of the only partition is raised."""
+def _found(args: argparse.Namespace) -> tuple[list[OpenTransaction], str, int]:
+    """The open transactions, why the state of the coordinator is not known as a whole, or "", and the exit
+    code: 1 if a partition, or the coordinator's topic, cannot be read. An error of the only partition is
+    raised."""
     partitions, _ = selected(args)
     opened: dict[tuple[int, int], list[OpenPartition]] = {}
     code = 0
@@ -87,19 +97,21 @@ def _found(args: argparse.Namespace) -> tuple[list[OpenTransaction], int]:
                 raise
             note(f"{one.path}: {e}")
             code = 1
-    directories = {directory_of(one.path): None for one in partitions}
-    known = None
+    directories = list(dict.fromkeys([*(directory_of(one.path) for one in partitions), *args.also]))
+    known, unread = None, ""
     if opened:
-        try:
-            known = read_transaction_state([*directories, *args.also])
-        except (CorruptFileError, OSError) as e:
-            note(f"transactional ids are not known: {e}")
-            code = 1
-    return with_coordinator(opened, known), code
+        unread = state_unread_in(directories)
+        with contextlib.suppress(CorruptFileError, OSError):  # `unread` says why
+            known = read_transaction_state(directories)
+    if unread and not args.abort:
+        note(f"what the coordinator is to do is not known as a whole: {unread}")
+        code = 1
+    return with_coordinator(opened, known, is_whole=not unread), unread, code
 
 
-def _abort(args: argparse.Namespace, found: list[OpenTransaction]) -> None:
-    """Abort the transactions that were found, or only print it. KstoreError if there is none."""
+def _abort(args: argparse.Namespace, found: list[OpenTransaction], unread: str) -> None:
+    """Abort the transactions that were found, or only print it. KstoreError if there is none, or if a
+    coordinator may have committed one."""
     places = [place for each in found for place in each.partitions]
     if not places:
         raise KstoreError(f"producer {args.producer_id} has no open transaction in {args.directory}")
@@ -112,7 +124,14 @@ def _abort(args: argparse.Namespace, found: list[OpenTransaction]) -> None:
                 f"of {places[0].path}, not at {args.first_offset}"
             )
     for each in found:
-        if each.is_committed:
+        if each.is_new and not args.without_coordinator:
+            raise PolicyViolationError(
+                f"the coordinator has committed the last transaction of producer {each.producer_id}, "
+                f"transactional id {each.transactional_id!r}. The open one begins behind the marker of that "
+                f"one, and later by its timestamps, at {time_text(each.since_ms)}, so it is a new one: "
+                "--without-coordinator aborts it"
+            )
+        if each.is_committed and not each.is_new:
             raise PolicyViolationError(
                 f"the coordinator has decided to commit the transaction of producer {each.producer_id}, "
                 f"transactional id {each.transactional_id!r} (its state is {each.coordinator_state}): an "
@@ -123,6 +142,12 @@ def _abort(args: argparse.Namespace, found: list[OpenTransaction]) -> None:
                 f"the coordinator has the transaction of producer {each.producer_id} as "
                 f"{each.coordinator_state}: a broker that starts ends it, at the latest after its timeout"
             )
+    if unread and not args.without_coordinator:
+        raise PolicyViolationError(
+            f"the coordinator may have committed the transaction of producer {args.producer_id}, because its "
+            f"state is not known as a whole: {unread}. Restore that first, or abort with "
+            "--without-coordinator"
+        )
     if args.dry_run:
         for directory in {directory_of(place.path) for place in places}:
             note_open(Path(args.directory), Path(directory))
