@@ -29,7 +29,7 @@ _MOVE = f"{REPAIR} moves the damaged bytes into a .cut file; the records behind 
 _CUT = f"{REPAIR} keeps what it cuts off in a .cut file; copy the partition first"
 _INDEX = f"{REPAIR} makes the indexes from the log"
 _NOTE = f"{REPAIR} notes the gap; put a lost file back first"
-_END = f"{REPAIR} takes the new end; put a lost file back first"
+_END = f"{REPAIR} takes the new end, and notes the loss; put a lost file back first"
 _REMOVE = "remove the file if it is not needed"
 _RENAME = "rename or move the file"
 
@@ -76,6 +76,11 @@ CODES: Mapping[str, Code] = {
     "file_shortened": Code("lost", "an index names offsets that the log does not have", _NOTE),
     "segment_empty": Code("suspicious", "a segment is empty, and offsets are missing behind it", _NOTE),
     "gap_noted": Code("note", "offsets are missing, as a repair has noted in kstore.json"),
+    "end_noted": Code(
+        "note",
+        "records were lost at the end of the log, as a repair has noted in kstore.json; later records have "
+        "their offsets",
+    ),
     "offsets_remote": Code("note", "offsets are in the remote storage of a tiered topic"),
     "segments_overlap": Code("damaged", "two segments have the same offsets: copies were mixed", _CUT),
     "offsets_far_apart": Code(
@@ -83,7 +88,11 @@ CODES: Mapping[str, Code] = {
     ),
     "flushed_is_lost": Code("lost", "records that were flushed are gone", _END),
     "ends_early": Code("lost", "the log ends before the offset at which it was closed", _END),
-    "ends_late": Code("suspicious", "the log ends behind the offset at which it was closed", _END),
+    "ends_late": Code(
+        "suspicious",
+        "the log ends behind the offset at which it was closed",
+        f"{REPAIR} takes the new end; put a lost file back first",
+    ),
     "spare_room": Code("note", "zeros follow the last batch, as preallocation leaves them"),
     "behind_damage": Code(
         "lost",
@@ -207,6 +216,7 @@ CODES: Mapping[str, Code] = {
     "copy_file_unlisted": Code("suspicious", "the manifest of the copy does not list the file"),
 }
 
+ENDS = ("flushed_is_lost", "ends_early")  # a repair notes them, too
 GAPS = ("offset_gap", "offsets_missing", "file_shortened", "segment_empty")  # a repair notes them
 
 

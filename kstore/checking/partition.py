@@ -227,10 +227,16 @@ def _of_step(path: str, step: Step, is_clean: bool) -> Finding:
 
 
 def _without_noted(path: str, findings: Sequence[Finding]) -> Iterator[Finding]:
-    """The findings; those about gaps that a repair has noted become notes."""
+    """The findings, with the losses that a repair has noted; those about noted gaps become notes."""
     gaps: Ranges = ()
+    lost_ends: Ranges = ()
     with contextlib.suppress(KstoreError, OSError):  # findings already
-        gaps = read_manifest(path).gaps
+        *_, gaps, lost_ends = read_manifest(path)
+    seen = [each.offsets for each in findings if each.code in GAPS and each.offsets is not None]
+    for code, ranges in (("gap_noted", gaps), ("end_noted", lost_ends)):
+        for first, last in ((begin, begin + count - 1) for begin, count in ranges):
+            if code == "end_noted" or not any(low <= last and first <= high for low, high in seen):
+                yield found(code, f"{path}/{layout.MANIFEST}", offsets=(first, last))
     for each in findings:
         if each.code in GAPS and each.offsets is not None:
             first, last = each.offsets

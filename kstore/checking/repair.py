@@ -11,7 +11,7 @@ import os
 
 from kstore.arguments import boolean
 from kstore.checking.check import check_paths
-from kstore.checking.codes import GAPS
+from kstore.checking.codes import ENDS, GAPS
 from kstore.checking.directory import COMPLETE, read_names
 from kstore.checking.finding import Finding
 from kstore.checking.moving import Ranges, damage_of, merged, move_bytes
@@ -23,6 +23,7 @@ from kstore.log.files.checkpoints import write_offsets
 from kstore.log.files.log_dir_state import read_checkpoint
 from kstore.log.files.log_directory import PartitionLease
 from kstore.log.files.manifest import ManifestFile
+from kstore.log.recovery.file_kind import kind_of
 from kstore.log.recovery.loader import load
 from kstore.log.recovery.presence import is_partition
 from kstore.log.recovery.repairs import Repairs
@@ -47,6 +48,7 @@ _SET_ASIDE = (
     "epochs_damaged",
     "not_a_log",
     "no_name_of_a_segment",
+    "index_without_log",  # which shows that a .log was lost
 )
 _RECOVERED = (
     *_MOVED,
@@ -60,7 +62,6 @@ _RECOVERED = (
     "broken_transaction_index",
     "transaction_index_differs",
     "transactions_behind_end",
-    "index_without_log",
     "offsets_far_apart",
     "segments_overlap",
     "behind_damage",
@@ -74,9 +75,8 @@ _RECOVERED = (
     "spare_room",
     "below_log_start",
     "log_start_beyond_end",
-    "ends_early",
+    *ENDS,
     "ends_late",
-    "flushed_is_lost",
     "checkpoint_damaged",
     "log_start_unknown",
     "not_closed",
@@ -96,7 +96,8 @@ class RepairStep(NamedTuple):
 
     `action`: "move_bytes" (copy the `ranges` of bytes of `file` to .cut files, and replace the file by one
     without them), "set_aside" (rename `file` to a .cut file), "note_gaps" (note in kstore.json that the
-    `ranges` of offsets are missing, so that later checks report them as notes), "recover" (open the partition
+    `ranges` of offsets are missing, so that later checks report them as notes), "note_ends" (note that these
+    offsets were lost at the end of the log), "recover" (open the partition
     for writing, which makes indexes, snapshots and leader epochs from the batches), "recover_store" (the same
     for the partitions of a log directory that were not closed, and for its checkpoints). `reasons`: the codes
     of the findings.
@@ -109,7 +110,7 @@ class RepairStep(NamedTuple):
     reasons: tuple[str, ...]
 
     def __str__(self) -> str:
-        why = f" ({', '.join(self.reasons)})"
+        why = f" ({', '.join(self.reasons)})" if self.reasons else ", because a partition in it is repaired"
         if self.action == "move_bytes":
             size = sum(count for _, count in self.ranges)
             first = self.ranges[0][0]
@@ -118,9 +119,10 @@ class RepairStep(NamedTuple):
             )
         if self.action == "set_aside":
             return visible(f"rename {self.file} to a .cut file{why}")
-        if self.action == "note_gaps":
-            gaps = ", ".join(f"{first} to {first + count - 1}" for first, count in self.ranges)
-            return visible(f"note that {self.partition} lacks the offsets {gaps}{why}")
+        if self.action in ("note_gaps", "note_ends"):
+            ranges = ", ".join(f"{first} to {first + count - 1}" for first, count in self.ranges)
+            what = "lacks the offsets" if self.action == "note_gaps" else "lost at its end the offsets"
+            return visible(f"note that {self.partition} {what} {ranges}{why}")
         return visible(f"recover {self.partition}{why}")
 
 
@@ -175,10 +177,13 @@ def repair(path: StrPath, *others: StrPath, run: bool = False) -> RepairPlan:
 
 def plan_of(paths: list[str], report: Report) -> RepairPlan:
     """The plan for the findings of a report. Damaged segments are read again. OSError if a file was not read:
-    a plan without its damage would be wrong."""
+    a plan without its damage would be wrong. KstoreError if a file that is not read may have records that
+    the log lacks."""
     for finding in report.findings:
-        if finding.code == "unreadable_file":
+        if finding.code in ("unreadable_file", "too_large"):
             raise OSError(f"no plan is made, because {finding.file} cannot be read: {finding.meaning}")
+        if finding.code == "not_read" and ".log" in os.path.basename(finding.file):
+            _require_no_loss(finding.file, report)
     around = [path for path in paths if not is_partition(path)]
     by_partition: dict[str, list[Finding]] = {}
     of_directories: dict[str, list[Finding]] = {path: [] for path in around}
@@ -201,11 +206,26 @@ def plan_of(paths: list[str], report: Report) -> RepairPlan:
     return RepairPlan(tuple(steps), tuple(left))
 
 
+def _require_no_loss(file: str, report: Report) -> None:
+    """Raise KstoreError if a file that is not read is packed, or if its partition has lost records."""
+    partition = os.path.dirname(file)
+    lossy = (*GAPS, *ENDS, "index_without_log", "directory_empty")
+    places = [each.file for each in report.findings if each.code in lossy and each.severity != "note"]
+    is_lossy = any(place == partition or os.path.dirname(place) == partition for place in places)
+    kind = kind_of(file)
+    if kind != "empty" and (kind or is_lossy):
+        what = kind or "perhaps a copy of a segment: give it its name back"
+        raise KstoreError(
+            f"no plan is made, because {file} may have records that the log lacks. It is {what}. Or move it "
+            "elsewhere"
+        )
+
+
 def _may_repair(partition: str) -> bool:
     """Whether a directory is a partition in use that kstore may write."""
     name = os.path.basename(os.path.realpath(partition))
     tp = layout.parse_directory(name)
-    if tp is not None and (tp.topic == layout.CLUSTER_METADATA or not layout.is_partition_name(name)):
+    if tp is not None and (tp.topic == layout.CLUSTER_METADATA or str(tp) != name):
         return False
     return os.path.isdir(partition)
 
@@ -214,18 +234,23 @@ def _steps_for(partition: str, findings: list[Finding]) -> Iterator[RepairStep]:
     reasons: dict[str, set[str]] = {}
     for finding in findings:
         reasons.setdefault(finding.file, set()).add(finding.code)
-    gaps = [
-        (finding.offsets[0], finding.offsets[1] - finding.offsets[0] + 1)
-        for finding in findings
-        # those in a damaged file are told by the file: the opening may have ended it at the damage
-        if finding.code in GAPS
-        and finding.offsets is not None
-        and not reasons[finding.file].intersection(_LOGS)
-    ]
+    gaps, ends = (
+        [
+            (finding.offsets[0], finding.offsets[1] - finding.offsets[0] + 1)
+            for finding in findings
+            # those in a damaged file are told by the file: the opening may have ended it at the damage
+            if finding.code in kinds
+            and finding.offsets is not None
+            and not reasons[finding.file].intersection(_LOGS)
+        ]
+        for kinds in (GAPS, ENDS)
+    )
     for file, codes in sorted(reasons.items()):
         told = tuple(sorted(codes))
         moved, missing = damage_of(partition, file) if codes.intersection(_LOGS) else ((), ())
         gaps += missing
+        if codes == {"index_without_log"} and (gaps or ends):
+            continue  # the loss is noted; recovery deletes the index
         if codes.intersection(_SET_ASIDE):
             if os.path.lexists(file):
                 yield RepairStep("set_aside", partition, file, (), told)
@@ -235,6 +260,8 @@ def _steps_for(partition: str, findings: list[Finding]) -> Iterator[RepairStep]:
     if gaps:
         told = tuple(sorted(codes.intersection((*GAPS, *_LOGS))))
         yield RepairStep("note_gaps", partition, "", merged(gaps), told)
+    if ends:
+        yield RepairStep("note_ends", partition, "", merged(ends), tuple(sorted(codes.intersection(ENDS))))
     yield RepairStep("recover", partition, "", (), tuple(sorted(codes)))
 
 
@@ -257,9 +284,13 @@ def run_plan(plan: RepairPlan, paths: list[str]) -> RepairPlan:
                 repairs = Repairs(step.partition)
                 repairs.set_aside(os.path.basename(step.file))
                 repairs.sync_names()
-            elif step.action == "note_gaps":
+            elif step.action in ("note_gaps", "note_ends"):
                 manifest = ManifestFile(step.partition)
-                manifest.note_gaps(merged([*manifest.known.gaps, *step.ranges]))
+                *_, gaps, lost_ends = manifest.known
+                noted = gaps if step.action == "note_gaps" else lost_ends
+                noted = merged([*noted, *step.ranges])
+                losses = (noted, lost_ends) if step.action == "note_gaps" else (gaps, noted)
+                manifest.note_losses(*losses)
     finally:
         for lease in leases:
             lease.leave(clean=False)

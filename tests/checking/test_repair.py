@@ -24,7 +24,7 @@ from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import run_command
 
 # problems that stay after a repair
-LEFT = {"checkpoint_kept", "hanging_transaction"}
+LEFT = {"checkpoint_kept", "hanging_transaction", "epochs_begin_later"}
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +33,8 @@ def _quiet() -> None:
 
 
 def readable(path: Path) -> list[tuple[object, ...]]:
-    """The records that a reader gets when it skips damage. Those that an interrupted compaction replaces do not
-    count."""
+    """The records that a reader gets when it skips damage. Those that an interrupted compaction replaces do
+    not count."""
     with kstore.open(path, recover=any(path.glob("*.swap"))) as log:
         records = log.from_file_start().records(on_error="skip")
         return [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in records]
@@ -155,6 +155,46 @@ def test_a_lost_segment(tmp_path: Path, whole: bool) -> None:
     done = check_repair(path)
     assert [step.ranges for step in done.steps if step.action == "note_gaps"] == [((52, 48),)]
     assert kstore.check(path).is_whole
+
+
+@pytest.mark.parametrize(
+    ("lost", "before", "after"),
+    [
+        (slice(-1, None), "ends_early", "end_noted"),
+        (slice(0, 1), "offsets_missing", "gap_noted"),
+        (slice(0, None), "flushed_is_lost", "end_noted"),
+    ],
+)
+def test_a_loss_stays_a_note(tmp_path: Path, lost: slice, before: str, after: str) -> None:
+    path = _write(tmp_path / "orders-0")[0].parent
+    with kstore.open(path, "a") as log:
+        log.roll()
+        log.append(b"last")
+    for file in sorted(path.glob("*.log"))[lost]:
+        file.unlink()
+    (found,) = kstore.check(path).problems("lost")
+    assert found.code == before
+    check_repair(path)
+    for _ in range(2):
+        assert [(each.code, each.offsets) for each in kstore.check(path).findings] == [(after, found.offsets)]
+        with kstore.open(path, "a") as log:
+            log.append(b"later")
+
+
+def test_a_packed_segment(tmp_path: Path) -> None:
+    """A repair would end the log before it."""
+    path = _write(tmp_path / "orders-0")[0].parent
+    last = max(path.glob("*.log"))
+    packed = last.with_name(f"{last.name}.gz")
+    packed.write_bytes(b"\x1f\x8b" + last.read_bytes())
+    last.rename(last.with_name(f"{last.name}.bak"))
+    files = contents(path)
+    for _ in range(2):  # with both, and with the copy
+        with pytest.raises(kstore.KstoreError, match="may have records that the log lacks"):
+            kstore.repair(path, run=True)
+        assert contents(path) == files
+        packed.unlink(missing_ok=True)
+        files = contents(path)
 
 
 def _write(path: Path, *, transaction: bool = False, killed: bool = False) -> list[Path]:
@@ -394,6 +434,7 @@ def test_checkpoints_of_a_store(tmp_path: Path, name: str, damage: Callable[[Pat
     assert {finding.code for finding in kstore.check(path).findings} <= {
         "hanging_transaction",
         "checkpoint_kept",
+        "end_noted",  # by a recovery point that was raised, offsets are lost
     }
     files = contents(path)
     assert kstore.repair(path, run=True).steps == ()

@@ -1,7 +1,7 @@
 """The manifest: kstore.json, kstore's own file in a partition or in a log directory. A broker ignores it.
 
-In a partition it has the saved options, the last truncations, the gaps that a repair has noted, and the id of
-the partition in committed positions. In a log directory it has the table of topics.
+In a partition it has the saved options, the last truncations, the losses that a repair has noted, and the id
+of the partition in committed positions. In a log directory it has the table of topics.
 
 Only a process that has the directory locked for writing replaces a manifest. A cursor of any process may
 create the first one of a partition, because it needs the id. So the manifest of a partition always has an id.
@@ -44,13 +44,15 @@ Stamp: TypeAlias = tuple[int, int, int] | None
 
 class Manifest(NamedTuple):
     """The content of a manifest. `options` are in Kafka's notation. `id` has 16 bytes. `gaps`: the ranges
-    of offsets that a repair has noted as missing, each as its first offset and its length."""
+    of offsets that a repair has noted as missing, each as its first offset and its length; `lost_ends`: those
+    that were lost at the end of the log, and that later records have again."""
 
     id: bytes = b""
     options: Mapping[str, str] = MappingProxyType({})
     truncations: Truncations = NO_TRUNCATIONS
     table: TopicTable = TopicTable()
     gaps: tuple[tuple[int, int], ...] = ()
+    lost_ends: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Manifest:
@@ -58,8 +60,12 @@ class Manifest(NamedTuple):
         own_id = bytes.fromhex(content.get("id", ""))
         if content["version"] != _VERSION or len(own_id) not in (0, 16):
             raise ValueError(f"version {content['version']!r:.80}, id {own_id!r:.80}")
-        gaps = tuple((int(first), int(count)) for first, count in content.get("gaps", ()))
-        return cls(own_id, options_in(content), Truncations.of(content), TopicTable.of(content), gaps)
+        gaps, lost_ends = (
+            tuple((int(first), int(count)) for first, count in content.get(name, ()))
+            for name in ("gaps", "lost_ends")
+        )
+        options, truncations = options_in(content), Truncations.of(content)
+        return cls(own_id, options, truncations, TopicTable.of(content), gaps, lost_ends)
 
     def with_truncations(self, truncations: Truncations) -> Manifest:
         """The manifest with other truncations."""
@@ -72,6 +78,7 @@ class Manifest(NamedTuple):
             "id": self.id.hex(),
             "config": dict(sorted(self.options.items())),
             "gaps": self.gaps,
+            "lost_ends": self.lost_ends,
         }
         content = {name: value for name, value in own.items() if value}
         return encode(content | self.truncations.content() | self.table.content())
@@ -120,9 +127,9 @@ class ManifestFile:
         anything is appended: a reader in another process may have begun meanwhile."""
         self.known = self.known.with_truncations(self.known.truncations.carried_out(last_stable_offset))
 
-    def note_gaps(self, gaps: Sequence[tuple[int, int]]) -> None:
-        """Replace the noted gaps, durably. OSError."""
-        self._write(self.known._replace(gaps=tuple(gaps)))
+    def note_losses(self, gaps: Sequence[tuple[int, int]], lost_ends: Sequence[tuple[int, int]]) -> None:
+        """Replace the noted losses, durably. OSError."""
+        self._write(self.known._replace(gaps=tuple(gaps), lost_ends=tuple(lost_ends)))
 
     def store(self) -> None:
         """Write the file, durably. OSError."""

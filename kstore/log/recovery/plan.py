@@ -391,7 +391,7 @@ def _with_end(
     if log_end_offset < point and not is_explained:
         lost = Step(Code.FLUSHED_IS_LOST, found.names.directory, offsets=(log_end_offset, point))
         draft.losses.append(lost.text(done=True))
-        if not clean:
+        if not (clean and found.bases):  # else the log ends early
             steps.append(lost)
     if draft.mode != "read" and count - 1 in walked and not walked[count - 1][-1].part.origin:
         # the writer writes the indexes of the last segment itself, from memory
