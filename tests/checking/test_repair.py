@@ -24,7 +24,7 @@ from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import run_command
 
 # problems that stay after a repair
-LEFT = {"checkpoint_kept", "hanging_transaction", "epochs_begin_later"}
+LEFT = {"checkpoint_kept", "hanging_transaction"}
 
 
 @pytest.fixture(autouse=True)
@@ -195,6 +195,19 @@ def test_a_packed_segment(tmp_path: Path) -> None:
         assert contents(path) == files
         packed.unlink(missing_ok=True)
         files = contents(path)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[" * 100_000, None])
+def test_what_is_no_plan(tmp_path: Path, content: str | None) -> None:
+    _write(tmp_path / "orders-0")
+    plan = tmp_path / "plan"
+    plan.write_text(content or "")
+    if content is None:
+        os.truncate(plan, 6 << 30)
+    done = run_command("repair", tmp_path / "orders-0", "--run", "--plan", plan)
+    assert done.returncode == (1 if content is None else 2)
+    assert str(plan) in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def _write(path: Path, *, transaction: bool = False, killed: bool = False) -> list[Path]:

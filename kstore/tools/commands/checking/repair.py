@@ -8,7 +8,11 @@ from pathlib import Path
 
 from kstore.checking.check import check_paths
 from kstore.checking.repair import plan_of, run_plan
+from kstore.engine.io.file import read_whole
+from kstore.errors import LogNotFoundError
 from kstore.tools.terminal import note, say
+
+_LARGEST_PLAN = 64 << 20  # bytes
 
 
 def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,16 +33,34 @@ def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
+def _saved(path: str) -> object:
+    """The steps in a file that --plan has saved. ValueError, OSError."""
+    try:
+        steps = json.loads(read_whole(path, _LARGEST_PLAN))
+        why = "" if isinstance(steps, list) else "it has no steps"
+    except (ValueError, RecursionError) as e:
+        why = str(e)
+    if why:
+        raise ValueError(f"{path} is no plan that kstore repair --plan has saved: {why}")
+    return steps
+
+
 def repair(args: argparse.Namespace) -> int:
     """Print a plan that repairs what kstore check finds; with --run, carry it out. Damaged batches are moved
-    to .cut files, and indexes, snapshots and checkpoints are made from the logs. The exit code is 1 if
-    problems are left that a repair does not treat."""
+    to .cut files, and indexes, snapshots and checkpoints are made from the logs. The exit codes
+    are 0, 1 (problems are left that a repair does not treat, or it has failed), 2 (wrong usage, or nothing is
+    there)."""
     if args.plan is not None and os.path.exists(args.plan) and not os.path.isfile(args.plan):
         raise OSError(errno.EINVAL, "not a regular file", args.plan)
-    plan = plan_of(args.paths, check_paths(args.paths))
+    try:
+        report = check_paths(args.paths)
+    except LogNotFoundError as e:
+        note(e)
+        return 2
+    plan = plan_of(args.paths, report)
     steps = json.loads(json.dumps(plan.as_dict()["steps"]))
     if args.plan is not None and args.runs:
-        if json.loads(Path(args.plan).read_text("utf-8")) != steps:
+        if _saved(args.plan) != steps:
             note(f"{args.plan}: the directory has changed since the plan was saved; make a new plan")
             return 1
     elif args.plan is not None:
