@@ -84,7 +84,7 @@ cdef int raise_fault(const ks_fault *fault, str file, int64_t position, int64_t 
         file=file,
         position=position + <int64_t>fault.at,
         offset=offset,
-        expected=fault.expected,
+        expected=f"at least {fault.expected}" if fault.status == KS_E_SIZE else fault.expected,
         found=fault.found,
     )
 

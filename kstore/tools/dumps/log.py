@@ -46,7 +46,11 @@ def file_batches(
             return
         if size < _LEAST:
             raise CorruptRecordError(
-                "size field of a batch", file=path, position=position + 8, expected=_LEAST, found=size
+                "size field of a batch",
+                file=path,
+                position=position + 8,
+                expected=f"at least {_LEAST}",
+                found=size,
             )
         if position > end - _OVERHEAD - size:
             return
