@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import os
 
 from kstore.broker.cluster_metadata import find_cluster_metadata
 from kstore.checking.codes import found
-from kstore.errors import KstoreError
+from kstore.errors import CorruptCheckpointError, KstoreError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
+from kstore.log.files.checkpoints import read_topic_id
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import is_locked
 from kstore.log.files.manifest import read_manifest
 from kstore.properties import read_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from uuid import UUID
 
     from kstore.checking.finding import Finding
 
@@ -28,13 +31,14 @@ class Assigned(NamedTuple):
 
     `replicas`: for each partition that the metadata of the cluster assigns to the node of these directories,
     the id of its directory, "" if the metadata has none. `topics`: all topics that the metadata or the table
-    knows, None if there is neither.
+    knows, None if there is neither. `ids`: the topic ids in the metadata.
     """
 
     paths: tuple[str, ...]
     replicas: Mapping[TopicPartition, str]
     topics: frozenset[str] | None
     directory_ids: frozenset[str]
+    ids: Mapping[str, UUID]
 
     @classmethod
     def read(cls, paths: Sequence[str]) -> Assigned:
@@ -48,7 +52,7 @@ class Assigned(NamedTuple):
         except (KstoreError, OSError):
             metadata = None
         if metadata is None:
-            return cls(tuple(paths), {}, _topics_of_tables(paths), ids)
+            return cls(tuple(paths), {}, _topics_of_tables(paths), ids, {})
         replicas = {
             TopicPartition(name, number): places[at] if at < len(places) else ""
             for name, topic in metadata.topics.items()
@@ -57,7 +61,8 @@ class Assigned(NamedTuple):
             for at, node in enumerate(map(str, nodes_of))
             if node in nodes
         }
-        return cls(tuple(paths), replicas, frozenset(metadata.topics), ids)
+        known = {name: topic.id for name, topic in metadata.topics.items()}
+        return cls(tuple(paths), replicas, frozenset(known), ids, known)
 
     def is_removed(self, tp: TopicPartition) -> bool:
         """Whether a partition was removed from these directories, by what the metadata or the table says, or
@@ -81,10 +86,35 @@ class Assigned(NamedTuple):
             severity = "suspicious" if is_live or is_unsure else ""
             yield found("partition_missing", f"{self.paths[0]}/{tp}", text, severity=severity)
 
+    def other_ids(self, partitions: Iterable[tuple[str, TopicPartition]]) -> Iterator[Finding]:
+        """The findings about partitions of this node, with their paths, that have not the topic id of the
+        metadata."""
+        for path, tp in partitions:
+            file = f"{path}/{layout.METADATA}"
+            if tp not in self.replicas:
+                continue
+            try:
+                found_id = read_topic_id(file)
+            except FileNotFoundError:
+                found_id = None
+            except (CorruptCheckpointError, OSError):  # a finding already
+                continue
+            if found_id != (expected := self.ids[tp.topic]):
+                text = "it is missing" if found_id is None else f"it has the topic id {_text(found_id)}"
+                text += f"; in the metadata of the cluster, {tp.topic} has {_text(expected)}. A broker sets "
+                text += "the partition aside as stray, and begins an empty one"
+                remedy = f"write the two lines 'version: 0' and 'topic_id: {_text(expected)}' into it"
+                yield found("topic_id_differs", file, text, remedy=remedy)
+
     def _is_elsewhere(self, tp: TopicPartition) -> bool:
         """Whether the metadata has a partition in a directory that was not given."""
         directory = self.replicas[tp]
         return directory not in _NOWHERE and directory not in self.directory_ids
+
+
+def _text(topic_id: UUID) -> str:
+    """A topic id as Kafka writes it."""
+    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def _properties_in(path: str) -> Mapping[str, str]:

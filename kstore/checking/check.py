@@ -91,6 +91,7 @@ def check_paths(
         findings += directories.check_checkpoints(each, _ends(done, each.path), assigned)
     if around:
         findings += assigned.missing()
+        findings += assigned.other_ids((f"{each.path}/{tp}", tp) for each in around for tp in each.partitions)
         findings += directories.check_table([each.path for each in around])
     by_name = {name_of(each.path): each for each in done if os.path.isdir(each.path)}
     findings += positions_beyond(by_name, [each.path for each in around])

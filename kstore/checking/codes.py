@@ -166,6 +166,11 @@ CODES: Mapping[str, Code] = {
     "checkpoint_kept": Code("suspicious", "a copy of a checkpoint that was damaged", _REMOVE),
     "topic_id_damaged": Code("damaged", "partition.metadata is damaged", "", True),
     # log directories
+    "topic_id_differs": Code(
+        "damaged",
+        "partition.metadata is missing, or has another topic id than the metadata of the cluster: a broker "
+        "sets the partition aside as stray, and begins an empty one",
+    ),
     "partition_missing": Code("lost", "a partition of a known topic is in none of the log directories"),
     "dangling_link": Code("lost", "a link with the name of a partition leads to nowhere"),
     "duplicate_partition": Code(

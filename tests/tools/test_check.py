@@ -50,6 +50,24 @@ def test_one_damage_is_found(
     assert run("check", tmp_path / "t-0")[0] == 1
 
 
+def test_a_partition_without_its_topic_id(tmp_path: Path, run: Run) -> None:
+    """Kafka takes it for a stray one: TopicsImage.isStrayReplica()."""
+    data = Path(shutil.copytree(BROKER, tmp_path / "data"))
+    file = data / "events-0" / "partition.metadata"
+    topic_id = file.read_text().split()[-1]
+    file.unlink()
+    (found,) = findings(run, data)
+    assert (found["code"], found["file"], topic_id in found["remedy"]) == (
+        "topic_id_differs",
+        str(file),
+        True,
+    )
+    file.write_text(f"version: 0\ntopic_id: {'A' * 21}Q\n")
+    assert [each["code"] for each in findings(run, data)] == ["topic_id_differs"]
+    file.write_text(f"version: 0\ntopic_id: {topic_id}")
+    assert findings(run, data) == []
+
+
 def test_every_wrong_checksum_is_found(tmp_path: Path, run: Run) -> None:
     file = four_segments(tmp_path / "t-0")[1]
     for byte in (80, 3 * 113 + 80):
