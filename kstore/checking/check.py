@@ -152,12 +152,13 @@ def _wanted(paths: list[str]) -> tuple[list[tuple[str, bool]], list[directories.
             wanted.append((path.rstrip("/") or path, False))
             continue
         names = directories.read_names(path)
-        if not (names.partitions or names.set_aside or names.links or names.is_a_brokers):
+        if not (names.partitions or names.set_aside or names.logs or names.links or names.is_a_brokers):
             require_partition(path)  # raises, with what the directory has
             raise LogNotFoundError(f"{path} is neither a partition nor a log directory that holds any")
         around.append(names)
         wanted += [(os.path.join(path, str(tp)), True) for tp in names.partitions]
         wanted += [(os.path.join(path, name), True) for name in names.set_aside]
+        wanted += [(os.path.join(path, name), False) for name in names.logs]
     return wanted, around
 
 

@@ -13,6 +13,7 @@ from kstore.log.cursors.group_file import groups_in, path_of, unread_bytes
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.log_dir_state import kept_checkpoints, read_checkpoint
 from kstore.log.files.manifest import read_manifest
+from kstore.log.recovery.presence import is_partition
 from kstore.properties import read_properties
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ _ENDINGS = {
 
 class LogDirectoryNames(NamedTuple):
     """The names in a log directory. `partitions`: directories that a broker or a store reads; `set_aside`:
-    partitions under a name with a suffix; `others`: other directories; `links`: links to nowhere."""
+    partitions under a name with a suffix; `others`: other directories, of which `logs` have files of a
+    partition; `links`: links to nowhere."""
 
     path: str
     partitions: tuple[TopicPartition, ...]
@@ -49,6 +51,7 @@ class LogDirectoryNames(NamedTuple):
     others: tuple[str, ...]
     links: tuple[str, ...]
     is_a_brokers: bool
+    logs: tuple[str, ...]
 
 
 def read_names(path: str) -> LogDirectoryNames:
@@ -68,7 +71,17 @@ def read_names(path: str) -> LogDirectoryNames:
                 else:
                     others.append(name)
     broker = os.path.exists(f"{path}/{layout.META_PROPERTIES}")
-    return LogDirectoryNames(path, tuple(partitions), tuple(set_aside), tuple(others), tuple(links), broker)
+    logs = tuple(name for name in others if _is_log(f"{path}/{name}"))
+    return LogDirectoryNames(
+        path, tuple(partitions), tuple(set_aside), tuple(others), tuple(links), broker, logs
+    )
+
+
+def _is_log(path: str) -> bool:
+    try:
+        return is_partition(path)
+    except OSError:
+        return False
 
 
 def check_names(directories: Sequence[LogDirectoryNames]) -> Iterator[Finding]:
@@ -83,9 +96,13 @@ def check_names(directories: Sequence[LogDirectoryNames]) -> Iterator[Finding]:
             code, severity = _ENDINGS[name[name.rindex("-") :]]
             yield found(code, f"{each.path}/{name}", severity=severity)
         for name in each.others:
-            severity, text = (
-                ("", "") if each.is_a_brokers else ("note", "its name is not that of a partition")
-            )
+            if name in each.logs:
+                text = "it has a log, and its name is not one that Kafka or a store takes for a partition"
+                severity = "" if each.is_a_brokers else "suspicious"
+            elif each.is_a_brokers:
+                severity, text = "", ""
+            else:
+                severity, text = "note", "its name is not that of a partition"
             yield found("foreign_directory", f"{each.path}/{name}", text, severity=severity)
         for name in each.links:
             if layout.is_partition_name(name):

@@ -68,6 +68,16 @@ def test_a_partition_without_its_topic_id(tmp_path: Path, run: Run) -> None:
     assert findings(run, data) == []
 
 
+@pytest.mark.parametrize("name", ["größe-0", "two words-0"])
+def test_a_log_whose_name_kafka_refuses(tmp_path: Path, name: str, run: Run) -> None:
+    data = tmp_path / "data"
+    flip(four_segments(data / name)[0], 80)
+    for _ in range(2):  # alone, and beside another
+        codes = {each["code"]: each["severity"] for each in findings(run, data)}
+        assert codes == {"corrupt_batch": "damaged", "foreign_directory": "suspicious"}
+        four_segments(data / "orders-0")
+
+
 def test_every_wrong_checksum_is_found(tmp_path: Path, run: Run) -> None:
     file = four_segments(tmp_path / "t-0")[1]
     for byte in (80, 3 * 113 + 80):
