@@ -147,7 +147,9 @@ def _wanted(paths: list[str]) -> tuple[list[tuple[str, bool]], list[directories.
         if not os.path.lexists(path):
             raise LogNotFoundError(f"nothing is at {path}")
         if not (os.path.isdir(path) or os.path.isfile(path)):
-            raise LogNotFoundError(f"{path} is neither a directory nor a regular file")
+            is_nowhere = os.path.islink(path) and not os.path.exists(path)
+            what = "a link that leads nowhere" if is_nowhere else "neither a directory nor a regular file"
+            raise LogNotFoundError(f"{path} is {what}")
         if is_partition(path):
             wanted.append((path.rstrip("/") or path, False))
             continue

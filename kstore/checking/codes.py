@@ -51,7 +51,12 @@ CODES: Mapping[str, Code] = {
     ),
     "offset_gap": Code("suspicious", "offsets are missing within a segment", _NOTE),
     "bad_marker": Code("damaged", "a transaction marker is too short", "", True),
-    "too_large": Code("damaged", "a .log file is larger than 2 GiB", "copy its records to a new log", True),
+    "too_large": Code(
+        "damaged",
+        "a .log file has more than 2147483647 bytes, so neither Kafka nor kstore opens it",
+        "copy the file, cut it to 2147483647 bytes, and check again: kstore repair removes what is no batch",
+        True,
+    ),
     "not_a_log": Code("damaged", "a .log file has another format, or only zeros"),
     "epoch_falls": Code("suspicious", "a batch has a lower leader epoch than an earlier one"),
     "unreadable_file": Code(

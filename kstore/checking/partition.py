@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 
-from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64, MAX_DECOMPRESSED_BYTES
 from kstore.checking import segments
 from kstore.checking.codes import GAPS, found, why
 from kstore.checking.directory import check_partition_files, stops_kafka
 from kstore.checking.producers import OpenTransaction, check_producers
-from kstore.errors import CorruptFileError, KstoreError, LogChangedError
+from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
 from kstore.log.files.checkpoints import read_epochs
@@ -29,8 +30,10 @@ from kstore.log.files.manifest import read_manifest
 from kstore.log.recovery.file_kind import kind_of
 from kstore.log.recovery.gaps import is_compacted
 from kstore.log.recovery.loader import load
+from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.single_file import load_file
 from kstore.log.recovery.steps import Code
+from kstore.log.recovery.survey import read_names, segments_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,18 +84,28 @@ class PartitionCheck:
         self.is_file = os.path.isfile(path)
         self.findings: list[Finding] = []
         self._loaded: Loaded | None = None
+        self._alone: Sequence[Segment] | None = None
         self.is_live = False
         self._is_clean = True
         self._recovery_point = 0
         try:
             self._load()
         except (CorruptFileError, OSError) as e:
+            if isinstance(e, LogNotFoundError) and self.is_file:
+                raise  # it is no file of a log
             self.findings.append(unreadable(path, e))
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """The segments to read."""
-        return () if self._loaded is None else self._loaded.segments
+        """The segments to read; those of a log that cannot be loaded are read each by itself."""
+        if self._loaded is not None:
+            return self._loaded.segments
+        if self._alone is None:
+            self._alone = ()
+            if not self.is_file:
+                with contextlib.suppress(OSError):  # a finding already
+                    self._alone = tuple(segments_of(read_names(self.path), SegmentFactory(self.path)))
+        return self._alone
 
     def _load(self) -> None:
         path = self.path
@@ -115,11 +128,11 @@ class PartitionCheck:
             if isinstance(each, LogChangedError):
                 raise each
         loaded = self._loaded
-        if loaded is None:
-            return Checked(self.path, self.findings, 0, 0, is_live=self.is_live)
         facts = [each for each in read if not isinstance(each, Exception)]
         failed = [each for each in read if isinstance(each, Exception)]
         self.findings += [unreadable(self.path, each) for each in failed]
+        if loaded is None:
+            return self._finish_alone(facts)
         self.findings += self._of_steps(loaded)
         compacted = not self.is_file and is_compacted(self.path)
         state = segments.State(
@@ -131,7 +144,7 @@ class PartitionCheck:
             loaded.log_start_offset,
         )
         gaps = {each.offsets[0] for each in self.findings if each.offsets is not None}
-        self.findings += segments.gaps_between(facts, state, gaps)
+        self.findings += segments.gaps_between(read, state, gaps)
         for each in facts:
             self.findings += segments.damage_in(each, state)
             self.findings += segments.lies_in(each, state)
@@ -171,6 +184,19 @@ class PartitionCheck:
             tuple(open_transactions),
             self.is_live,
         )
+
+    def _finish_alone(self, facts: Sequence[SegmentFacts]) -> Checked:
+        """Judge the segments of a log that cannot be loaded, each by itself."""
+        state = segments.State(self._is_clean, self.is_live, True, True, 0, 0)
+        for each in facts:
+            self.findings += segments.damage_in(each, state)
+            self.findings += segments.lies_in(each, state)
+            self.findings += segments.index_faults(each, state, each.segment.end_offset == MAX64)
+        if not self.is_file:
+            with contextlib.suppress(OSError):  # a finding already
+                self.findings += _of_files(self.path)
+        size = sum(each.size for each in facts)
+        return Checked(self.path, self.findings, len(facts), size, is_live=self.is_live)
 
     def _of_steps(self, loaded: Loaded) -> Iterator[Finding]:
         """The findings of the opening, except those that reading finds."""
@@ -263,7 +289,25 @@ def unreadable(path: str, error: Exception) -> Finding:
         if kind := kind_of(file) if os.path.isfile(file) and file.endswith(".log") else "":
             code, text = "not_a_log", f"the file is {kind}"
         return found(code, file, text, position=error.position, stops_kafka=False)
-    return found("unreadable_file", getattr(error, "filename", None) or path, str(error))
+    file = getattr(error, "filename", None) or path
+    if isinstance(error, PermissionError) and _is_closed(path):
+        return found(
+            "unreadable_file", path, f"{error.strerror}: the files in the directory cannot be opened"
+        )
+    if getattr(error, "errno", None) == errno.EFBIG and file.endswith(".log"):
+        return found("too_large", file, f"{error.strerror}; neither Kafka nor kstore opens it")
+    return found("unreadable_file", file, str(error))
+
+
+def _is_closed(path: str) -> bool:
+    """Whether the mode of a directory keeps this process from its files."""
+    try:
+        if os.path.isdir(path):
+            os.scandir(path).close()
+            os.stat(os.path.join(path, os.curdir))
+    except PermissionError:
+        return True
+    return False
 
 
 def _of_files(path: str) -> Iterator[Finding]:

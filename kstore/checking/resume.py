@@ -83,7 +83,17 @@ def _stamp_of(segment: Segment) -> list[list[int]]:
 
 def _entry_of(facts: SegmentFacts, stamp: list[list[int]]) -> dict[str, Any]:
     fields = facts._asdict()
-    for name in ("segment", "skipped", "errors", "late", "early", "index_faults", "kind", "producers"):
+    for name in (
+        "segment",
+        "skipped",
+        "errors",
+        "late",
+        "early",
+        "index_faults",
+        "kind",
+        "producers",
+        "unread",
+    ):
         del fields[name]
     rows = facts.producers
     producers = base64.b64encode(rows.tobytes()).decode() if len(rows) else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kstore.arguments import MAX64
 from kstore.engine.scan.batch_checker import BatchChecker, row_layout
-from kstore.errors import CorruptFileError
+from kstore.errors import CorruptFileError, LogChangedError
 from kstore.libraries import library
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.recovery.file_kind import kind_of
@@ -44,6 +44,7 @@ class SegmentFacts(NamedTuple):
     first offset and the byte. `producers`: the batches that change the state of a producer or of a
     transaction. `index_faults`: (suffix of the file, byte in it, what is wrong). `holes`: where bytes
     were skipped, and behind the last batch: the first of these bytes, and the offsets that are missing there.
+    `unread`: the errors of index files that cannot be read.
     """
 
     segment: Segment
@@ -69,6 +70,7 @@ class SegmentFacts(NamedTuple):
     producers: Any
     index_faults: tuple[tuple[str, int, str], ...]
     holes: tuple[Place, ...] = ()
+    unread: tuple[OSError, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -80,6 +82,7 @@ class SegmentFacts(NamedTuple):
             or self.early
             or self.index_faults
             or self.kind
+            or self.unread
             or self.end_position < self.size
             or self.segment.notes
         )
@@ -176,6 +179,7 @@ def read_segment(segment: Segment, advanced: Callable[[int], object] = lambda _:
         numpy.concatenate(producers).astype(row_layout(), copy=False) if producers else (),
         tuple(indexes.faults(last + 1)),
         tuple(holes),
+        indexes.unread,
     )
 
 
@@ -253,6 +257,7 @@ class _IndexCheck:
     def __init__(self, segment: Segment) -> None:
         numpy = self._numpy = library("numpy")
         self._faults: list[tuple[str, int, str]] = []
+        self.unread: tuple[OSError, ...] = ()
         offsets = positions = timestamps = times = ()
         try:
             offset_index, time_index = segment.offset_index, segment.time_index
@@ -263,8 +268,12 @@ class _IndexCheck:
                 stamped = numpy.frombuffer(time_index.to_bytes(), [("t", ">i8"), ("o", ">i4")])
                 timestamps = stamped["t"].astype("i8")
                 times = stamped["o"].astype("i8") + segment.base_offset
+        except LogChangedError:
+            raise
         except CorruptFileError:  # the .log is damaged, which the reading reports
             pass
+        except OSError as e:
+            self.unread = (e.with_traceback(None),)
         self._offsets, self._positions = numpy.asarray(offsets), numpy.asarray(positions)
         self._timestamps, self._times = numpy.asarray(timestamps), numpy.asarray(times)
         self._open: list[

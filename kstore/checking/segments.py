@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from kstore.arguments import MAX32, MAX64
+from kstore.arguments import MAX64
 from kstore.checking.codes import found, why
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 
@@ -60,8 +60,6 @@ def damage_in(facts: SegmentFacts, state: State) -> Iterator[Finding]:
     if facts.kind:
         yield found("not_a_log", path, f"the file is {facts.kind}", position=0)
         return
-    if facts.size > MAX32:
-        yield found("too_large", path, f"the file has {facts.size} bytes; a broker opens at most {MAX32}")
     is_recovered = state.is_rebuilt(facts)
     skipped = facts.skipped
     is_last = facts.segment.end_offset == MAX64
@@ -151,12 +149,17 @@ def lies_in(facts: SegmentFacts, state: State) -> Iterator[Finding]:
         yield found("offset_gap", path, text, severity="note")
 
 
-def gaps_between(facts: Sequence[SegmentFacts], state: State, known: Collection[int]) -> Iterator[Finding]:
+def gaps_between(
+    read: Sequence[SegmentFacts | Exception], state: State, known: Collection[int]
+) -> Iterator[Finding]:
     """The findings about offsets that are missing between two segments, unless a compaction or a truncation
-    explains them. known: the first offsets of gaps that the opening has found."""
+    explains them. read: what was read of each segment. known: the first offsets of gaps that the opening has
+    found."""
     if state.is_compacted:
         return
-    for before, after in pairwise(facts):
+    for before, after in pairwise(read):
+        if isinstance(before, Exception) or isinstance(after, Exception):
+            continue
         first, end = before.next_offset, after.segment.base_offset
         if before.skipped or first >= end or end <= state.log_start_offset or first in known:
             continue
@@ -174,6 +177,10 @@ def index_faults(facts: SegmentFacts, state: State, newest: bool) -> Iterator[Fi
         return  # the writer is changing them
     is_rebuilt = state.is_rebuilt(facts)
     severity = "note" if is_rebuilt else ""
+    for error in facts.unread:
+        yield found("unreadable_file", error.filename or segment.path, str(error))
+    if facts.unread:
+        return
     hint = ". The next opening makes it from the log" if is_rebuilt else ""
     # after an unclean stop, room may be behind the entries of the last segment
     for note in () if newest and is_rebuilt else segment.notes:

@@ -132,6 +132,24 @@ def test_no_false_alarm(tmp_path: Path) -> None:
         shutil.rmtree(path)
 
 
+@pytest.mark.parametrize("kind", ["index", "timeindex", "txnindex"])
+@pytest.mark.parametrize("at", [1, -1])
+def test_an_index_that_cannot_be_read(tmp_path: Path, kind: str, at: int) -> None:
+    """No offset is missing for that."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        for _ in range(3):
+            log.extend([b"value"] * 300)
+            log.roll()
+        log.append(b"last")
+    index = sorted(path.glob("*.log"))[at].with_suffix(f".{kind}")
+    index.unlink(missing_ok=True)
+    os.mkfifo(index)
+    assert [(each.code, each.file) for each in kstore.check(path).findings] == [
+        ("unreadable_file", str(index))
+    ]
+
+
 @pytest.mark.parametrize("kind", ["fifo", "directory", "loop", "device"])
 @pytest.mark.parametrize(
     "name",

@@ -1,6 +1,7 @@
 """kstore check: each damage once, nothing wrong where nothing is, and exit codes for cron."""
 
 import json
+import os
 import shutil
 import struct
 from pathlib import Path
@@ -76,6 +77,29 @@ def test_a_log_whose_name_kafka_refuses(tmp_path: Path, name: str, run: Run) -> 
         codes = {each["code"]: each["severity"] for each in findings(run, data)}
         assert codes == {"corrupt_batch": "damaged", "foreign_directory": "suspicious"}
         four_segments(data / "orders-0")
+
+
+@pytest.mark.parametrize("at", [1, -1])
+def test_a_file_that_is_too_large(tmp_path: Path, at: int, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = four_segments(tmp_path / "t-0")
+    os.truncate(files[at], 2**31)
+    flip(files[2], 80)
+    found = {each["file"]: each["code"] for each in findings(run, tmp_path / "t-0")}
+    assert found == {str(files[at]): "too_large", str(files[2]): "corrupt_batch"}
+    monkeypatch.chdir(tmp_path / "t-0")
+    assert [each["code"] for each in findings(run, files[at].name)] == ["too_large"]
+    assert run("check", files[0].name)[0] == 0
+
+
+def test_what_is_no_log(tmp_path: Path, run: Run) -> None:
+    index = four_segments(tmp_path / "t-0")[0].with_suffix(".index")
+    empty, link = tmp_path / "empty", tmp_path / "link"
+    empty.touch()
+    link.symlink_to("nowhere")
+    for path in (index, empty, link, "/dev/null"):
+        for command in ("check", "repair"):
+            code, out, err = run(command, path)
+            assert (code, out, str(path) in err, "permissions" in err) == (2, "", True, False)
 
 
 def test_every_wrong_checksum_is_found(tmp_path: Path, run: Run) -> None:

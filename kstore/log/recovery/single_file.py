@@ -29,6 +29,7 @@ def load_file(path: StrPath, index_interval_bytes: int, max_decompressed_bytes: 
     the kind of the file if it is known, if it has bytes and no sound batch.
     """
     directory, name = os.path.split(path)
+    directory = directory or os.curdir
     stem, dot, suffix = name.partition(".log")
     offset = layout.parse_offset(name)
     if not dot or "." in stem or offset is None or offset < 0:
