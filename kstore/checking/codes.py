@@ -149,6 +149,12 @@ CODES: Mapping[str, Code] = {
     "epochs_differ": Code(
         "suspicious", "the leader-epoch-checkpoint does not fit the log", f"{REPAIR} makes it again"
     ),
+    "epochs_begin_later": Code(
+        "suspicious",
+        "the leader epochs begin behind the start of the log: the log start offset may be lost, so that "
+        "deleted records are readable again",
+        "put log-start-offset-checkpoint back from a copy",
+    ),
     "producers_forgotten": Code(
         "damaged", "no snapshot of producers is sound: a retry may be appended again"
     ),

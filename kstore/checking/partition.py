@@ -164,7 +164,9 @@ class PartitionCheck:
             epochs = f"{self.path}/{layout.LEADER_EPOCHS}"
             if not any(f.code == "epochs_damaged" for f in self.findings):
                 start = loaded.log_start_offset
-                self.findings += segments.epochs_of(facts, loaded.leader_epochs.entries, epochs, start)
+                entries = loaded.leader_epochs.entries
+                is_known = _is_sound(f"{directory_of(self.path)}/{layout.LOG_STARTS}")
+                self.findings += segments.epochs_of(facts, entries, epochs, start, is_start_known=is_known)
             self.findings += _of_files(self.path)
             around = directory_of(self.path)
             if not self._of_directory and around != self.path:
@@ -225,6 +227,11 @@ def _read_checkpoint(path: str) -> Checkpoint:
         return read_checkpoint(path)
     except OSError as e:
         return Checkpoint({}, str(e))
+
+
+def _is_sound(path: str) -> bool:
+    """Whether a checkpoint file is there and sound."""
+    return os.path.exists(path) and not _read_checkpoint(path).damage
 
 
 def _of_step(path: str, step: Step, is_clean: bool) -> Finding:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from kstore.checking.segment_facts import Place, SegmentFacts
     from kstore.engine.scan.batch_reader import Skipped
 
+_BEGUN_LATER = (
+    "put log-start-offset-checkpoint back from a copy; if records below offset {0} were deleted, "
+    "LogWriter.delete_records({0}) deletes them again"
+)
 _UNREPORTED = -(2**62)  # below any timestamp: the column of batches without records
 
 
@@ -198,9 +202,15 @@ def index_faults(facts: SegmentFacts, state: State, newest: bool) -> Iterator[Fi
 
 
 def epochs_of(
-    facts: Sequence[SegmentFacts], checkpoint: Sequence[tuple[int, int]], file: str, start: int
+    facts: Sequence[SegmentFacts],
+    checkpoint: Sequence[tuple[int, int]],
+    file: str,
+    start: int,
+    *,
+    is_start_known: bool,
 ) -> Iterator[Finding]:
-    """The findings about leader epochs: they rise, and the checkpoint has them."""
+    """The findings about leader epochs: they rise, and the checkpoint has them. is_start_known: whether the
+    file with the log start offset is sound."""
     latest = -1
     for each in facts:
         for epoch, offset, position in each.epochs:
@@ -212,6 +222,18 @@ def epochs_of(
                 known = [number for number, begins in checkpoint if begins <= offset]
                 if not known or known[-1] != epoch:
                     said = known[-1] if known else "none"
-                    text = f"it says that offset {offset} has epoch {said}; it has {epoch}"
+                    text = (
+                        f"by this file, offset {offset} has leader epoch {said}; the batch with this offset "
+                        f"has leader epoch {epoch}"
+                    )
+                    if not (known or is_start_known):  # a repair would remove what shows where the log began
+                        first = checkpoint[0][1]
+                        text = f"the leader epochs begin at offset {first}, and the log at {start}"
+                        remedy = _BEGUN_LATER.format(first)
+                        yield found(
+                            "epochs_begin_later", file, text, offsets=(start, first - 1), remedy=remedy
+                        )
+                        checkpoint = ()
+                        continue
                     yield found("epochs_differ", file, text, offsets=(offset, offset))
             latest = max(latest, epoch)

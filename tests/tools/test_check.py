@@ -51,34 +51,6 @@ def test_one_damage_is_found(
     assert run("check", tmp_path / "t-0")[0] == 1
 
 
-def test_a_partition_without_its_topic_id(tmp_path: Path, run: Run) -> None:
-    """Kafka takes it for a stray one: TopicsImage.isStrayReplica()."""
-    data = Path(shutil.copytree(BROKER, tmp_path / "data"))
-    file = data / "events-0" / "partition.metadata"
-    topic_id = file.read_text().split()[-1]
-    file.unlink()
-    (found,) = findings(run, data)
-    assert (found["code"], found["file"], topic_id in found["remedy"]) == (
-        "topic_id_differs",
-        str(file),
-        True,
-    )
-    file.write_text(f"version: 0\ntopic_id: {'A' * 21}Q\n")
-    assert [each["code"] for each in findings(run, data)] == ["topic_id_differs"]
-    file.write_text(f"version: 0\ntopic_id: {topic_id}")
-    assert findings(run, data) == []
-
-
-@pytest.mark.parametrize("name", ["größe-0", "two words-0"])
-def test_a_log_whose_name_kafka_refuses(tmp_path: Path, name: str, run: Run) -> None:
-    data = tmp_path / "data"
-    flip(four_segments(data / name)[0], 80)
-    for _ in range(2):  # alone, and beside another
-        codes = {each["code"]: each["severity"] for each in findings(run, data)}
-        assert codes == {"corrupt_batch": "damaged", "foreign_directory": "suspicious"}
-        four_segments(data / "orders-0")
-
-
 @pytest.mark.parametrize("at", [1, -1])
 def test_a_file_that_is_too_large(tmp_path: Path, at: int, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     files = four_segments(tmp_path / "t-0")
@@ -100,6 +72,47 @@ def test_what_is_no_log(tmp_path: Path, run: Run) -> None:
         for command in ("check", "repair"):
             code, out, err = run(command, path)
             assert (code, out, str(path) in err, "permissions" in err) == (2, "", True, False)
+
+
+@pytest.mark.parametrize("name", ["größe-0", "two words-0"])
+def test_a_log_whose_name_kafka_refuses(tmp_path: Path, name: str, run: Run) -> None:
+    data = tmp_path / "data"
+    flip(four_segments(data / name)[0], 80)
+    for _ in range(2):  # alone, and beside another
+        codes = {each["code"]: each["severity"] for each in findings(run, data)}
+        assert codes == {"corrupt_batch": "damaged", "foreign_directory": "suspicious"}
+        four_segments(data / "orders-0")
+
+
+def test_a_partition_without_its_topic_id(tmp_path: Path, run: Run) -> None:
+    """Kafka takes it for a stray one: TopicsImage.isStrayReplica()."""
+    data = Path(shutil.copytree(BROKER, tmp_path / "data"))
+    file = data / "events-0" / "partition.metadata"
+    topic_id = file.read_text().split()[-1]
+    file.unlink()
+    (found,) = findings(run, data)
+    assert (found["code"], found["file"], topic_id in found["remedy"]) == (
+        "topic_id_differs",
+        str(file),
+        True,
+    )
+    file.write_text(f"version: 0\ntopic_id: {'A' * 21}Q\n")
+    assert [each["code"] for each in findings(run, data)] == ["topic_id_differs"]
+    file.write_text(f"version: 0\ntopic_id: {topic_id}")
+    assert findings(run, data) == []
+
+
+def test_a_log_start_offset_is_lost(tmp_path: Path, run: Run) -> None:
+    """The leader epochs show it, so a repair must leave them as they are."""
+    data = Path(shutil.copytree(BROKER, tmp_path / "data"))
+    (data / "log-start-offset-checkpoint").unlink()
+    epochs = data / "trimmed-0" / "leader-epoch-checkpoint"
+    before = epochs.read_bytes()
+    (found,) = findings(run, data)
+    assert (found["code"], found["file"]) == ("epochs_begin_later", str(epochs))
+    assert "delete_records" in found["remedy"]
+    assert "trimmed" not in run("repair", data, "--run")[1].split("does not treat")[0]
+    assert epochs.read_bytes() == before
 
 
 def test_every_wrong_checksum_is_found(tmp_path: Path, run: Run) -> None:
