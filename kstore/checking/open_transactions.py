@@ -39,11 +39,12 @@ def unread_state(
     try:
         if lacks := what_lacks(directories):
             return lacks
-        paths = state_partitions(directories)
-    except OSError as e:
+        for worst in problems_in(state_partitions(directories).values()):
+            return f"{worst.file}: {worst.meaning}"
+        read_transaction_state(directories)
+    except (KstoreError, OSError) as e:
         return str(e)
-    worst = next(iter(problems_in(paths.values())), None)
-    return "" if worst is None else f"{worst.file}: {worst.meaning}"
+    return ""
 
 
 def transactions_open(

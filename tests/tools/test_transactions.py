@@ -217,15 +217,21 @@ def _unlink_and_mkdir(path: Path) -> None:
     path.mkdir()
 
 
+def _append_what_does_not_parse(path: Path) -> None:
+    with kstore.open(path, "r+") as log:
+        log.append(b"\0\0", b"\0\0\0\5pay-1")
+
+
 @pytest.mark.parametrize(
     "damage",
     [
+        _append_what_does_not_parse,
         lambda path: flip(next(path.glob("*.log")), 100),
         lambda path: next(path.glob("*.log")).unlink(),
         lambda path: _unlink_and_mkdir(next(path.glob("*.log"))),
         lambda path: shutil.rmtree(path),
     ],
-    ids=["flip", "lost file", "unreadable", "lost partition"],
+    ids=["record", "flip", "lost file", "unreadable", "lost partition"],
 )
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
