@@ -301,7 +301,7 @@ def unreadable(path: str, error: Exception) -> Finding:
         return found(
             "unreadable_file", path, f"{error.strerror}: the files in the directory cannot be opened"
         )
-    if getattr(error, "errno", None) == errno.EFBIG and file.endswith(".log"):
+    if isinstance(error, OSError) and error.errno == errno.EFBIG and file.endswith(".log"):
         return found("too_large", file, f"{error.strerror}; neither Kafka nor kstore opens it")
     return found("unreadable_file", file, str(error))
 
