@@ -16,6 +16,8 @@ from kstore.log.share.descriptions import state_of, topic_id_at
 from kstore.log.share.state_content import encode_keys, encode_state
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kstore.copying.wanted import Wanted
     from kstore.log.partition import PartitionLog
 
@@ -23,28 +25,33 @@ _QUORUM_STATE = "quorum-state"  # of KRaft
 _SNAPSHOT_OF_METADATA = ".checkpoint"
 
 
-def copy_beside(source: str, target: str, number: int, wanted: Wanted) -> set[str]:
-    """Copies the topic id, the states of share groups, and KRaft's files; the names of the files. `number`:
-    that of the copied partition. To be called before the segments are copied: no state of a share group may
-    be ahead of the records. CorruptRecordError for a state that is written for another number; OSError."""
+def read_beside(source: str, number: int, wanted: Wanted) -> dict[str, bytes]:
+    """The topic id, the states of share groups, and KRaft's files, by name. `number`: that of the copied
+    partition. To be called before the segments are copied: no state of a share group may be ahead of the
+    records. CorruptRecordError for a state that is written for another number; OSError."""
     names = os.listdir(source)
     wanted_names = [layout.METADATA] if layout.METADATA in names else []
     if locate(source).name.topic == layout.CLUSTER_METADATA:
         wanted_names += [name for name in names if name.endswith(_SNAPSHOT_OF_METADATA)]
         wanted_names += [_QUORUM_STATE] if _QUORUM_STATE in names else []
     if layout.SHARES in names and not (wanted.is_bounded or wanted.renumber or wanted.is_for_broker):
-        make_directory(f"{target}/{layout.SHARES}")
         states = os.listdir(f"{source}/{layout.SHARES}")
         wanted_names += [f"{layout.SHARES}/{name}" for name in states if name.endswith(".state")]
-    copied = set()
+    found = {}
     for name in wanted_names:
         with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
             data = read_whole(f"{source}/{name}")
             if name.startswith(f"{layout.SHARES}/"):
                 data = _for_number(data, source, name, number)
-            write_whole(f"{target}/{name}", data)
-            copied.add(name)
-    return copied
+            found[name] = data
+    return found
+
+
+def write_beside(target: str, files: Mapping[str, bytes]) -> None:
+    """Writes what `read_beside` has found. OSError."""
+    for name, data in files.items():
+        make_directory(os.path.dirname(f"{target}/{name}"))
+        write_whole(f"{target}/{name}", data)
 
 
 def _for_number(data: bytes, source: str, name: str, number: int) -> bytes:
@@ -57,9 +64,8 @@ def _for_number(data: bytes, source: str, name: str, number: int) -> bytes:
     return encode_state(state_of(source, tp, group), keys, 1, 0)
 
 
-def copy_manifest(log: PartitionLog, target: str, wanted: Wanted) -> set[str]:
-    """Copies the manifest, with the truncations of a view; the name of the file, if there is one.
-    CorruptCheckpointError, OSError."""
+def copy_manifest(log: PartitionLog, target: str, wanted: Wanted) -> None:
+    """Copies the manifest, with the truncations of a view. CorruptCheckpointError, OSError."""
     truncations = log.snapshot.truncations
     if truncations.pending and wanted.on_error != "skip":  # the view, and so the copy, has it carried out
         truncations = truncations.carried_out(log.last_stable_offset())
@@ -68,7 +74,5 @@ def copy_manifest(log: PartitionLog, target: str, wanted: Wanted) -> set[str]:
         manifest = manifest._replace(options=topic_options(log.path).options)
     if wanted.renumber:  # a new log: positions in the old one mean nothing in it
         manifest = Manifest(options=manifest.options)
-    if manifest == Manifest() or wanted.is_for_broker:
-        return set()
-    write_manifest(target, manifest)
-    return {layout.MANIFEST}
+    if manifest != Manifest() and not wanted.is_for_broker:
+        write_manifest(target, manifest)

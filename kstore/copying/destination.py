@@ -25,6 +25,7 @@ from kstore.log.files.log_dir_state import locate
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from kstore.copying.manifest import Identity
     from kstore.log.read.progress import ProgressCallback
 
 COPYING, PREVIOUS = ".copying", ".previous"
@@ -141,33 +142,43 @@ class Destination:
         """The number of the partition that a folder of the copy is."""
         return locate(f"{self.final}/{name}" if name else self.final).name.partition
 
-    def is_own(self, path: str) -> bool:
-        """Whether a file is the manifest or the lock of the copy."""
-        return path in (f"{self.path}/{NAME}", f"{self.path}/{_LOCK}")
+    def clear(self, name: str, sealed: Mapping[str, Identity]) -> None:
+        """Removes what an earlier attempt, or an interrupted run, has left in a folder; not the folders of
+        partitions in it. Segments that were copied from what is in the source now stay: `sealed` has its
+        sealed segments by stem. OSError."""
+        folder, kept = self.path_of(name), {NAME, _LOCK}
+        for path in [path for path in self._journal.segments if os.path.dirname(path) == name]:
+            stem = os.path.basename(path).removesuffix(".log")
+            if self._journal.segments[path].source == sealed.get(stem):
+                kept.update(stem + kind for kind in layout.SEGMENT_KINDS)
+            else:
+                self._journal.forget(path)
+        # without its .log, no run takes over a segment
+        for each in sorted(os.listdir(folder), key=lambda each: not each.endswith(".log")):
+            path = f"{folder}/{each}"
+            if os.path.isdir(path):
+                if not layout.is_partition_name(each):
+                    shutil.rmtree(path)
+            elif each not in kept:
+                unlink(path)
 
-    def reuse(self, name: str, stem: str, source: tuple[int, int, int, int]) -> tuple[str, ...]:
-        """Takes over the files of a sealed segment from an earlier run, if it copied this one; their kinds.
-        OSError."""
+    def reuse(self, name: str, stem: str, source: Identity) -> bool:
+        """Whether an earlier run, or an attempt of this one, has copied this sealed segment: then the copy has
+        its files. OSError."""
         path = f"{name}/{stem}.log" if name else f"{stem}.log"
-        for known, directory in ((self._journal.segments, self.path), (self._before, self.final)):
-            entry = known.get(path)
-            if entry is None or entry.source != source or not entry.is_unchanged(directory):
-                continue
-            kinds = []
-            for kind in layout.SEGMENT_KINDS:
-                old, new = f"{directory}/{path[:-4]}{kind}", f"{self.path}/{path[:-4]}{kind}"
-                if old == new and os.path.exists(old):
-                    kinds.append(kind)
-                elif os.path.exists(old):
-                    unlink(new, missing_ok=True)
-                    _link(old, new)
-                    kinds.append(kind)
-            if directory == self.final:
-                self._journal.add(entry._replace(mtime_ns=os.stat(f"{self.path}/{path}").st_mtime_ns))
-            return tuple(kinds)
-        return ()
+        if path in self._journal.segments:
+            return True
+        entry = self._before.get(path)
+        if entry is None or entry.source != source or not entry.is_unchanged(self.final):
+            return False
+        for kind in layout.SEGMENT_KINDS:
+            old = f"{self.final}/{path[:-4]}{kind}"
+            if os.path.exists(old):
+                _link(old, f"{self.path}/{path[:-4]}{kind}")
+        self._journal.add(entry._replace(mtime_ns=os.stat(f"{self.path}/{path}").st_mtime_ns))
+        return True
 
-    def note(self, name: str, file: str, source: tuple[int, int, int, int]) -> None:
+    def note(self, name: str, file: str, source: Identity) -> None:
         """Notes that a sealed segment is complete. OSError."""
         path = f"{name}/{file}" if name else file
         self._journal.add(CopiedFile.at(self.path, path, source))

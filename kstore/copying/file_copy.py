@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64
-from kstore.copying.beside import copy_beside, copy_manifest
+from kstore.copying.beside import copy_manifest, read_beside, write_beside
 from kstore.copying.manifest import identity_of
 from kstore.copying.parts import parts_of
 from kstore.copying.wanted import Checkpoints, PartitionCopy
 from kstore.engine.io.directory import make_directory
-from kstore.engine.io.file import read_whole, rename, sync_directory, unlink, write_whole
+from kstore.engine.io.file import read_whole, rename, sync_directory, write_whole
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.index import TransactionIndex
 from kstore.engine.segment.segment import Segment
@@ -28,9 +27,10 @@ from kstore.log.segments.cleaned import CLEANED, complete, new_log
 from kstore.log.segments.segment_truncation import first_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kstore.copying.destination import Destination
+    from kstore.copying.manifest import Identity
     from kstore.copying.parts import Part
     from kstore.copying.wanted import Wanted
     from kstore.engine.io.file import File
@@ -48,12 +48,11 @@ class FileCopy:
         self.target = destination.path_of(name)
         self.gaps: list[str] = []
         self.copied = self.reused = 0
-        self.kept: set[str] = set()  # names of the files of the copy
 
     def copy(self) -> tuple[PartitionCopy, Checkpoints]:
         make_directory(self.target)
         # Small files first: no state of a share group may be ahead of the records.
-        self.kept |= copy_beside(self.source, self.target, self.destination.number_of(self.name), self.wanted)
+        beside = read_beside(self.source, self.destination.number_of(self.name), self.wanted)
         skips = self.wanted.on_error == "skip"
         log = self.wanted.opened(self.source, recover=not skips)
         start, stop = self.wanted.range_of(log)
@@ -71,21 +70,20 @@ class FileCopy:
         is_cut = stop < log.log_end_offset
         first = start if start > log.log_start_offset else 0  # else the files are kept from their beginning
         parts = list(parts_of(segments, first, stop, log.log_end_offset))
+        sealed = self._sealed(parts)
+        self.destination.clear(self.name, sealed)
         self.destination.expect(sum(part.end - part.position for part in parts), self.name)
-        bases = []
-        for at, part in enumerate(parts):
-            sealed = part.is_whole and at + 1 < len(parts) and not part.segment.origin
-            self._copy_part(part, stop, sealed=sealed)
-            bases.append(part.base_offset)
+        write_beside(self.target, beside)
+        for part in parts:
+            self._copy_part(part, stop, sealed.get(layout.segment_stem(part.base_offset)))
         if not parts:
             self._begin_empty(start)
-            bases.append(start)
         self._write_snapshots(snapshots, start, stop)
         epochs = log.snapshot.leader_epochs.until(stop).since(start)
         if self.wanted.leader_epoch is not None:
             epochs = LeaderEpochs([(self.wanted.leader_epoch, start)])
         LeaderEpochCheckpoint(self.target, epochs)
-        self.kept |= copy_manifest(log, self.target, self.wanted)
+        copy_manifest(log, self.target, self.wanted)
         loaded = load(self.target, clean=True, recovery_point=stop, log_start_offset=start)
         end = loaded.log_end_offset
         if not is_cut and not skips and end != stop:  # another program has changed a file in place
@@ -93,11 +91,10 @@ class FileCopy:
         producers = Transactions(self.target, loaded).producers if is_cut or skips else transactions.producers
         if end > start:
             SnapshotFiles(self.target).write(end, producers.states.values(), durable=True)
-            self.kept.add(f"{layout.segment_stem(end)}.snapshot")
-        self._remove_others()
         sync_directory(self.target)
         cleaner = read_cleaner_offset(self.source)
-        is_inside = start > bases[0] or (not first and read_log_start(self.source) > 0)
+        base = parts[0].base_offset if parts else start
+        is_inside = start > base or (not first and read_log_start(self.source) > 0)
         known = Checkpoints(
             end, start if is_inside else None, None if cleaner is None else max(start, min(cleaner, end))
         )
@@ -105,24 +102,30 @@ class FileCopy:
 
     # ---- segments ------------------------------------------------------------------------------------------
 
-    def _copy_part(self, part: Part, stop: int, *, sealed: bool) -> None:
+    def _sealed(self, parts: Sequence[Part]) -> dict[str, Identity]:
+        """The parts that are whole segments of the source and take no more appends, by stem."""
+        found = {}
+        for part in parts[:-1]:
+            if part.is_whole and not part.segment.origin:
+                identity = identity_of(part.segment.file())
+                if identity[1] == part.segment.size:
+                    found[layout.segment_stem(part.base_offset)] = identity
+        return found
+
+    def _copy_part(self, part: Part, stop: int, sealed: Identity | None) -> None:
         stem = layout.segment_stem(part.base_offset)
-        file = part.segment.file()
-        identity = identity_of(file)
-        sealed = sealed and identity[1] == part.segment.size
-        kinds = self.destination.reuse(self.name, stem, identity) if sealed else ()
-        if kinds:
+        if sealed is not None and self.destination.reuse(self.name, stem, sealed):
             self.reused += part.segment.size
             self.destination.advance(part.segment.size)
-        else:
-            kinds = self._copy_bytes(part, stop, file)
-            self.copied += part.end - part.position
-            if sealed:
-                self.destination.note(self.name, f"{stem}.log", identity)
-        self.kept.update(stem + kind for kind in kinds)
+            return
+        file = part.segment.file()
+        self._copy_bytes(part, stop, file)
+        self.copied += part.end - part.position
+        if sealed == identity_of(file):
+            self.destination.note(self.name, f"{stem}.log", sealed)
 
-    def _copy_bytes(self, part: Part, stop: int, file: File) -> tuple[str, ...]:
-        """Makes the files of a segment; their kinds."""
+    def _copy_bytes(self, part: Part, stop: int, file: File) -> None:
+        """Makes the files of a segment."""
         segment, target = part.segment, self.target
         stem = layout.segment_stem(part.base_offset)
         draft = new_log(target, part.base_offset, segment.path)
@@ -157,7 +160,6 @@ class FileCopy:
         cleaned = complete(target, part.base_offset, draft, segment.mtime_ms(), indexes, walk.max_timestamp)
         for kind in reversed(cleaned.kinds):  # the .log last: with it the segment is there
             rename(f"{target}/{stem}{kind}{CLEANED}", f"{target}/{stem}{kind}")
-        return cleaned.kinds
 
     def _segment(self, base_offset: int) -> Segment:
         stem = layout.segment_stem(base_offset)
@@ -192,7 +194,6 @@ class FileCopy:
         stem = layout.segment_stem(base_offset)
         for kind in (".log", ".index", ".timeindex"):
             write_whole(f"{self.target}/{stem}{kind}", b"")
-            self.kept.add(stem + kind)
 
     # ---- what lies beside ----------------------------------------------------------------------------------
 
@@ -212,15 +213,6 @@ class FileCopy:
             if start < base <= stop:
                 name = f"{layout.segment_stem(base)}.snapshot"
                 write_whole(f"{self.target}/{name}", data)
-                self.kept.add(name)
-
-    def _remove_others(self) -> None:
-        """What an earlier attempt, or an interrupted run, has left."""
-        self.kept.add(layout.LEADER_EPOCHS)
-        for name in os.listdir(self.target):
-            path = f"{self.target}/{name}"
-            if name not in self.kept and os.path.isfile(path) and not self.destination.is_own(path):
-                unlink(path)
 
 
 def _put_leader_epoch(segment: Segment, draft: File, epoch: int) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
+Identity = tuple[int, int, int, int]  # inode, size, time of change and time of status change, in ns
 NAME = "kstore-copy.jsonl"
 _VERSION = 0
 _PIECE = 1 << 20
@@ -32,10 +33,10 @@ class CopiedFile(NamedTuple):
     size: int
     sha256: str
     mtime_ns: int
-    source: tuple[int, int, int, int] | None = None
+    source: Identity | None = None
 
     @classmethod
-    def at(cls, directory: str, path: str, source: tuple[int, int, int, int] | None = None) -> CopiedFile:
+    def at(cls, directory: str, path: str, source: Identity | None = None) -> CopiedFile:
         """The entry of a file that is there. OSError."""
         file = File(f"{directory}/{path}")
         digest = hashlib.sha256()
@@ -63,7 +64,7 @@ class Difference(NamedTuple):
     found: str
 
 
-def identity_of(file: File) -> tuple[int, int, int, int]:
+def identity_of(file: File) -> Identity:
     """What identifies a file with its content: inode, size, time of change and time of status change."""
     found = os.fstat(file.fd)
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
@@ -118,6 +119,10 @@ class Journal:
         line = f"{_line(entry)}\n".encode()
         self._file.write(self._end, line)
         self._end += len(line)
+
+    def forget(self, path: str) -> None:
+        """Forgets a segment, which is to be removed or written anew."""
+        self.segments.pop(path, None)
 
     def finish(self, directory: str, lock: str) -> None:
         """Writes the manifest of all files below a directory but its own and a lock, durably. OSError."""

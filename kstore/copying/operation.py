@@ -220,6 +220,7 @@ def _copy_directory(
     work.plan(total)
     if not wanted.is_bounded:
         work.expect(total)
+    work.clear("", {})
     # Positions first: none may be beyond the end of its partition.
     lost = _copy_files(place, topics, work, wanted)
     copied: dict[str, PartitionCopy] = {}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from itertools import chain, islice
 
 from kstore.arguments import MAX64
-from kstore.copying.beside import copy_beside, copy_manifest
+from kstore.copying.beside import copy_manifest, read_beside, write_beside
 from kstore.copying.wanted import Checkpoints, PartitionCopy
 from kstore.engine.io.directory import make_directory
 from kstore.engine.io.file import File, sync_directory, unlink
@@ -34,9 +32,9 @@ class RewrittenCopy:
 
     def copy(self) -> tuple[PartitionCopy, Checkpoints]:
         make_directory(self.target)
-        self._remove_all()
+        self.destination.clear(self.name, {})
         wanted = self.wanted
-        copy_beside(self.source, self.target, self.destination.number_of(self.name), wanted)
+        write_beside(self.target, read_beside(self.source, self.destination.number_of(self.name), wanted))
         log = wanted.opened(self.source, recover=wanted.on_error != "skip")
         start, stop = wanted.range_of(log)
         gaps = log.losses_between(start, stop if stop < log.log_end_offset else MAX64)
@@ -91,15 +89,6 @@ class RewrittenCopy:
             data = encoded_again(batch, records, min(batch.last_offset, stop - 1), codec)
         out.append_batches(data, keep_offsets=True)
         return batch.size
-
-    def _remove_all(self) -> None:
-        """Removes what an earlier attempt, or an interrupted run, has left."""
-        for entry in os.scandir(self.target):
-            if entry.is_dir(follow_symlinks=False):
-                if not layout.is_partition_name(entry.name):
-                    shutil.rmtree(entry.path)
-            elif not self.destination.is_own(entry.path):
-                unlink(entry.path)
 
 
 def _sizes(options: dict[str, str]) -> dict[str, object]:

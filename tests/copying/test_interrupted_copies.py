@@ -93,19 +93,34 @@ def append(store: kstore.LogStore) -> None:
     store.append("orders", b"later", key=b"k")
 
 
-@pytest.mark.parametrize("change", [append])
+def truncate(store: kstore.LogStore) -> None:
+    log = store.log("orders", 0)
+    log.truncate_to(log.log_end_offset - 2)
+
+
+def create_again(store: kstore.LogStore) -> None:
+    store.delete_topic("orders")
+    store.create_topic("orders", 3)
+    store.extend("orders", [b"new"] * 20, [b"%d" % at for at in range(20)])
+
+
+@pytest.mark.parametrize("change", [append, truncate, create_again])
 def test_the_source_changes_after_an_interruption(
     tmp_path: Path, change: Callable[[kstore.LogStore], None]
 ) -> None:
     """The next run makes a copy of the source as it is now, with a manifest of that."""
     source, copy, kept = tmp_path / "data", tmp_path / "copy", tmp_path / "kept"
     make_store(kept)
+    with kstore.LogStore(kept, mode="a") as store:
+        for _ in range(3):
+            store.log("orders", 0).append(b"v")
+            store.log("orders", 0).roll()
     shutil.copytree(kept, source)
     fail_call(10**9)
     kstore.copy(source, copy)
     count = calls_made()
     fail_call(0)
-    for nth in [*some(range(1, count - 8), 8, "calls"), *range(count - 8, count + 1)]:
+    for nth in [*some(range(1, count - 6), 4, change.__name__), *range(count - 6, count + 1)]:
         for path in (source, copy, tmp_path / "copy.copying"):
             shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(kept, source)
