@@ -54,11 +54,11 @@ class Wanted(NamedTuple):
         if self.start is not None:
             start = max(start, self.start)
         if self.since is not None:
-            start = max(start, _offset_at(log, self.since))
+            start = max(start, _offset_at(log, self.since, self.on_error))
         if self.stop is not None:
             stop = min(stop, self.stop)
         if self.until is not None:
-            stop = min(stop, _offset_at(log, self.until))
+            stop = min(stop, _offset_at(log, self.until, self.on_error))
         start = min(start, log.log_end_offset)
         return start, max(start, stop)
 
@@ -82,6 +82,10 @@ class Checkpoints(NamedTuple):
     cleaner: int | None
 
 
-def _offset_at(log: PartitionLog, timestamp: int) -> int:
-    found = log.find_timestamp(timestamp)
-    return log.log_end_offset if found is None else found.offset
+def _offset_at(log: PartitionLog, timestamp: int, on_error: Literal["raise", "skip"]) -> int:
+    """The offset of the first record with this timestamp or a later one. Transaction markers, and batches
+    whose records were compacted away, do not count, as they do for `find`."""
+    for batch in log.scan(["offset"], since=timestamp, batch_rows=1, on_error=on_error):
+        for (offset,) in batch.rows():
+            return int(offset)
+    return log.log_end_offset

@@ -124,6 +124,51 @@ def test_times(tmp_path: Path) -> None:
         assert log.append(b"next") == 1000
 
 
+def test_times_without_records(tmp_path: Path) -> None:
+    """A transaction marker is no record of its time, nor is a segment that compaction has emptied."""
+    first = 1_700_000_000_000
+
+    def batch(at: int, count: int, **options: Any) -> bytes:
+        return kstore.encode_batch(
+            [(first + at + number, b"k%d" % number, b"v" * 200, None) for number in range(count)],
+            producer_epoch=0,
+            **options,
+        )
+
+    with kstore.open(
+        tmp_path / "t-0",
+        "a",
+        cleanup_policy="compact",
+        min_cleanable_dirty_ratio=0,
+        internal_segment_bytes=1000,
+    ) as log:
+        log.append_batches(batch(5000, 4, producer_id=8, base_sequence=0))  # is compacted away
+        log.roll()
+        log.append_batches(batch(3000, 4, producer_id=9, base_sequence=0, transactional=True))
+        marker = [(first + 7000, b"\0\0\0\1", bytes(6), None)]
+        log.append_batches(
+            kstore.encode_batch(marker, producer_id=9, producer_epoch=0, transactional=True, control=True),
+            origin="coordinator",
+            transaction_version=1,
+        )
+        log.roll()
+        log.extend(
+            [b"new"] * 10,
+            [b"n%d" % at for at in range(10)],
+            timestamps=[first + 6000 + at for at in range(10)],
+        )
+        log.roll()
+        log.compact()
+        assert log.segments[0].size == 0  # a lookup takes the time of its file
+    everything = rows(tmp_path / "t-0")
+    for at in (4500, 5500, 6005, 6500):
+        expected = next((row[0] for row in everything if row[1] >= first + at), 19)
+        kstore.copy(tmp_path / "t-0", tmp_path / f"{at}-since", since=first + at)
+        kstore.copy(tmp_path / "t-0", tmp_path / f"{at}-until", until=first + at)
+        assert rows(tmp_path / f"{at}-since") == [row for row in everything if row[0] >= expected], at
+        assert rows(tmp_path / f"{at}-until") == [row for row in everything if row[0] < expected], at
+
+
 def test_a_sealed_segment_is_copied_once(tmp_path: Path) -> None:
     source, copy = tmp_path / "t-0", tmp_path / "copy-0"
     make_log(source)
