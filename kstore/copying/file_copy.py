@@ -118,10 +118,10 @@ class FileCopy:
             self.reused += part.segment.size
             self.destination.advance(part.segment.size)
             return
-        file = part.segment.file()
+        file, gaps = part.segment.file(), len(self.gaps)
         self._copy_bytes(part, stop, file)
         self.copied += part.end - part.position
-        if sealed == identity_of(file):
+        if sealed == identity_of(file) and len(self.gaps) == gaps:  # else a later run would not tell of them
             self.destination.note(self.name, f"{stem}.log", sealed)
 
     def _copy_bytes(self, part: Part, stop: int, file: File) -> None:

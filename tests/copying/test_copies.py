@@ -210,6 +210,10 @@ def test_zeros_for_a_size(tmp_path: Path) -> None:
     lost = {segment.base_offset + 1 for segment in segments}
     assert [row[0] for row in rows(tmp_path / "copy-0")] == sorted({*range(100)} - lost)
     assert len(report.gaps) == 2
+    again = kstore.copy(tmp_path / "t-0", tmp_path / "copy-0", on_error="skip")  # reuses no damaged segment
+    assert again.gaps == report.gaps
+    with pytest.raises(kstore.CorruptRecordError):
+        kstore.copy(tmp_path / "t-0", tmp_path / "copy-0")
 
 
 def test_a_destination_that_is_something_else(tmp_path: Path) -> None:
