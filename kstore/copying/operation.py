@@ -192,14 +192,18 @@ def _is_partition(place: str) -> bool:
     """Whether a directory is a partition, not a log directory. LogNotFoundError if it is neither."""
     if not os.path.isdir(place):
         raise LogNotFoundError(f"no directory at {place}")
+    names = os.listdir(place)
+    if any(layout.parse_file(name) for name in names) or layout.LEADER_EPOCHS in names:
+        return True
+    marks = (layout.MANIFEST, layout.META_PROPERTIES)
     try:
         require_partition(place)
     except LogNotFoundError as e:
-        marks = (layout.MANIFEST, layout.META_PROPERTIES)
-        if not e.is_log_directory and not any(os.path.exists(f"{place}/{mark}") for mark in marks):
+        if not e.is_log_directory and not any(mark in names for mark in marks):
             raise
         return False
-    return True
+    # a store without topics may have the small files of a partition by itself, and no others
+    return not any(mark in names for mark in (*marks, layout.CLEAN_SHUTDOWN, layout.RECOVERY_POINTS))
 
 
 def _copy_directory(

@@ -292,6 +292,23 @@ def described(path: Path) -> dict[str, Any]:
         }
 
 
+@pytest.mark.parametrize("name", ["data", "data-0"])
+def test_a_store_without_topics(name: str, tmp_path: Path) -> None:
+    source, copy = tmp_path / "source" / name, tmp_path / "backup" / name
+    copy.parent.mkdir()
+    kstore.LogStore(source, mode="a").close()
+    assert kstore.copy(source, copy).partitions == {}
+    with kstore.LogStore(source, mode="a") as store:
+        store.create_topic("t")
+        store.append("t", b"v")
+    assert kstore.copy(source, copy).partitions.keys() == {"t-0"}
+    with kstore.LogStore(source, mode="a") as store:
+        store.delete_topic("t")
+    shutil.rmtree(copy)
+    assert kstore.copy(source, copy).partitions == {}
+    assert described(copy) == described(source)
+
+
 def test_stores(tmp_path: Path) -> None:
     make_store(tmp_path / "data")
     report = kstore.copy(tmp_path / "data", tmp_path / "backup")
