@@ -3,8 +3,9 @@
 The order makes a crash harmless. A partition is copied under names that end in -delete, which a broker
 removes when it starts. Then its checkpoints are written, which mean nothing for the empty partition that the
 broker has made, and then the two directories are exchanged. So a partition is the broker's empty one or
-complete. Positions of groups come last. The manifest of the copy stays in the partition until all is done: by
-it the next run knows what it need not do again.
+complete. Positions of groups come last. The manifest of the copy stays in the partition until they are
+written. The next run compares the partitions with those of the store: by their records it knows what it need
+not copy again, and by the manifest whether positions are missing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shlex
 import shutil
 from contextlib import ExitStack
 from functools import partial
+from glob import escape, glob
 from pathlib import Path
 
 from kstore.arguments import boolean, elements, path_text
@@ -22,7 +24,7 @@ from kstore.broker.cluster_metadata import find_cluster_metadata
 from kstore.config import LogConfig
 from kstore.copying.destination import Destination
 from kstore.copying.exchange import exchange
-from kstore.copying.manifest import NAME, read_manifest_of_copy
+from kstore.copying.manifest import NAME
 from kstore.copying.partition_copy import copy_partition
 from kstore.copying.wanted import Wanted
 from kstore.engine.io.file import sync_directory, unlink
@@ -139,6 +141,9 @@ class _Plan:
             }
         self.metadata = find_cluster_metadata(directories)
         self.places = {tp: self._place_of(tp) for tp in self.sources}
+        # those that have the records of the store, and of them those of which nothing is left to be done
+        self.copied = {tp for tp, path in self.places.items() if path and self._is_copied(tp, path)}
+        self.done = {tp for tp in self.copied if not os.path.exists(f"{self.places[tp]}/{NAME}")}
         for directory in directories:
             for tp in map(layout.partition_named, os.listdir(directory)):
                 if tp is not None and tp.topic in self.counts and tp.partition >= self.counts[tp.topic]:
@@ -148,22 +153,29 @@ class _Plan:
                     )
 
     def _place_of(self, tp: TopicPartition) -> str:
-        """The path at which the broker has a partition; "" if it has none. ValueError if that has records."""
+        """The path at which the broker has a partition; "" if it has none. ValueError if no broker made it."""
         for directory in self.directories:
             path = f"{directory}/{tp}"
             if os.path.isdir(path):
-                if not self.is_adopted(path):
-                    _check_empty(path)
+                if not os.path.isfile(f"{path}/{layout.METADATA}"):
+                    raise ValueError(
+                        f"{path} has no {layout.METADATA}: it was not made by a broker in KRaft mode"
+                    )
                 return path
         return ""
 
-    def is_adopted(self, path: str) -> bool:
-        """Whether an earlier run has put a complete copy there that is unchanged since."""
-        try:
-            files = read_manifest_of_copy(f"{path}/{NAME}")
-        except FileNotFoundError:
+    def _is_copied(self, tp: TopicPartition, path: str) -> bool:
+        """Whether a partition of the broker has the records of the store, not none. ValueError if it has
+        others. Checkpoints of one without records are not looked at: an earlier run may have written them for
+        the records to come."""
+        if not any(os.path.getsize(each) for each in glob(f"{escape(path)}/*.log")):
             return False
-        return all(entry.is_unchanged(path) for entry in files.values())
+        with PartitionLog(path) as log, PartitionLog(self.sources[tp]) as source:
+            if _has_same_records(log, source):
+                return True
+            raise ValueError(
+                f"{path} has records, up to offset {log.log_end_offset}: adopt the store into a new topic"
+            )
 
     def name_of(self, tp: TopicPartition, directory: str, what: str) -> str:
         """A path that a broker removes when it starts, and that is the same in each run."""
@@ -232,6 +244,9 @@ class _Plan:
     def notes(self) -> Iterable[str]:
         """What a broker cannot take over."""
         for tp, path in self.sources.items():
+            if tp in self.done:
+                yield f"{tp} is adopted already"
+                continue
             if os.path.isdir(f"{path}/{layout.SHARES}"):
                 yield f"{tp}: the states of its share groups stay in the store"
             with PartitionLog(path) as log:
@@ -245,7 +260,7 @@ class _Plan:
 
     def committed(self) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
         """The positions of the groups, with the leader epoch that the records have in the broker."""
-        found = committed_here(self.sources)
+        found = committed_here({tp: path for tp, path in self.sources.items() if tp not in self.done})
         return {
             group: {
                 tp: position._replace(leader_epoch=min(position.leader_epoch, _EPOCH))
@@ -276,20 +291,25 @@ def _check_broker(directory: str) -> None:
         raise LogLockedError(directory, os.getpid() if holder == "kstore" else None)
 
 
-def _check_empty(path: str) -> None:
-    with PartitionLog(path) as log:
-        if log.log_start_offset < log.log_end_offset or any(segment.size for segment in log.segments):
-            raise ValueError(
-                f"{path} has records, up to offset {log.log_end_offset}: adopt the store into a new topic"
-            )
-    if not os.path.isfile(f"{path}/{layout.METADATA}"):
-        raise ValueError(f"{path} has no {layout.METADATA}: it was not made by a broker in KRaft mode")
+def _has_same_records(log: PartitionLog, other: PartitionLog) -> bool:
+    """Whether two logs have the same batches, but for leader epochs. Reads headers; a checksum stands for the
+    rest of a batch."""
+    if (log.log_start_offset, log.log_end_offset) != (other.log_start_offset, other.log_end_offset):
+        return False
+    if [(s.base_offset, s.size) for s in log.segments] != [(s.base_offset, s.size) for s in other.segments]:
+        return False
+    fields = ["base_offset", "size", "crc"]
+    return all(
+        mine.read_headers(0, fields).tobytes() == its.read_headers(0, fields).tobytes()
+        for mine, its in zip(log.segments, other.segments, strict=True)
+    )
 
 
 def _carry_out(plan: _Plan, progress: ProgressCallback | None) -> Adoption:
+    if plan.done == plan.sources.keys():
+        return Adoption((), plan.partitions(), {}, tuple(plan.notes()))
     if not all(os.path.exists(f"{each}/{layout.CLEAN_SHUTDOWN}") for each in plan.directories):
-        # an earlier run, or the broker, was killed: recover its partitions as it would
-        LogStore(*plan.directories, mode="a", background=False).close()
+        _recover(plan)
     with ExitStack() as stack:
         leases = {}
         for directory in plan.directories:
@@ -298,7 +318,7 @@ def _carry_out(plan: _Plan, progress: ProgressCallback | None) -> Adoption:
             lease.take()
         for tp, source in plan.sources.items():
             path = plan.places[tp]
-            if not plan.is_adopted(path):
+            if tp not in plan.copied:
                 _adopt_one(plan, tp, source, path, leases[os.path.dirname(path)], progress)
         positions = plan.append_positions(dry_run=False)
         for tp, path in plan.places.items():
@@ -309,6 +329,21 @@ def _carry_out(plan: _Plan, progress: ProgressCallback | None) -> Adoption:
     for path in plan.places.values():  # all is done
         unlink(f"{path}/{NAME}", missing_ok=True)
     return Adoption((), plan.partitions(), positions, tuple(plan.notes()))
+
+
+def _recover(plan: _Plan) -> None:
+    """Recovers the partitions of a broker that was killed, as it would; or those of a killed adoption, of
+    which no partition is damaged."""
+    for directory in plan.directories:
+        lease = WholeLease(directory)
+        try:
+            lease.take()
+            assert lease.directory is not None
+            # checkpoints of an earlier run for records that it has not moved there
+            lease.directory.forget(plan.places.keys() - plan.copied)
+        finally:
+            lease.leave_unclean()
+    LogStore(*plan.directories, mode="a", background=False).close()
 
 
 def _adopt_one(
