@@ -21,6 +21,7 @@ from pathlib import Path
 
 from kstore.arguments import boolean, elements, path_text
 from kstore.broker.cluster_metadata import find_cluster_metadata
+from kstore.broker.topic_options import topic_options
 from kstore.config import LogConfig
 from kstore.copying.destination import Destination
 from kstore.copying.exchange import exchange
@@ -29,6 +30,7 @@ from kstore.copying.partition_copy import copy_partition
 from kstore.copying.wanted import Wanted
 from kstore.engine.io.file import sync_directory, unlink
 from kstore.errors import LogLockedError, LogNotFoundError
+from kstore.kinds import as_text
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
@@ -51,6 +53,14 @@ if TYPE_CHECKING:
 
 _EPOCH = 0  # the first leader epoch of a topic: no client meets one above that of the broker's metadata
 _NAMES = ("adopted", "copying", "previous")  # of directories that exist for a time
+# options that decide what is deleted, also where only the broker has set them; besides retention.ms
+_DELETING = (
+    "cleanup.policy",
+    "retention.bytes",
+    "delete.retention.ms",
+    "min.compaction.lag.ms",
+    "max.compaction.lag.ms",
+)
 _ABSENT = ("key.files",)  # options that only kstore has; so are those that begin with "internal."
 
 
@@ -192,29 +202,30 @@ class _Plan:
         """The commands that make the topics what they are in the store."""
         quoted = shlex.quote(server)
         for name in self.topics:
-            present = sum(bool(self.places[tp]) for tp in self.sources if tp.topic == name)
-            options = self._options_of(name)
+            places = {tp: path for tp, path in self.places.items() if tp.topic == name}
+            present = [path for path in places.values() if path]
+            if places.keys() <= self.done:
+                continue
             if not present:
                 config = "".join(
-                    f" --config {shlex.quote(f'{key}={value}')}" for key, value in options.items()
+                    f" --config {shlex.quote(f'{key}={value}')}"
+                    for key, value in sorted(self._options_of(name).items())
                 )
                 yield (
                     f"kafka-topics.sh --bootstrap-server {quoted} --create --topic {name} "
                     f"--partitions {self.counts[name]} --replication-factor 1{config}"
                 )
                 continue
-            if present < self.counts[name]:
+            if len(present) < self.counts[name]:
                 yield (
                     f"kafka-topics.sh --bootstrap-server {quoted} --alter --topic {name} "
                     f"--partitions {self.counts[name]}"
                 )
-            known = None if self.metadata is None else self.metadata.options_of_topic(name)
-            changed = {
-                key: value for key, value in options.items() if known is not None and known.get(key) != value
-            }
+            changed = self._changes_of(name, present[0])
             if changed:
                 config = ",".join(
-                    f"{key}=[{value}]" if "," in value else f"{key}={value}" for key, value in changed.items()
+                    f"{key}=[{value}]" if "," in value else f"{key}={value}"
+                    for key, value in sorted(changed.items())
                 )
                 yield (
                     f"kafka-configs.sh --bootstrap-server {quoted} --alter --entity-type topics "
@@ -224,14 +235,41 @@ class _Plan:
             # Asking for any group makes the topic __consumer_offsets.
             yield f"kafka-consumer-groups.sh --bootstrap-server {quoted} --describe --group kstore-adopt"
 
-    def _options_of(self, name: str) -> dict[str, str]:
-        """The options of a topic in Kafka's notation, without those that only kstore has."""
+    def _config_of(self, name: str) -> LogConfig:
+        """The configuration of a topic in the store, which deletes nothing by age unless it is told to."""
         path = next(path for tp, path in sorted(self.sources.items()) if tp.topic == name)
-        options = LogConfig.from_topic(kept_options(path).options).to_topic()
+        return LogConfig.from_topic({"retention.ms": "-1"} | kept_options(path).options)
+
+    def _options_of(self, name: str) -> dict[str, str]:
+        """The options with which a broker makes a topic, in Kafka's notation, without those that only kstore
+        has."""
+        config = self._config_of(name)
+        options = config.to_topic()
+        if config.deletes:  # also Kafka's default, for which server.properties may have another
+            options["retention.ms"] = str(config.retention_ms)
+        elif config.retention_ms == -1:
+            options.pop("retention.ms")
         return {
             key: value
-            for key, value in sorted(options.items())
+            for key, value in options.items()
             if key not in _ABSENT and not key.startswith("internal.")
+        }
+
+    def _changes_of(self, name: str, path: str) -> dict[str, str]:
+        """The options of a topic that the broker has otherwise, and that the store has set or that decide
+        what is deleted."""
+        if self.metadata is None:
+            return {}
+        config, options = self._config_of(name), self._options_of(name)
+        known = topic_options(path, self.metadata)
+        there = known.config()
+        for key in _DELETING:
+            if _value(config, key) != _value(there, key):
+                options.setdefault(key, _value(config, key))
+        return {
+            key: value
+            for key, value in options.items()
+            if known.options.get(key) != value and (key == "retention.ms" or _value(there, key) != value)
         }
 
     def _has_offsets(self) -> bool:
@@ -242,7 +280,12 @@ class _Plan:
         )
 
     def notes(self) -> Iterable[str]:
-        """What a broker cannot take over."""
+        """What a broker cannot take over, what is done already, and what is not known."""
+        if self.metadata is None and self.done != self.sources.keys():
+            yield (
+                f"the options that the broker has are not known, because {layout.CLUSTER_METADATA}-0 is in no "
+                "directory given: a topic whose retention.ms differs may lose records there"
+            )
         for tp, path in self.sources.items():
             if tp in self.done:
                 yield f"{tp} is adopted already"
@@ -274,6 +317,11 @@ class _Plan:
         first, *_ = self.directories
         done = append_positions(self.committed, self.places, first, None, self.directories, dry_run=dry_run)
         return done.positions
+
+
+def _value(config: LogConfig, key: str) -> str:
+    """The value of an option in Kafka's notation."""
+    return as_text(getattr(config, key.replace(".", "_")))
 
 
 def _check_broker(directory: str) -> None:

@@ -130,6 +130,28 @@ def test_commands(tmp_path: Path) -> None:
     check_adopted(store, ready)
 
 
+def test_options_that_would_delete_records(tmp_path: Path) -> None:
+    """A store without retention_ms deletes nothing by age, a broker does; so might its own options."""
+    golden = Path(__file__).parents[1] / "golden/data/broker/data"
+    broker = make_broker(tmp_path / "broker", "idle-0", "bounded-0")
+    shutil.copytree(golden / "__cluster_metadata-0", broker / "__cluster_metadata-0")
+    for name in ("idle-0", "bounded-0"):  # retention.ms=1234567; retention.bytes=6000 and sizes of the index
+        shutil.copy(golden / name / "partition.metadata", broker / name / "partition.metadata")
+    with kstore.LogStore(tmp_path / "store", mode="a", background=False) as store:
+        store.create_topic("bounded", retention_ms=604_800_000)
+        store.create_topic("idle")
+        store.create_topic("fresh")
+        store.create_topic("users", cleanup_policy="compact")
+    create = "kafka-topics.sh --bootstrap-server localhost:9092 --create --topic {} --partitions 1"
+    alter = "kafka-configs.sh --bootstrap-server localhost:9092 --alter --entity-type topics --entity-name {}"
+    assert kstore.adopt(tmp_path / "store", broker).commands == (
+        f"{alter.format('bounded')} --add-config retention.bytes=-1,retention.ms=604800000",
+        f"{create.format('fresh')} --replication-factor 1 --config retention.ms=-1",
+        f"{alter.format('idle')} --add-config retention.ms=-1",
+        f"{create.format('users')} --replication-factor 1 --config cleanup.policy=compact",
+    )
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     store = make_store(tmp_path / "store")
     broker = make_broker(tmp_path / "broker", "orders-0", "orders-1", "orders-2", *OFFSETS)
