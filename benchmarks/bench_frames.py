@@ -1,5 +1,6 @@
 """Tables of logs in Polars, DuckDB and pandas, beside the same records in a Parquet file."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -84,3 +85,40 @@ def _pandas(log: kstore.PartitionLog, file: str) -> tuple[Callable[[], int], Cal
         return grouped(log.scan(["timestamp", "key"], timestamps="datetime", text=["key"]).to_pandas())
 
     return ours, lambda: grouped(pandas.read_parquet(file, columns=["timestamp", "key"]))
+
+
+@pytest.mark.parametrize("name", ["flat", "nested", "sparse"])
+def bench_frames_json(race: Race, data: Data, name: str) -> None:
+    """Values in JSON, read from a log and decoded into a struct. Polars: the same texts, in memory, decoded by
+    str.json_decode. sparse: a fifth of the fields of nested are missing."""
+    pl = pytest.importorskip("polars")
+    pytest.importorskip("duckdb")
+    count = 1 << 18
+    kind = {"id": pl.Int64, "user": pl.String, "amount": pl.Float64, "ok": pl.Boolean}
+    if name != "flat":
+        kind |= {"tags": pl.List(pl.String), "address": pl.Struct({"city": pl.String, "zip": pl.Int64})}
+    address = {"city": "Berlin", "zip": 10115}
+    values = []
+    for i in range(count):
+        row = {"id": i, "user": f"user-{i % 1000}", "amount": i * 0.25, "ok": i % 3 == 0}
+        row |= {"tags": ["a", "b"], "address": address} if name != "flat" else {}
+        dropped = i % 5 if name == "sparse" else 5
+        values.append(json.dumps({key: row[key] for key in row if len(key) % 5 != dropped}).encode())
+    path = data.work / f"json_{name}-0"
+    if not path.exists():
+        with kstore.open(path, "a") as log:
+            log.extend(values)
+    texts = pl.Series([value.decode() for value in values])
+    frame = kstore.polars.scan(path, value_format="json", schema=kind).select("value")
+    assert (
+        frame.collect()["value"].struct["id"].to_list()
+        == texts.str.json_decode(pl.Struct(kind)).struct["id"].to_list()
+    )
+    race(
+        f"frames_json_{name}",
+        "record",
+        InProcess("kstore", lambda *_: None, lambda _: (count, len(frame.collect()))),
+        InProcess("Polars", lambda *_: None, lambda _: (count, len(texts.str.json_decode(pl.Struct(kind))))),
+        goals=(Goal("Polars", speed=3),),
+        rounds=min(race.rounds, 11),
+    )
