@@ -51,6 +51,7 @@ cdef class Reader:
     cdef int enter(self) except -1
     cdef void tell_traffic(self) noexcept
     cdef bint next_segment(self) except -1
+    cdef int64_t reach(self, Segment segment) except -1
     cdef int64_t ahead(self, int64_t position) noexcept nogil
     cdef void bring(self, int64_t position, int64_t size) noexcept
     cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil

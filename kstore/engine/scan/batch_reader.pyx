@@ -20,6 +20,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 from kstore.engine.io.traffic cimport BYTES_OUT, RECORDS_OUT, Traffic, monotonic_ns
 from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_fault
 from kstore.engine.record.batch_walk cimport WALK_DAMAGED, FAR, WALK_NONE, WALK_SYSTEM, step
+from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
 from kstore.engine.segment.walks cimport SegmentEnd
 from libkstore.format cimport (
     KS_BATCH_OVERHEAD,
@@ -197,7 +198,7 @@ cdef class Reader:
                 limit = segment.limit()
                 self.window.reset(segment.files.opened(), limit, segment.origin)
                 if self.window.file.fill is not None:
-                    self.window.reach = self.window.stop = segment.reach(self.stop_offset, self.latest)
+                    self.window.reach = self.window.stop = self.reach(segment)
                 if at == 0 and self.position >= 0:
                     limit = limit if self.end < 0 else min(limit, self.position + self.end)
                     self.window.limit = limit
@@ -228,6 +229,22 @@ cdef class Reader:
             self.index = at
             self.segment = segment
             return True
+
+    cdef int64_t reach(self, Segment segment) except -1:
+        """A byte of a segment, as near as its indexes have one, behind all batches that are wanted."""
+        cdef int64_t slot, stop = self.stop_offset
+        cdef TimeIndex times
+        cdef OffsetIndex offsets
+        if self.latest < INT64_MAX:
+            times = segment.times()
+            slot = times.floor(self.latest) + 1
+            if slot < times.count:
+                stop = min(stop, times.offset_at(slot) + 1)
+        if stop >= segment.end_offset:
+            return segment.limit()
+        offsets = segment.offsets()
+        slot = offsets.floor(stop - 1) + 2  # the entry before it is of the batch that has the offset, or of a later one
+        return min(offsets.position_at(slot), segment.limit()) if slot < offsets.count else segment.limit()
 
     cdef int64_t ahead(self, int64_t position) noexcept nogil:
         """How much to read at once at `position`: as much again as has been passed, from SOON to

@@ -28,7 +28,6 @@ cdef class Segment:
     cdef object __weakref__
 
     cdef int64_t limit(self) except -1
-    cdef int64_t reach(self, int64_t stop, int64_t latest) except -1
     cdef int load_offsets(self) except -1
     cdef int load_times(self) except -1
     cdef int replace_lost(self, IndexEntries index) except -1

@@ -178,23 +178,6 @@ cdef class Segment:
             self._limit = length - self.origin
         return self._limit
 
-    cdef int64_t reach(self, int64_t stop, int64_t latest) except -1:
-        """A byte, as near as the indexes have one, behind all batches that begin below an offset, and before a
-        later timestamp, if batches are in the order of their times."""
-        cdef int64_t slot
-        cdef TimeIndex times
-        cdef OffsetIndex offsets
-        if latest < INT64_MAX:
-            times = self.times()
-            slot = times.floor(latest) + 1
-            if slot < times.count:
-                stop = min(stop, times.offset_at(slot) + 1)
-        if stop >= self.end_offset:
-            return self.limit()
-        offsets = self.offsets()
-        slot = offsets.floor(stop - 1) + 2  # the entry before it is of the batch that has the offset, or of a later one
-        return min(offsets.position_at(slot), self.limit()) if slot < offsets.count else self.limit()
-
     @property
     def size(self):
         """Bytes of the log that count. Taken when first asked, and kept: later appends are not seen."""
