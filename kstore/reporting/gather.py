@@ -6,7 +6,6 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from kstore.arguments import MAX64
 from kstore.broker.cluster_metadata import find_cluster_metadata
 from kstore.broker.topic_options import topic_options
 from kstore.checking.codes import found as finding
@@ -206,9 +205,7 @@ class _Gathered:
         size = _size(segment)
         if sums is not None and sums.size < size:
             text = f"{size - sums.size} bytes from here on hold no whole batch"
-            is_last = segment.end_offset == MAX64
-            code = "torn_tail" if is_last else "bytes_before_next_segment"
-            self.note(code, segment.path, text, position=sums.size)
+            self.note("torn_tail", segment.path, text, position=sums.size)
         elif segment.damage is not None:
             self._unreadable(segment.path, segment.damage)
         if sums is None:
