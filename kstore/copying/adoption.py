@@ -163,7 +163,7 @@ class _Plan:
                     )
 
     def _place_of(self, tp: TopicPartition) -> str:
-        """The path at which the broker has a partition; "" if it has none. ValueError if no broker made it."""
+        """The path where the broker has a partition; "" if it has none. ValueError if no broker made it."""
         for directory in self.directories:
             path = f"{directory}/{tp}"
             if os.path.isdir(path):
@@ -188,7 +188,7 @@ class _Plan:
             )
 
     def name_of(self, tp: TopicPartition, directory: str, what: str) -> str:
-        """A path that a broker removes when it starts, and that is the same in each run."""
+        """A path that a broker removes when it starts, equal in each run."""
         digest = hashlib.md5(f"{self.place} {tp} {what}".encode(), usedforsecurity=False).hexdigest()
         rest = f"-{tp.partition}.{digest}-delete"
         return f"{directory}/{tp.topic[: 255 - len(rest)]}{rest}"
@@ -236,7 +236,7 @@ class _Plan:
             yield f"kafka-consumer-groups.sh --bootstrap-server {quoted} --describe --group kstore-adopt"
 
     def _config_of(self, name: str) -> LogConfig:
-        """The configuration of a topic in the store, which deletes nothing by age unless it is told to."""
+        """The configuration of a topic in the store, which deletes nothing by age unless an option says so."""
         path = next(path for tp, path in sorted(self.sources.items()) if tp.topic == name)
         return LogConfig.from_topic({"retention.ms": "-1"} | kept_options(path).options)
 
@@ -283,8 +283,8 @@ class _Plan:
         """What a broker cannot take over, what is done already, and what is not known."""
         if self.metadata is None and self.done != self.sources.keys():
             yield (
-                f"the options that the broker has are not known, because {layout.CLUSTER_METADATA}-0 is in no "
-                "directory given: a topic whose retention.ms differs may lose records there"
+                f"the options that the broker has are not known, because {layout.CLUSTER_METADATA}-0 is in "
+                "no directory given: a topic whose retention.ms differs may lose records there"
             )
         for tp, path in self.sources.items():
             if tp in self.done:

@@ -163,8 +163,8 @@ class Destination:
                 unlink(path)
 
     def reuse(self, name: str, stem: str, source: Identity) -> bool:
-        """Whether an earlier run, or an attempt of this one, has copied this sealed segment: then the copy has
-        its files. OSError."""
+        """Whether an earlier run, or an attempt of this one, has copied this sealed segment: then the copy
+        has its files. OSError."""
         path = f"{name}/{stem}.log" if name else f"{stem}.log"
         if path in self._journal.segments:
             return True

@@ -121,7 +121,7 @@ class FileCopy:
         file, gaps = part.segment.file(), len(self.gaps)
         self._copy_bytes(part, stop, file)
         self.copied += part.end - part.position
-        if sealed == identity_of(file) and len(self.gaps) == gaps:  # else a later run would not tell of them
+        if sealed == identity_of(file) and len(self.gaps) == gaps:  # else a later run would not report them
             self.destination.note(self.name, f"{stem}.log", sealed)
 
     def _copy_bytes(self, part: Part, stop: int, file: File) -> None:

@@ -83,8 +83,8 @@ class RemoteDirectory:
                     raise OSError(f"{self.url}/{name} was removed: only its manifest is left")
 
     def materialize(self, directory: str) -> None:
-        """Makes the local files, without their bytes, and marks the logs as closed cleanly: what recovery looks
-        for, bytes that a crash has left half written, is not in an object."""
+        """Makes the local files, without their bytes, and marks the logs as closed cleanly: what recovery
+        looks for, bytes that a crash has left half written, is not in an object."""
         closed = {""}
         self._fillers = {}
         for name, (size, changed) in self.files.items():
@@ -115,8 +115,8 @@ class RemoteDirectory:
             _write(f"{directory}/{part}/{layout.CLEAN_SHUTDOWN}", layout.OWN_CLEAN_SHUTDOWN)
 
     def log_starts(self) -> bytes | None:
-        """The checkpoint of log start offsets in the directory around a partition that has no checkpoints of its
-        own; None if there is none."""
+        """The checkpoint of log start offsets in the directory around a partition that has no checkpoints of
+        its own; None if there is none."""
         name = self.url.rpartition("/")[2]
         if not layout.is_partition_name(name) or self._shipped or self.files.keys() & {*layout.CHECKPOINTS}:
             return None

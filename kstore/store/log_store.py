@@ -87,17 +87,16 @@ class LogStore:
     producer_id_expiration_ms: for all logs, as in kstore.open. shared: True lets other processes that pass
     it, too, write the store at the same time. Each sees in its next call what the others have appended, and
     which topics they have created or changed. After a fork a child opens the store itself. The file system
-    must be a local one. Default: False. background: whether old segments are deleted,
-    compacted topics compacted, .keys files made if key_files says so, and so on, in the background: True or
-    False. Default: True. keep_for: groups of cursors and share groups, whose records the background does not
-    delete before they are done; see `retain`. Default: none. idle_roll_ms: how often the background looks for
-    segments without appends that are old enough to end, and ends them, in ms. Default: never, as in Kafka.
+    must be a local one. Default: False. background: whether old segments are deleted, compacted topics
+    compacted, .keys files made if key_files says so, and so on, in the background: True or False. Default:
+    True. keep_for: groups of cursors and share groups, whose records the background does not delete before
+    they are done; see `retain`. Default: none. idle_roll_ms: how often the background looks for segments
+    without appends that are old enough to end, and ends them, in ms. Default: never, as in Kafka.
     max_open_partitions: how many logs stay open, an int. Default: an eighth of the descriptors that the
     process may have, but at least 8. Others are opened when they are needed.
 
-    Iterating gives a TopicPartition for each partition. `others` holds the names of directories that are not
-    partitions in use: those marked -delete, -future or -stray, and those with names that Kafka does not
-    accept.
+    Iterating gives a TopicPartition for each partition. `others` holds the names of directories that are no
+    partitions in use: those marked -delete, -future or -stray, and those that Kafka does not accept.
 
     Raises:
         LogNotFoundError: mode is "r" and there is no such directory, also after `wait`, or it is itself a
@@ -305,7 +304,7 @@ class LogStore:
         named = layout.parse_directory(topic)
         if named is not None and named in self._catalog.partitions and tp not in self._catalog.partitions:
             raise LogNotFoundError(
-                f"no partition {partition} of a topic {topic} in {self._catalog.named()}; the partition {topic} is "
+                f"no partition {partition} of a topic {topic} in {self._catalog.named()}; {topic} is "
                 f"open({named.topic!r}, {named.partition})"
             )
         refuse_others("read", options)

@@ -28,8 +28,8 @@ class DataLossWarning(UserWarning):
 
 
 class Gaps:
-    """Steps about gaps between segments, and about damaged snapshots. Each kind is found at its first use: gaps,
-    because that reads all segments."""
+    """Steps about gaps between segments, and about damaged snapshots. Each kind is found at its first use:
+    gaps, because that reads all segments."""
 
     def __init__(
         self, find: Callable[[], list[Step]] = list, find_snapshots: Callable[[], list[Step]] = list
