@@ -312,8 +312,10 @@ def test_a_new_log_that_the_store_would_not_use(
         store.create_topic("orders", 2)
     with pytest.warns(UserWarning, match=warning):
         kstore.open(tmp_path / "d" / name, "a").close()
-    for sound in (f"d/{name}", "d/orders-0", "d/fresh-0", f"elsewhere/{name}"):  # the first warned already
+    for sound in (f"d/{name}", "d/orders-0", "d/fresh-0"):  # the first warned already
         kstore.open(tmp_path / sound, "a").close()
+    if "passes over" not in warning or name == "orders":  # else it looks like a partition that Kafka refuses
+        kstore.open(tmp_path / "elsewhere" / name, "a").close()
     shutil.rmtree(tmp_path / "d" / name)
     with Path(os.devnull).open() as nothing:
         monkeypatch.setattr("sys.stdin", nothing)
