@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import kstore
 from tests.helpers.files import contents, flip
 from tests.tools.conftest import Run, T
 from tests.unit.logs import offsets
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 
 
 @pytest.fixture
@@ -44,15 +47,12 @@ def test_what_recovery_would_cut_off_is_said_on_stderr(damaged: Path, run: Run) 
 
 
 def test_a_lost_last_segment(tmp_path: Path, run: Run) -> None:
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        log.append(b"a")
-        log.roll()
-        log.append(b"b")
-        last = Path(log.segments[-1].path)
+    shutil.copytree(GOLDEN / "broker" / "data", tmp_path / "data")
+    *_, last = sorted((tmp_path / "data" / "events-0").glob("*.log"))
     last.unlink()
-    code, out, err = run("records", tmp_path / "t-0")
-    assert (code, len(out.splitlines())) == (0, 1)
-    assert "records are lost: the log ends at offset 1, where it was closed at 2; kstore check" in err
+    code, out, err = run("records", tmp_path / "data" / "events-0")
+    assert (code, len(out.splitlines()) > 0) == (0, True)
+    assert re.search(r"events-0: records are lost: .* where it was closed at \d+; kstore check", err)
 
 
 def test_a_dry_run_writes_nothing(damaged: Path, run: Run) -> None:
