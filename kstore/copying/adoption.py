@@ -236,7 +236,7 @@ class _Plan:
             yield f"kafka-consumer-groups.sh --bootstrap-server {quoted} --describe --group kstore-adopt"
 
     def _config_of(self, name: str) -> LogConfig:
-        """The configuration of a topic in the store, which deletes nothing by age unless an option says so."""
+        """The configuration of a topic in the store, which by default deletes nothing by age."""
         path = next(path for tp, path in sorted(self.sources.items()) if tp.topic == name)
         return LogConfig.from_topic({"retention.ms": "-1"} | kept_options(path).options)
 
