@@ -95,7 +95,7 @@ WORDS: list[list[str]] = [
     *(["explain", what, "{d}"] for what in ("retention", "compaction", "opening", "sizes")),
     ["explain", "lookup", "{p}", "--offset", "0"], ["records", "{d}"],
     ["check", "{d}"], ["check", "{p}", "--json"], ["repair", "{d}"], ["report", "{d}", "-o", "/dev/null"],
-    ["copy", "{d}", "{d}.copy"], ["adopt", "{d}", "--into", "{d}", "--dry-run"],
+    ["copy", "{d}", "{d}.copy"], ["ship", "{d}", "memory://hostile"], ["adopt", "{d}", "--into", "{d}", "--dry-run"],
     ["recover", "{p}"], ["records", "{d}/" + E], ["stat", "{d}/" + E + "-0"],
 ]  # fmt: skip
 
