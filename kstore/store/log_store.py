@@ -304,8 +304,8 @@ class LogStore:
         named = layout.parse_directory(topic)
         if named is not None and named in self._catalog.partitions and tp not in self._catalog.partitions:
             raise LogNotFoundError(
-                f"no partition {partition} of a topic {topic} in {self._catalog.named()}; {topic} is "
-                f"open({named.topic!r}, {named.partition})"
+                f"no partition {partition} of a topic {topic} in {self._catalog.named()}; the partition "
+                f"{topic} is open({named.topic!r}, {named.partition})"
             )
         refuse_others("read", options)
         directory = self._catalog.partitions.get(tp, self._catalog.directories[0])

@@ -74,6 +74,7 @@ def test_what_is_no_log(tmp_path: Path, run: Run) -> None:
             assert (code, out, str(path) in err, "permissions" in err) == (2, "", True, False)
 
 
+@pytest.mark.filterwarnings("ignore:.*is not a name that Kafka gives:UserWarning")
 @pytest.mark.parametrize("name", ["größe-0", "two words-0"])
 def test_a_log_whose_name_kafka_refuses(tmp_path: Path, name: str, run: Run) -> None:
     data = tmp_path / "data"

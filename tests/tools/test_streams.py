@@ -119,9 +119,10 @@ def test_a_closed_pipe_ends_it_in_silence() -> None:
 )
 def test_files_and_pipes_get_utf_8(tmp_path: Path, form: str, locale: dict[str, str]) -> None:
     value = "wert ü \u65e5\U0001f600"
-    with kstore.open(tmp_path / "ü-0", "a") as log:
+    path = tmp_path / "ü" / "t-0"
+    with kstore.open(path, "a") as log:
         log.append(value.encode())
-    words = [*KSTORE, "records", str(tmp_path / "ü-0"), "--format", form]
+    words = [*KSTORE, "records", str(path), "--format", form]
     done = subprocess.run(words, capture_output=True, check=True, env=environment() | locale)
     assert value.encode() in done.stdout
     words = [*KSTORE, "records", str(tmp_path / "nö-0")]
