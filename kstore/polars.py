@@ -50,9 +50,10 @@ def scan(
     read as UTF-8 text, else bytes; a key or value that is not UTF-8 raises an error with its offset.
     timestamps: "datetime" is Datetime("ms", "UTC"), "ms" is Int64. value_format: "json" decodes the values
     into a Struct, with DuckDB. schema: its fields, as types of Polars or pyarrow. Default: those of the first
-    1,000 values. A field that is not in the schema is ignored, one that is missing is null. isolation,
-    in_order and on_error: as in PartitionLog.scan. A filter `timestamp < t` ends the reading early only with
-    in_order=True. threads: how many decode at the same time. Default: half of the processors, at most 4.
+    1,000 values; a later value of another type raises ValueError. A field that is not in the schema is
+    ignored, one that is missing is null. isolation, in_order and on_error: as in PartitionLog.scan. A filter
+    `timestamp < t` ends the reading early only with in_order=True. threads: how many decode at the same time.
+    Default: half of the processors, at most 4.
     storage_options: those of fsspec for a URL, as in kstore.open.
 
     Raises LogNotFoundError, LibraryError, TypeError and ValueError. collect() raises the errors of reading,

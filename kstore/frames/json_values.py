@@ -5,32 +5,34 @@ from __future__ import annotations
 import json
 
 from kstore.arguments import choice
-from kstore.errors import LibraryError
+from kstore.errors import LibraryError, visible
 from kstore.frames.table_source import TableSource
 from kstore.libraries import library
 from kstore.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
 _SAMPLE = 1000  # records
 _PIECE = 1 << 14  # values that a thread of DuckDB decodes at once
 _BATCH_ROWS, _BATCH_BYTES = 1 << 18, 32 << 20  # of a scan, because each query has a cost of its own
 # what takes the place of a type that DuckDB gives to a sample
-_LATER = {"NULL": "VARCHAR", "JSON": "VARCHAR", "UBIGINT": "BIGINT"}
+_LATER = {"NULL": "VARCHAR", "JSON": "VARCHAR", "UBIGINT": "BIGINT", "HUGEINT": "BIGINT"}
+_INTEGERS = ("BIGINT", "UBIGINT", "HUGEINT")  # HUGEINT: values of both signs
 
 
 class JsonValues:
     """The type of values, and their decoding. Thread-safe."""
 
-    def __init__(self, structure: Any) -> None:
+    def __init__(self, structure: Any, sampled: Any = None) -> None:
         """`structure`: the name of a type of DuckDB, a list with that of elements, or a dict with those of
-        fields."""
+        fields. `sampled`: the structure of the sample that it was inferred from."""
         pa = library("pyarrow")
         self._database = _duckdb().connect()
         self._decode = f"from_json(v, {_quoted(json.dumps(structure))})"
         self._structure = structure
+        self._sampled = sampled
         try:
             self.type = self._query(f"select {self._decode} v from t", v=pa.array([None], pa.string())).type
         except _duckdb().Error as e:
@@ -49,10 +51,11 @@ class JsonValues:
             raise ValueError(f"{table} has no value to take a schema from: pass schema=…")
         try:
             rows = _duckdb().connect().from_arrow(pa.table({"v": values.cast(pa.string())}))
-            ((found,),) = rows.aggregate("json_group_structure(v::json)").fetchall()
+            ((text,),) = rows.aggregate("json_group_structure(v::json)").fetchall()
         except _wrong() as e:
             raise ValueError(f"the first values of {table} are not JSON: {_line(e)}") from None
-        return cls(_lasting(json.loads(found)))
+        sampled = json.loads(text)
+        return cls(_lasting(sampled), sampled)
 
     def decode(self, values: Any, offsets: Any, source: object) -> Any:
         """An Arrow array of the values. ValueError names the first record whose value has another type."""
@@ -60,25 +63,40 @@ class JsonValues:
             return self._parsed(values)
         except _wrong():
             at, reason = self._first_wrong(values)
+            if not reason:
+                raise
+            schema = "schema"
+            if self._sampled is not None:
+                schema += " inferred from the first values, pass schema=… for another"
             raise ValueError(
-                f"{source}: the value of the record at offset {offsets[at]} is not JSON of the schema: "
+                f"{source}: the value of the record at offset {offsets[at]} is not JSON of the {schema}: "
                 f"{reason}"
             ) from None
 
     def _first_wrong(self, values: Any) -> tuple[int, str]:
-        low, high, reason = 0, len(values), ""
+        low, high = 0, len(values) - 1
         while high > low:
             middle = (low + high) // 2
-            try:
-                self._parsed(values.slice(low, middle + 1 - low))
-            except _wrong() as e:
-                high, reason = middle, _line(e)
+            if self._wrong_in(values.slice(low, middle + 1 - low)):
+                high = middle
             else:
                 low = middle + 1
-        return low, reason
+        return low, self._wrong_in(values.slice(low, 1))
+
+    def _wrong_in(self, values: Any) -> str:
+        try:
+            self._parsed(values)
+        except _wrong() as e:
+            return _line(e)
+        return ""
 
     def _parsed(self, values: Any) -> Any:
         text = values.cast("string")
+        if self._sampled is not None and len(text):
+            structure = self._query("select json_group_structure(v::json) v from t", v=text)[0].as_py()
+            misfit = next(_misfits(self._sampled, json.loads(structure), "value"), None)
+            if misfit is not None:
+                raise ValueError(misfit)
         found = self._query(f"select {self._decode} v from t", v=text)
         # from_json gives null for what has another type, as for what is missing
         known = found.filter(text.is_valid()) if text.null_count else found
@@ -111,6 +129,28 @@ def table_and_json(
     options |= {"batch_rows": _BATCH_ROWS, "batch_bytes": _BATCH_BYTES}
     table = TableSource(*arguments, text=tuple(name for name in text if name != "value"), **options)
     return table, JsonValues.of(schema, table)
+
+
+def _misfits(sampled: Any, found: Any, path: str) -> Iterator[str]:
+    """Messages about types of values that are not those of the sample, so from_json would convert or refuse
+    the values."""
+    if found == "NULL" or sampled in ("NULL", "JSON"):  # text of any value
+        return
+    if isinstance(sampled, dict) and isinstance(found, dict):
+        for name in (name for name in sampled if name in found):
+            yield from _misfits(sampled[name], found[name], f"{path}.{name}")
+    elif isinstance(sampled, list) and isinstance(found, list):
+        yield from _misfits(sampled[0], found[0], f"{path}[]")
+    elif found != "JSON" or isinstance(sampled, str):  # else {}, or several types: from_json refuses one
+        is_type, wanted = _named(found), _named(sampled)
+        if is_type != wanted and (is_type, wanted) != ("BIGINT", "DOUBLE"):
+            yield visible(f"{path} is {is_type} and not {wanted}")
+
+
+def _named(structure: Any) -> str:
+    if isinstance(structure, str):
+        return "BIGINT" if structure in _INTEGERS else structure
+    return "OBJECT" if isinstance(structure, dict) else "ARRAY"
 
 
 def _doubts(found: Any, structure: Any, path: str) -> list[str]:
@@ -165,7 +205,7 @@ def _is_a(kind: str, x: str) -> str:
 
 
 def _wrong() -> tuple[type[Exception], ...]:
-    return (_duckdb().Error, library("pyarrow").ArrowInvalid, UnicodeError)  # of a message with such bytes
+    return (_duckdb().Error, ValueError)  # also ArrowInvalid, and UnicodeError of a message with such bytes
 
 
 def _line(error: Exception) -> str:

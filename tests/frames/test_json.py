@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +135,100 @@ def test_no_value_of_another_type_becomes_null(tmp_path: Path, wrong: str) -> No
     write(path, [wrong.encode(), b"{"])
     with pytest.raises(ValueError, match="at offset 5 is not JSON of the schema"):
         frame.collect()
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "found"),
+    [
+        ("10", "0.4", "value.f is DOUBLE and not BIGINT"),
+        ("10", "1.0", "value.f is DOUBLE and not BIGINT"),
+        ("10", '"2.5"', "value.f is VARCHAR and not BIGINT"),
+        ("10", "true", "value.f is BOOLEAN and not BIGINT"),
+        ("10", "{}", "value.f is JSON and not BIGINT"),
+        ("10", "18446744073709551616", "value.f is DOUBLE and not BIGINT"),
+        ("10", "18446744073709551615", "Failed to cast"),  # which is no Int64
+        ("0.5", '"2.5"', "value.f is VARCHAR and not DOUBLE"),
+        ("true", "7", "value.f is BIGINT and not BOOLEAN"),
+        ('"a"', "7", "value.f is BIGINT and not VARCHAR"),
+        ('"a"', '{"x":1}', "value.f is OBJECT and not VARCHAR"),
+        ("[1]", "[1,1.5]", "value.f[] is DOUBLE and not BIGINT"),
+        ("[1]", "1", "value.f is BIGINT and not ARRAY"),
+        ("[1]", "{}", "no ARRAY"),
+        ('[{"x":1}]', '[{},null,{"x":true}]', "value.f[].x is BOOLEAN and not BIGINT"),
+        ('{"x":{"y":1}}', '{"x":{"y":1.5}}', "value.f.x.y is DOUBLE and not BIGINT"),
+        ('{"x":1}', "[]", "value.f is ARRAY and not OBJECT"),
+        ("10", "-9223372036854775808", -(2**63)),
+        ("-10", "10", 10),
+        ("0.5", "7", 7.0),
+        ('{"x":1}', '{"new":1.5}', {"x": None}),
+        ('{"x":1}', "{}", {"x": None}),
+        ('[{"x":1}]', "[{}]", [{"x": None}]),
+        ("[]", "[7]", ["7"]),
+        ("null", "7", "7"),
+        ('[1,"a"]', "[true]", ["true"]),
+        ("10", "null", None),
+    ],
+)  # fmt: skip
+def test_a_later_value_of_another_type_than_the_sample(
+    tmp_path: Path, first: str, later: str, found: Any
+) -> None:
+    texts = [f'{{"f":{text}}}'.encode() for text in [*[first] * 1000, first, later, first, later]]
+    frame = kstore.polars.scan(write(tmp_path / "json-0", texts), value_format="json")
+    if isinstance(found, str) and first != "null":
+        with pytest.raises(ValueError, match=f"at offset 1001 .*schema=.*{re.escape(found)}"):
+            frame.collect()
+        assert frame.head(1001).collect().height == 1001
+    else:
+        assert frame.collect()["value"][1001]["f"] == found
+
+
+LEAVES = (
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.5, 1e300, 2**63, -(2**63), "2", ""])
+)
+ANY_JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b"]), inner),
+    max_leaves=6,
+)
+
+
+def replaced(value: Any, leaves: Iterator[Any]) -> Any:
+    if isinstance(value, dict):
+        return {key: replaced(each, leaves) for key, each in value.items()}
+    return [replaced(each, leaves) for each in value] if isinstance(value, list) else next(leaves)
+
+
+def is_kept(value: Any, found: Any, sample: list[Any]) -> bool:
+    """Whether a value was decoded without conversion; to text where the sample has several types or none."""
+    if value is None:
+        return found is None
+    if isinstance(found, str) and {type(each) for each in sample if each is not None} != {str}:
+        return True
+    if isinstance(value, dict) and isinstance(found, dict):
+        inner = [each for each in sample if isinstance(each, dict)]
+        return all(is_kept(value.get(key), found[key], [each.get(key) for each in inner]) for key in found)
+    if isinstance(value, list) and isinstance(found, list):
+        inner = [each for each in sample if isinstance(each, list)]
+        parts = [part for each in inner for part in each]
+        return len(value) == len(found) and all(map(is_kept, value, found, [parts] * len(found)))
+    return bool(value == found) and isinstance(value, bool) == isinstance(found, bool)
+
+
+@examples(40)
+@given(ANY_JSON, st.lists(LEAVES | ANY_JSON, min_size=1, max_size=4))
+def test_no_value_is_converted_to_an_inferred_type(sample: Any, leaves: list[Any]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        values = [*[sample] * 1000, replaced(sample, itertools.cycle(leaves))]
+        path = write(Path(directory, "json-0"), [json.dumps({"f": each}).encode() for each in values])
+        frame = kstore.polars.scan(path, value_format="json")
+        for count in (1000, len(values)):
+            try:
+                decoded = frame.head(count).collect()["value"].struct["f"].to_list()
+            except ValueError:
+                assert count > 1000 or "9223372036854775808" in json.dumps(sample)  # which is no Int64
+                return
+            assert len(decoded) == count
+            assert all(map(is_kept, values, decoded, [[sample]] * count))
 
 
 def test_no_schema(tmp_path: Path) -> None:
