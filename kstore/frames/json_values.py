@@ -50,8 +50,9 @@ class JsonValues:
         if not len(values):
             raise ValueError(f"{table} has no value to take a schema from: pass schema=…")
         try:
-            rows = _duckdb().connect().from_arrow(pa.table({"v": values.cast(pa.string())}))
-            ((text,),) = rows.aggregate("json_group_structure(v::json)").fetchall()
+            with _duckdb().connect() as database:  # DuckDB 1.3 closes one that no variable holds
+                rows = database.from_arrow(pa.table({"v": values.cast(pa.string())}))
+                ((text,),) = rows.aggregate("json_group_structure(v::json)").fetchall()
         except _wrong() as e:
             raise ValueError(f"the first values of {table} are not JSON: {_line(e)}") from None
         sampled = json.loads(text)
