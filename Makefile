@@ -7,7 +7,7 @@ SOURCES := setup.py pyproject.toml $(shell find kstore include -name '*.pyx' -o 
 JOBS ?= $(shell expr $$(nproc) + 2)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS)
 # Each of the processes that tests start would compile all of kstore anew, and each worker all tests.
-unexport PYTHONDONTWRITEBYTECODE
+unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 # Folders whose tests take less than a minute together.
 QUICK := tests/unit tests/golden tests/pages tests/tools $(wildcard tests/test_*.py)
 

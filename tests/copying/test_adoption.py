@@ -171,7 +171,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     told = run_command("adopt", tmp_path / "empty", "--into", broker)
     assert (told.returncode, told.stdout) == (1, "")
     assert f"nothing to adopt: {tmp_path}/empty has no topic" in told.stderr
-    program = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, 2); print(); sys.stdin.read()"
+    program = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, 2); print(flush=True); input()"
     with Program(program, broker / ".lock"), pytest.raises(kstore.LogLockedError, match="broker"):
         kstore.adopt(store, broker)
     kstore.adopt(store, broker)

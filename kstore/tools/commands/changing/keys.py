@@ -59,7 +59,7 @@ def get(args: argparse.Namespace) -> int:
             batch = next(log.batches(record.offset))
             print(as_json(batch, record) if args.json else as_line(batch, record, redact=False))
     if not found:
-        say("no such record")
+        note("no such record")
     return int(not found)
 
 

@@ -341,8 +341,10 @@ def _reset(args: argparse.Namespace, unread: Unread) -> None:
             _note_left(homes, moved)
         homes = moved
     if not homes:
-        what = f"no topic {args.topic}" if args.topic is not None else f"group {args.group!r} has no position"
-        raise LogNotFoundError(f"{what} in {args.directory}")
+        if args.topic is not None:
+            raise LogNotFoundError(f"no topic {args.topic} in {args.directory}")
+        hint = "" if args.reset_to is None else ": --topic gives it one in each partition of a topic"
+        raise LogNotFoundError(f"group {args.group!r} has no position in {args.directory}{hint}")
     rows = []
     with contextlib.ExitStack() as stack:
         commits: list[tuple[OffsetCommitter, Commit]] = []
