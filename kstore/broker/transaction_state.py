@@ -53,9 +53,14 @@ class CoordinatedTransaction(NamedTuple):
     last_update_ms: int
     timeout_ms: int
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the coordinator is to end it."""
+        return self.state in _UNDER_WAY
+
     def ends(self, tp: TopicPartition, producer_epoch: int) -> bool:
         """Whether the coordinator is to end the transaction of a producer in a partition."""
-        return self.state in _UNDER_WAY and tp in self.partitions and self.producer_epoch >= producer_epoch
+        return self.is_under_way and tp in self.partitions and self.producer_epoch >= producer_epoch
 
 
 class TransactionLog(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 
 from kstore.broker.cluster_metadata import find_cluster_metadata
@@ -10,7 +9,7 @@ from kstore.checking.codes import found
 from kstore.errors import CorruptCheckpointError, KstoreError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
-from kstore.log.files.checkpoints import read_topic_id
+from kstore.log.files.checkpoints import read_topic_id, topic_id_text
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import is_locked
 from kstore.log.files.manifest import read_manifest
@@ -100,21 +99,18 @@ class Assigned(NamedTuple):
             except (CorruptCheckpointError, OSError):  # a finding already
                 continue
             if found_id != (expected := self.ids[tp.topic]):
-                text = "it is missing" if found_id is None else f"it has the topic id {_text(found_id)}"
-                text += f"; in the metadata of the cluster, {tp.topic} has {_text(expected)}. A broker sets "
+                text = (
+                    "it is missing" if found_id is None else f"it has the topic id {topic_id_text(found_id)}"
+                )
+                text += f"; in the metadata of the cluster, {tp.topic} has {topic_id_text(expected)}. A broker sets "
                 text += "the partition aside as stray, and begins an empty one"
-                remedy = f"write the two lines 'version: 0' and 'topic_id: {_text(expected)}' into it"
+                remedy = f"write the two lines 'version: 0' and 'topic_id: {topic_id_text(expected)}' into it"
                 yield found("topic_id_differs", file, text, remedy=remedy)
 
     def _is_elsewhere(self, tp: TopicPartition) -> bool:
         """Whether the metadata has a partition in a directory that was not given."""
         directory = self.replicas[tp]
         return directory not in _NOWHERE and directory not in self.directory_ids
-
-
-def _text(topic_id: UUID) -> str:
-    """A topic id as Kafka writes it."""
-    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def _properties_in(path: str) -> Mapping[str, str]:

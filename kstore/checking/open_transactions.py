@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from kstore.checking.partition import Checked
 
 _LONGEST_TRANSACTION_MS = 15 * 60 * 1000  # Kafka's transaction.max.timeout.ms
-_UNDER_WAY = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 _COMMITTED = "its coordinator has committed it, so its marker may be lost: restore the partition from a copy"
 _NEW = (
     "it begins later than the one that its coordinator has committed, and behind its marker: "
@@ -68,7 +67,7 @@ def transactions_open(
             remedy = _NOT_KNOWN.format(unread) if unread else ""
             if told is not None:
                 text += f"; its transactional id is {told.transactional_id!r}, its state {told.state}"
-                if told.start_ms >= 0 and told.state in _UNDER_WAY:
+                if told.start_ms >= 0 and told.is_under_way:
                     begun = told.start_ms
                     text += f", it began at {_time(begun)}"
                 if told.state.endswith("Commit"):

@@ -284,13 +284,14 @@ def run_plan(plan: RepairPlan, paths: list[str]) -> RepairPlan:
                 repairs = Repairs(step.partition)
                 repairs.set_aside(os.path.basename(step.file))
                 repairs.sync_names()
-            elif step.action in ("note_gaps", "note_ends"):
+            elif step.action == "note_gaps":
                 manifest = ManifestFile(step.partition)
-                *_, gaps, lost_ends = manifest.known
-                noted = gaps if step.action == "note_gaps" else lost_ends
-                noted = merged([*noted, *step.ranges])
-                losses = (noted, lost_ends) if step.action == "note_gaps" else (gaps, noted)
-                manifest.note_losses(*losses)
+                known = manifest.known
+                manifest.note_losses(merged([*known.gaps, *step.ranges]), known.lost_ends)
+            elif step.action == "note_ends":
+                manifest = ManifestFile(step.partition)
+                known = manifest.known
+                manifest.note_losses(known.gaps, merged([*known.lost_ends, *step.ranges]))
     finally:
         for lease in leases:
             lease.leave(clean=False)
