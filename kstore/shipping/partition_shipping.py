@@ -154,7 +154,7 @@ class PartitionShipping:
         position = Position(end, epoch_before(now, end), now.truncations.number, self._id)
         made = Shipped(max(start, 0), position, epochs, files)
         if self.newest is None or epochs != older:
-            storage.write(layout.LEADER_EPOCHS, _epochs_file(epochs))
+            storage.write(layout.LEADER_EPOCHS, checkpoints.encode_epochs(epochs.entries))
         try:
             storage.create(manifest_name(base), made.encode())
         except FileExistsError:  # of another program that ships this log, or has shipped another one
@@ -180,7 +180,9 @@ class PartitionShipping:
         seen = -1
         while self.newest is not None and self.newest.end > seen:
             seen = self.newest.end
-            self._storage.write(layout.LEADER_EPOCHS, _epochs_file(self.newest.leader_epochs))
+            self._storage.write(
+                layout.LEADER_EPOCHS, checkpoints.encode_epochs(self.newest.leader_epochs.entries)
+            )
             newest = shipped_logs(self._storage, self._storage.list())[""].newest
             if newest.end > seen:
                 self.newest = newest
@@ -207,8 +209,3 @@ def _id_of(log: PartitionLog) -> str:
     """What tells the log from others: the id of its topic, or that of its manifest; "" if it has neither."""
     topic_id = log.topic_id()
     return checkpoints.topic_id_text(topic_id) if topic_id is not None else read_manifest(log.path).id.hex()
-
-
-def _epochs_file(epochs: LeaderEpochs) -> bytes:
-    lines = [f"{epoch} {offset}\n" for epoch, offset in epochs.entries]
-    return f"0\n{len(lines)}\n{''.join(lines)}".encode()

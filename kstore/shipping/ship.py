@@ -135,9 +135,9 @@ def _ship(
         try:
             with PartitionLog(path) if opened is None else opened().view() as log:
                 shipping = PartitionShipping(log, storage, advance)
-                start, end, size, _, gaps = shipping.ship()
+                shipped = shipping.ship()
                 gone = 0 if age_ms is None else _delete(shipping, log, opened, age_ms)
-                return ShippedPartition(start, end, size, gone, gaps)
+                return shipped._replace(deleted_segments=gone)
         except LogChangedError:  # perhaps by another program that ships and deletes, or by retention
             if attempt == _ATTEMPTS:
                 raise

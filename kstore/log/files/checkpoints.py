@@ -148,7 +148,12 @@ def write_offsets(path: StrPath, offsets: Mapping[TopicPartition, int]) -> None:
 
 def write_epochs(path: StrPath, entries: Iterable[tuple[int, int]]) -> None:
     """Replace a leader-epoch-checkpoint, durably. OSError."""
-    write_whole(str(path), _content([f"{epoch} {start_offset}" for epoch, start_offset in entries]))
+    write_whole(str(path), encode_epochs(entries))
+
+
+def encode_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
+    """The content of a leader-epoch-checkpoint."""
+    return _content([f"{epoch} {start_offset}" for epoch, start_offset in entries])
 
 
 def write_topic_id(path: StrPath, topic_id: UUID) -> None:
