@@ -72,9 +72,9 @@ PARTS = (
         ("kstore/log", "kstore/store", "kstore/testing", "tests/crash_states"),
     ),
     Part(
-        "s3",
-        "logs in an object store: moto's server for S3, by s3fs",
-        (*PYTEST, "tests/remote/test_s3.py"),
+        "remote",
+        "logs in S3 (moto's server, by s3fs) and in HDFS (a small one of Hadoop's, by hdfs-native)",
+        (*PYTEST, "tests/remote/test_s3.py", "tests/remote/test_hdfs.py"),
         ("kstore/remote", "tests/remote"),
     ),
     Part(
