@@ -5,7 +5,7 @@ import re
 import warnings
 
 import kstore
-from kstore.arguments import INDEX_INTERVAL_BYTES, ISOLATION, MAX_DECOMPRESSED_BYTES
+from kstore.arguments import INDEX_INTERVAL_BYTES, ISOLATION, MAX_DECOMPRESSED_BYTES, checked_url
 from kstore.errors import visible
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.report import DataLossWarning
@@ -50,6 +50,15 @@ def add_open_arguments(parser: argparse.ArgumentParser, also: str = "") -> None:
     )
 
 
+def add_remote_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the option --remote."""
+    parser.add_argument(
+        "--remote",
+        metavar="URL",
+        help="where DIR was shipped to (kstore ship): also read the segments that are there only",
+    )
+
+
 def add_isolation_argument(parser: argparse.ArgumentParser, committed: str) -> None:
     """Add the option --isolation; `committed` explains read_committed."""
     parser.add_argument(
@@ -63,8 +72,10 @@ def add_isolation_argument(parser: argparse.ArgumentParser, committed: str) -> N
 def open_partition(args: argparse.Namespace, *, lists: bool = False) -> PartitionLog:
     """Open the log that these options select, and report on stderr what it does not show. `lists`: the caller
     lists other findings."""
+    remote = getattr(args, "remote", None)
     log = kstore.open(
         args.directory,
+        remote=None if remote is None else checked_url("--remote", remote),
         recover=not args.as_is,
         index_interval_bytes=args.index_interval_bytes,
         max_decompressed_bytes=args.max_decompressed_bytes,

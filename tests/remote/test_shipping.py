@@ -351,6 +351,11 @@ def test_check_and_copy(tmp_path: Path) -> None:
     done = run_command("check", local, "--remote", url)
     assert done.returncode == 0, done.stdout + done.stderr
     assert run_command("copy", local, tmp_path / "again", "--remote", url).returncode == 0
+    for place, there in ((local, url), (local.parent, f"file://{remote.parent}")):
+        lines = run_command("records", place, "--format", "jsonl", "--remote", there).stdout.splitlines()
+        assert [json.loads(line)["offset"] for line in lines] == [record.offset for record in records]
+    found = run_command("find", local, "--offset", 3, "--json", "--remote", url)
+    assert json.loads(found.stdout)["segment"] == 0
     file = remote / f"{bases[2]:020}.log"
     whole = file.read_bytes()
     file.write_bytes(whole[:-2] + b"??")

@@ -4,12 +4,13 @@ import argparse
 import json
 
 from kstore.tools.numbers import TIMES_HELP, moment, offset, time_text
-from kstore.tools.opening import add_open_arguments, open_partition
+from kstore.tools.opening import add_open_arguments, add_remote_argument, open_partition
 from kstore.tools.terminal import say
 
 
 def add_find_arguments(parser: argparse.ArgumentParser) -> None:
     add_open_arguments(parser)
+    add_remote_argument(parser)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--offset", type=offset, help="the record at this offset, or the first one after it")
     what.add_argument(

@@ -13,9 +13,16 @@ from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import Skipped
 from kstore.errors import KstoreError
 from kstore.log.partition import PartitionLog
+from kstore.log.recovery.presence import is_partition
 from kstore.tools.arrow_table import ArrowTable
 from kstore.tools.numbers import TIMES_HELP, moment, offset
-from kstore.tools.opening import UNREAD, add_isolation_argument, add_open_arguments, open_partition
+from kstore.tools.opening import (
+    UNREAD,
+    add_isolation_argument,
+    add_open_arguments,
+    add_remote_argument,
+    open_partition,
+)
 from kstore.tools.output import check_output, open_output
 from kstore.tools.printing import FORMS_HELP, Printer, add_form_arguments, check_form
 from kstore.tools.progress import Progress
@@ -35,6 +42,7 @@ def add_records_arguments(parser: argparse.ArgumentParser) -> None:
         "topic and number, each with its topic and partition. Topics whose names begin with __ need --topic",
     )
     add_selection_arguments(parser)
+    add_remote_argument(parser)
     parser.add_argument(
         "--format",
         choices=("jsonl", "csv", "text", "log", *FORMATS),
@@ -213,7 +221,10 @@ def _check(args: argparse.Namespace, *, only_value: bool) -> None:
 
 
 def _of_one(args: argparse.Namespace, one: Selected) -> argparse.Namespace:
-    return argparse.Namespace(**{**vars(args), "directory": one.path})
+    remote = args.remote
+    if remote is not None and not is_partition(args.directory):  # a log directory was shipped as a whole
+        remote = f"{remote.rstrip('/')}/{Path(one.path).name}"
+    return argparse.Namespace(**{**vars(args), "directory": one.path, "remote": remote})
 
 
 def _logs(
