@@ -13,9 +13,9 @@ import pytest
 
 import kstore
 from tests.helpers.processes import run_python
+from tests.helpers.s3 import bucket_of
 
 pytestmark = pytest.mark.nightly
-moto = pytest.importorskip("moto.server")
 s3fs = pytest.importorskip("s3fs")
 
 RECORDS = 40_000
@@ -37,31 +37,15 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
         for first in range(0, RECORDS, 1000):
             log.extend([b"%01000d" % i for i in range(first, first + 1000)])
     requests: list[tuple[str, str]] = []
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    options = {
-        "key": "a",
-        "secret": "b",
-        "endpoint_url": f"http://{host}:{port}",
-        "client_kwargs": {"region_name": "eu-west-1"},
-        "skip_instance_cache": True,
-    }
-    try:
-        files = s3fs.S3FileSystem(**options)
-        files.mkdir("kstore")
-        files.put(str(local), "kstore/logs/orders-0", recursive=True)
-        whole = type(files)._call_s3
+    with bucket_of(local, "logs/orders-0") as options, pytest.MonkeyPatch.context() as patch:
+        whole = s3fs.S3FileSystem._call_s3
 
         async def counted(own: Any, method: str, *args: Any, **given: Any) -> Any:
             requests.append((method, str(given.get("Range", ""))))
             return await whole(own, method, *args, **given)
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(files), "_call_s3", counted)
-            yield Bucket("s3://kstore/logs/orders-0", options, local, requests)
-    finally:
-        server.stop()
+        patch.setattr(s3fs.S3FileSystem, "_call_s3", counted)
+        yield Bucket("s3://kstore/logs/orders-0", options, local, requests)
 
 
 def test_the_rows_are_those_of_the_local_log(bucket: Bucket) -> None:

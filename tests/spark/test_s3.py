@@ -2,7 +2,6 @@
 server is one."""
 
 import json
-import logging
 import os
 import signal
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 import kstore
 import kstore.spark
 from examples.cluster import standalone
+from tests.helpers.s3 import bucket_of
 from tests.helpers.waiting import until
 from tests.spark import application
 
@@ -26,7 +26,6 @@ pytestmark = [
     pytest.mark.nightly,
     pytest.mark.timeout(900),
 ]
-moto = pytest.importorskip("moto.server")
 s3fs = pytest.importorskip("s3fs")
 fsspec = pytest.importorskip("fsspec")
 RECORDS = 4000  # of each of two partitions
@@ -47,30 +46,13 @@ def logs(tmp_path: Path) -> Path:
 @pytest.fixture
 def bucket(logs: Path) -> Iterator[dict[str, str]]:
     """The environment of processes that read the bucket."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it says each request
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    own = {
-        "AWS_ACCESS_KEY_ID": "a",
-        "AWS_SECRET_ACCESS_KEY": "b",
-        "AWS_DEFAULT_REGION": "eu-west-1",
-        "FSSPEC_S3_ENDPOINT_URL": f"http://{host}:{port}",
-    }
-    try:
-        files = s3fs.S3FileSystem(
-            key="a",
-            secret="b",
-            endpoint_url=own["FSSPEC_S3_ENDPOINT_URL"],
-            client_kwargs={"region_name": "eu-west-1"},
-            skip_instance_cache=True,
-        )
-        files.mkdir("kstore")
-        files.put(str(logs), "kstore/logs", recursive=True)
-        yield own
-        files.rm("kstore", recursive=True)  # the servers of a process share their buckets
-    finally:
-        server.stop()
+    with bucket_of(logs, "logs") as options:
+        yield {
+            "AWS_ACCESS_KEY_ID": options["key"],
+            "AWS_SECRET_ACCESS_KEY": options["secret"],
+            "AWS_DEFAULT_REGION": "eu-west-1",
+            "FSSPEC_S3_ENDPOINT_URL": options["endpoint_url"],
+        }
 
 
 def test_a_stream_lists_a_bucket_again(

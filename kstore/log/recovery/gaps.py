@@ -68,12 +68,6 @@ def is_compacted(path: StrPath) -> bool:
     return False
 
 
-def is_said_to_delete(path: StrPath) -> bool:
-    """Whether the saved cleanup policy of a log includes deletion. Used only for a log that is not
-    compacted."""
-    return "delete" in _policy_of(path)
-
-
 def _policy_of(path: StrPath) -> str:
     try:
         return kept_options(path).options.get("cleanup.policy", "")

@@ -5,7 +5,6 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kstore.libraries import library
 from kstore.log.files.layout import TopicPartition
 from kstore.remote.mirrors import discard
 from kstore.remote.remote_log import RemoteLog
@@ -16,11 +15,9 @@ from kstore.store import LogStore
 def opened_store(root: str) -> LogStore:
     """The store of a log directory or a URL. What shows a remote one here is removed with the store.
     LogNotFoundError, LibraryError, OSError."""
-    if not is_remote(root):
-        return LogStore(root)
-    _forget_listings(root)
     store = LogStore(root)
-    weakref.finalize(store, discard, os.fspath(store.path))
+    if is_remote(root):
+        weakref.finalize(store, discard, os.fspath(store.path))
     return store
 
 
@@ -31,16 +28,9 @@ def partition_directory(root: str, tp: TopicPartition) -> Iterator[str]:
     if not is_remote(root):
         yield f"{mapped_root(root)}/{tp}"
         return
-    _forget_listings(root)
     log = RemoteLog(f"{root}/{tp}", clean=True)
     try:
         yield os.fspath(log.path)
     finally:
         log.close()
         discard(log.path)
-
-
-def _forget_listings(root: str) -> None:
-    """Has fsspec list again what it has listed before in this process."""
-    files, _ = library("fsspec").core.url_to_fs(root)
-    files.invalidate_cache()
