@@ -93,7 +93,8 @@ class CorruptFileError(KstoreError):
     """A file, or bytes in memory, is damaged or in another format.
 
     `file`: its path ("" for bytes in memory). `position`: the byte of the damage (-1 if unknown). `reason`:
-    what was checked. `expected`, `found`: what it should be and what it is.
+    what was checked. `expected`, `found`: what it should be and what it is. `text`: the message without file
+    and position.
     """
 
     _unit = "byte"
@@ -112,10 +113,10 @@ class CorruptFileError(KstoreError):
         self.position = position
         self.expected = expected
         self.found = found
-        text = _placed(reason, file, self._unit, position)
+        self.text = reason
         if expected is not None or found is not None:
-            text += f": expected {expected}, found {found}"
-        super().__init__(text)
+            self.text += f": expected {expected}, found {found}"
+        super().__init__(_placed(self.text, file, self._unit, position))
 
 
 class CorruptRecordError(CorruptFileError):

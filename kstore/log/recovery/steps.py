@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from kstore.errors import CorruptFileError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -212,12 +213,19 @@ class Step(NamedTuple):
             were="would be" if not done else "was" if self.size == 1 else "were",
             bytes="1 byte" if self.size == 1 else f"{self.size} bytes",
             size=self.size,
-            detail=self.detail,
+            detail=self._explained(),
             sound="" if self.sound is None else f" (with {self.sound}; {where})",
             first=first,
             last=end - 1,
             end=end,
         )
+
+    def _explained(self) -> object:
+        """The detail; of an error in this very place, without the place."""
+        error = self.detail
+        if isinstance(error, CorruptFileError) and (error.file, error.position) == (self.file, self.position):
+            return error.text
+        return error
 
     def finding(self, *, done: bool) -> OpeningFinding:
         """This step as an OpeningFinding."""
