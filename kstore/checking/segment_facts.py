@@ -276,9 +276,7 @@ class _IndexCheck:
             self.unread = (e.with_traceback(None),)
         self._offsets, self._positions = numpy.asarray(offsets), numpy.asarray(positions)
         self._timestamps, self._times = numpy.asarray(timestamps), numpy.asarray(times)
-        self._open: list[
-            tuple[int, int]
-        ] = []  # entries whose offset is behind the batches seen: slot, offset
+        self._open = numpy.empty(0, "i8")  # entries whose offset is behind the batches seen
         self._next = self._next_time = 0
         self._largest = -1
 
@@ -291,7 +289,7 @@ class _IndexCheck:
         numpy = self._numpy
         positions, ends = table["position"], table["last_offset"]
         stop = int(numpy.searchsorted(self._positions, int(positions[-1]), "right"))
-        if stop > self._next or self._open:
+        if stop > self._next or len(self._open):
             self._see_offsets(table, stop)
         self._next = max(stop, self._next)
         largest = numpy.maximum.accumulate(numpy.maximum(table["max_timestamp"], self._largest))
@@ -326,27 +324,20 @@ class _IndexCheck:
             offset, position = self._offsets[slot], self._positions[slot]
             text = f"entry {slot}: no batch with offset {offset} begins at byte {position}"
             self._note(".index", slot * 8, text)
-        named = [
-            *self._open,
-            *zip(slots[begins].tolist(), self._offsets[slots[begins]].tolist(), strict=True),
-        ]
-        if not named:
-            return
-        wanted = numpy.asarray([offset for _, offset in named])
+        named = numpy.concatenate((self._open, slots[begins]))
+        wanted = self._offsets[named]
         place = numpy.searchsorted(ends, wanted)
-        self._open = []
-        for (slot, offset), row in zip(named, place.tolist(), strict=True):
-            if row == len(ends):
-                self._open.append((slot, offset))
-            elif ends[row] != offset:
-                self._note(".index", slot * 8, f"entry {slot}: no batch ends at offset {offset}")
+        is_behind = place == len(ends)
+        self._open = named[is_behind]
+        wrong = ends[place[~is_behind]] != wanted[~is_behind]
+        for slot, offset in zip(*(each[~is_behind][wrong].tolist() for each in (named, wanted)), strict=True):
+            self._note(".index", slot * 8, f"entry {slot}: no batch ends at offset {offset}")
 
     def faults(self, next_offset: int) -> list[tuple[str, int, str]]:
         """What is wrong in the index files, at the end of the segment."""
-        for slot, offset in self._open:
-            self._note(
-                ".index", slot * 8, f"entry {slot} names offset {offset}; the segment ends at {next_offset}"
-            )
+        for slot in self._open.tolist():
+            text = f"entry {slot} names offset {self._offsets[slot]}; the segment ends at {next_offset}"
+            self._note(".index", slot * 8, text)
         for slot in range(self._next, min(len(self._positions), self._next + 1)):
             text = f"entry {slot} names byte {self._positions[slot]}, behind the last batch"
             self._note(".index", slot * 8, text)

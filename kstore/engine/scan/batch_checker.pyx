@@ -4,12 +4,13 @@
 The GIL is free while plain batches are read: those that are not compressed, are sound and of magic 2.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
 from cython cimport final, no_gc_clear
 from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t
 
+from kstore.engine.io.buffers cimport Buffer, BufferPool
 from kstore.engine.record.batch cimport Record, Records
+from kstore.engine.record.batch_walk cimport FAR
 from kstore.engine.scan.batch_reader cimport LONGEST, Reader
 from libkstore.format cimport (
     KS_BATCH_OVERHEAD,
@@ -27,6 +28,7 @@ from libkstore.format cimport (
     ks_record,
 )
 
+from kstore.engine.io.buffers import POOL
 from kstore.engine.record.batch_fields import NUMPY_KINDS, TABLE
 from kstore.errors import CorruptRecordError, RecordTooLargeError
 from kstore.libraries import library
@@ -39,7 +41,7 @@ cdef enum:
     CHECK_PAUSE = 5  # long enough without a look at signals
 
 cdef enum:
-    ROWS = 1 << 14  # of a table
+    ROWS = 1 << 12  # of a table, which fits in a processor's cache
     MOST_ERRORS = 1000
 
 cdef struct row:
@@ -120,6 +122,7 @@ cdef class BatchChecker(Reader):
 
     def __init__(self, *args, **options):
         self.errors = {}
+        self.window.draw(POOL, FAR)  # pages of new memory would cost as much as the checksums
 
     @property
     def end_position(self):
@@ -127,41 +130,46 @@ cdef class BatchChecker(Reader):
         return self.position
 
     def __next__(self):
-        cdef Py_buffer view
+        cdef Buffer table
+        cdef int64_t room = 0
+        cdef uint8_t *data
         cdef row *rows
         cdef int64_t count = 0
         cdef int what
         self.enter()
         try:
-            table = library("numpy").empty(ROWS, dtype=row_layout())
-            PyObject_GetBuffer(table, &view, PyBUF_SIMPLE)
-            try:
-                rows = <row *>view.buf
-                while count < ROWS:
-                    if self.patience < 0:
-                        self.patience = LONGEST
-                        PyErr_CheckSignals()
-                    with nogil:
-                        what = self.go_on(rows, &count)
-                    if what == CHECK_FULL:
+            data = (<BufferPool>POOL).take(ROWS * sizeof(row), &room)
+            if data is NULL:
+                raise MemoryError()
+            table = Buffer.around(data, 0, room, POOL)
+            rows = <row *>data
+            while count < ROWS:
+                if self.patience < 0:
+                    self.patience = LONGEST
+                    PyErr_CheckSignals()
+                with nogil:
+                    what = self.go_on(rows, &count)
+                if what == CHECK_FULL:
+                    break
+                if what == CHECK_OTHER:
+                    if self.segment is None and self.next_segment():
+                        continue
+                    if not self.advance():
                         break
-                    if what == CHECK_OTHER:
-                        if self.segment is None and self.next_segment():
-                            continue
-                        if not self.advance():
-                            break
-                        self.take(&rows[count])
-                        what = CHECK_BEGIN
-                    if what == CHECK_BEGIN or what == CHECK_BROKEN:
-                        self.look_again(&rows[count])
-                        count += 1
-            finally:
-                PyBuffer_Release(&view)
+                    self.take(&rows[count])
+                    what = CHECK_BEGIN
+                if what == CHECK_BEGIN or what == CHECK_BROKEN:
+                    self.look_again(&rows[count])
+                    count += 1
         finally:
             self.busy = False
         if count == 0:
             raise StopIteration
-        return table[:count]
+        table.size = count * sizeof(row)
+        return library("numpy").frombuffer(table, dtype=row_layout())
+
+    cdef int64_t ahead(self, int64_t position) noexcept nogil:
+        return self.most_ahead  # all is read: a buffer that grows would be another one each time
 
     cdef void take(self, row *r) noexcept nogil:
         r.position = self.at
