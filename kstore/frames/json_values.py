@@ -174,8 +174,8 @@ def _doubts(found: Any, structure: Any, path: str) -> list[str]:
 
 
 def _unexplained(found: Any, structure: Any, x: str, has_key: str) -> list[str]:
-    """Conditions one of which holds for each row with a null that is perhaps something else in the JSON: there
-    is a key for it. `has_key` is the condition for that of the decoded value x."""
+    """Conditions one of which holds for each row with a null that is perhaps something else in the JSON,
+    because there is a key for it. `has_key` is the condition for that of the decoded value x."""
     conditions = []
     absent = [x] if found.null_count else []
     if isinstance(structure, dict):
