@@ -99,11 +99,13 @@ class Assigned(NamedTuple):
             except (CorruptCheckpointError, OSError):  # a finding already
                 continue
             if found_id != (expected := self.ids[tp.topic]):
-                text = (
+                here = (
                     "it is missing" if found_id is None else f"it has the topic id {topic_id_text(found_id)}"
                 )
-                text += f"; in the metadata of the cluster, {tp.topic} has {topic_id_text(expected)}. A broker sets "
-                text += "the partition aside as stray, and begins an empty one"
+                text = (
+                    f"{here}; in the metadata of the cluster, {tp.topic} has {topic_id_text(expected)}. "
+                    "A broker sets the partition aside as stray, and begins an empty one"
+                )
                 remedy = f"write the two lines 'version: 0' and 'topic_id: {topic_id_text(expected)}' into it"
                 yield found("topic_id_differs", file, text, remedy=remedy)
 

@@ -17,11 +17,11 @@ REPAIR = "kstore repair"
 
 
 class Code(NamedTuple):
-    """A row of the table. `remedy` may be empty, if there is nothing to do."""
+    """A row of the table."""
 
     severity: str
     meaning: str
-    remedy: str = ""
+    remedy: str
     stops_kafka: bool = False
 
 
@@ -47,18 +47,33 @@ CODES: Mapping[str, Code] = {
         "copy the records to a new log",
     ),
     "early_records": Code(
-        "suspicious", "the largest timestamp in the header of a batch is later than all its records"
+        "suspicious",
+        "the largest timestamp in the header of a batch is later than all its records",
+        "nothing to do, because lookups find the records; retention by time keeps the segment longer",
     ),
     "offset_gap": Code("suspicious", "offsets are missing within a segment", _NOTE),
-    "bad_marker": Code("damaged", "a transaction marker is too short", "", True),
+    "bad_marker": Code(
+        "damaged",
+        "a transaction marker is too short",
+        "put the segment back from a copy; a broker skips the marker once kstore recover closes the log",
+        True,
+    ),
     "too_large": Code(
         "damaged",
         "a .log file has more than 2147483647 bytes, so neither Kafka nor kstore opens it",
         "copy the file, cut it to 2147483647 bytes, and check again: kstore repair removes what is no batch",
         True,
     ),
-    "not_a_log": Code("damaged", "a .log file has another format, or only zeros"),
-    "epoch_falls": Code("suspicious", "a batch has a lower leader epoch than an earlier one"),
+    "not_a_log": Code(
+        "damaged",
+        "a .log file has another format, or only zeros",
+        f"{REPAIR} renames it to a .cut file; put the segment back from a copy first",
+    ),
+    "epoch_falls": Code(
+        "suspicious",
+        "a batch has a lower leader epoch than an earlier one",
+        "put the segment back from a copy, because followers of a broker compare leader epochs",
+    ),
     "unreadable_file": Code(
         "damaged", "a file or a directory cannot be read", "correct its permissions, or the disk", True
     ),
@@ -80,13 +95,22 @@ CODES: Mapping[str, Code] = {
     "offsets_missing": Code("lost", "offsets are in no segment: a file is missing or was cut off", _NOTE),
     "file_shortened": Code("lost", "an index names offsets that the log does not have", _NOTE),
     "segment_empty": Code("suspicious", "a segment is empty, and offsets are missing behind it", _NOTE),
-    "gap_noted": Code("note", "offsets are missing, as a repair has noted in kstore.json"),
+    "gap_noted": Code(
+        "note",
+        "offsets are missing, as a repair has noted in kstore.json",
+        "nothing to do, because the gap was accepted",
+    ),
     "end_noted": Code(
         "note",
         "records were lost at the end of the log, as a repair has noted in kstore.json; later records have "
         "their offsets",
+        "nothing to do, because the loss was accepted",
     ),
-    "offsets_remote": Code("note", "offsets are in the remote storage of a tiered topic"),
+    "offsets_remote": Code(
+        "note",
+        "offsets are in the remote storage of a tiered topic",
+        "nothing to do, because the broker reads them there",
+    ),
     "segments_overlap": Code("damaged", "two segments have the same offsets: copies were mixed", _CUT),
     "offsets_far_apart": Code(
         "suspicious", "offsets are too far apart for one segment", f"{REPAIR} splits it"
@@ -98,7 +122,11 @@ CODES: Mapping[str, Code] = {
         "the log ends behind the offset at which it was closed",
         f"{REPAIR} takes the new end; put a lost file back first",
     ),
-    "spare_room": Code("note", "zeros follow the last batch, as preallocation leaves them"),
+    "spare_room": Code(
+        "note",
+        "zeros follow the last batch, as preallocation leaves them",
+        "nothing to do, because the next opening for writing cuts them off",
+    ),
     "behind_damage": Code(
         "lost",
         "a segment behind damage, which an opening for writing removes",
@@ -109,9 +137,17 @@ CODES: Mapping[str, Code] = {
     ),
     "truncation_left": Code("note", "a truncation was begun", f"{REPAIR} completes it"),
     # interrupted work and other files
-    "removal_under_way": Code("note", "the file waits for its removal"),
+    "removal_under_way": Code(
+        "note",
+        "the file waits for its removal",
+        "nothing to do, because the next opening for writing removes it",
+    ),
     "compaction_unfinished": Code("note", "a compaction was interrupted", f"{REPAIR} removes its files"),
-    "compaction_replaces": Code("note", "a compaction replaces the file"),
+    "compaction_replaces": Code(
+        "note",
+        "a compaction replaces the file",
+        "nothing to do, because the next opening for writing completes the compaction",
+    ),
     "damaged_replaces": Code("damaged", "the file that a compaction puts in its place is damaged", _CUT),
     "compaction_all_but_finished": Code(
         "note", "a compaction was interrupted at its end", f"{REPAIR} completes it"
@@ -125,9 +161,16 @@ CODES: Mapping[str, Code] = {
     "log_changed": Code(
         "note", "another process replaced files again and again while they were read", "check again"
     ),
-    "other_file": Code("note", "a file that is not part of a partition"),
-    "not_read": Code("suspicious", "a file that may be a segment in another form is not read"),
-    "directory_empty": Code("suspicious", "the directory is empty: records were lost, or none were written"),
+    "not_read": Code(
+        "suspicious",
+        "a file that may be a segment in another form is not read",
+        "unpack it and give it the name of a segment if the log lacks its offsets; else remove it",
+    ),
+    "directory_empty": Code(
+        "suspicious",
+        "the directory is empty: records were lost, or none were written",
+        "put the files back from a copy; nothing to do if no record was written yet",
+    ),
     "kept_file": Code("note", "a repair has moved bytes into this file, or set it aside", _REMOVE),
     "cut_off": Code(
         "lost",
@@ -135,10 +178,24 @@ CODES: Mapping[str, Code] = {
         "kstore records reads it; then move it elsewhere, or remove it",
     ),
     # checkpoints
-    "checkpoint_damaged": Code("damaged", "a checkpoint is damaged"),
-    "log_start_unknown": Code("damaged", "the log start offset is unknown: deleted records may be readable"),
-    "log_start_beyond_end": Code("damaged", "the log start offset is beyond the end of the log"),
-    "manifest_damaged": Code("damaged", "kstore.json is damaged"),
+    "checkpoint_damaged": Code(
+        "damaged", "a checkpoint is damaged", f"{REPAIR} makes it again; the damaged file stays beside it"
+    ),
+    "log_start_unknown": Code(
+        "damaged",
+        "the log start offset is unknown: deleted records may be readable",
+        f"put the file back from a copy; or {REPAIR} makes it again, from the first offset in the log",
+    ),
+    "log_start_beyond_end": Code(
+        "damaged",
+        "the log start offset is beyond the end of the log",
+        f"put a lost file back; or {REPAIR} makes the log start at its first segment",
+    ),
+    "manifest_damaged": Code(
+        "damaged",
+        "kstore.json is damaged",
+        "put it back from a copy; or move it away, which resets options, positions and the table of topics",
+    ),
     "epochs_damaged": Code(
         "damaged", "the leader-epoch-checkpoint is damaged or lost", f"{REPAIR} makes it again"
     ),
@@ -156,7 +213,9 @@ CODES: Mapping[str, Code] = {
         "put log-start-offset-checkpoint back from a copy",
     ),
     "producers_forgotten": Code(
-        "damaged", "no snapshot of producers is sound: a retry may be appended again"
+        "damaged",
+        "no snapshot of producers is sound: a retry may be appended again",
+        "put it back from a copy; or the next opening for writing makes one from the batches",
     ),
     "not_closed": Code(
         "note",
@@ -166,24 +225,48 @@ CODES: Mapping[str, Code] = {
     "checkpoint_lacks": Code(
         "note", "a checkpoint lacks partitions; the logs are read instead", f"{REPAIR} adds them"
     ),
-    "checkpoint_of_none": Code("suspicious", "a checkpoint names a partition that is not in the directory"),
+    "checkpoint_of_none": Code(
+        "suspicious",
+        "a checkpoint names a partition that is not in the directory",
+        "put a lost partition back; else remove its line, and lower the count above, as a broker does",
+    ),
     "checkpoint_beyond_end": Code(
         "suspicious", "an offset of a checkpoint is beyond the end of the log", f"{REPAIR} lowers it"
     ),
     "snapshot_missing": Code(
-        "note", "no snapshot of producers is at the end of the log; the batches are read instead"
+        "note",
+        "no snapshot of producers is at the end of the log; the batches are read instead",
+        "nothing to do, because the next opening for writing makes it",
     ),
-    "position_unused": Code("note", "a position is of another partition of that name, so it does not count"),
+    "position_unused": Code(
+        "note",
+        "a position is of another partition of that name, so it does not count",
+        "nothing to do, because the group begins there as a new one",
+    ),
     "checkpoint_kept": Code("suspicious", "a copy of a checkpoint that was damaged", _REMOVE),
-    "topic_id_damaged": Code("damaged", "partition.metadata is damaged", "", True),
+    "topic_id_damaged": Code(
+        "damaged",
+        "partition.metadata is damaged",
+        "write 'version: 0' and 'topic_id: ID' into it, with the ID that kafka-topics.sh --describe prints",
+        True,
+    ),
     # log directories
     "topic_id_differs": Code(
         "damaged",
         "partition.metadata is missing, or has another topic id than the metadata of the cluster: a broker "
         "sets the partition aside as stray, and begins an empty one",
+        "write the topic id of the metadata into it",
     ),
-    "partition_missing": Code("lost", "a partition of a known topic is in none of the log directories"),
-    "dangling_link": Code("lost", "a link with the name of a partition leads to nowhere"),
+    "partition_missing": Code(
+        "lost",
+        "a partition of a known topic is in none of the log directories",
+        "check all log directories in one call; else put the partition back from a copy",
+    ),
+    "dangling_link": Code(
+        "lost",
+        "a link with the name of a partition leads to nowhere",
+        "mount or put back the directory to which it leads; or remove the link",
+    ),
     "duplicate_partition": Code(
         "damaged", "a partition is in two log directories", "move one of them away", True
     ),
@@ -193,10 +276,20 @@ CODES: Mapping[str, Code] = {
         "move it out of the log directory",
         True,
     ),
-    "deleted_partition": Code("note", "a partition that waits for its deletion"),
-    "future_partition": Code("note", "a partition that a broker was moving here from another log directory"),
+    "deleted_partition": Code(
+        "note",
+        "a partition that waits for its deletion",
+        "nothing to do, because the broker or the store deletes it",
+    ),
+    "future_partition": Code(
+        "note",
+        "a partition that a broker was moving here from another log directory",
+        "nothing to do, because the broker continues the move",
+    ),
     "stray_partition": Code(
-        "suspicious", "a partition that a broker has set aside, because the cluster has it elsewhere"
+        "suspicious",
+        "a partition that a broker has set aside, because the cluster has it elsewhere",
+        "remove it if the cluster has the records elsewhere",
     ),
     "meta_properties_damaged": Code(
         "damaged", "meta.properties is damaged", "kafka-storage.sh makes it again", True
@@ -223,13 +316,19 @@ CODES: Mapping[str, Code] = {
         "the position of a group is beyond the end of the partition: the log is older, or was cut",
         "kstore cursors --reset-to moves it",
     ),
-    "positions_damaged": Code("damaged", "the positions of a group of cursors are damaged"),
+    "positions_damaged": Code(
+        "damaged",
+        "the positions of a group of cursors are damaged",
+        "put the file back from a copy; or remove it, and set the group with kstore cursors --reset-to",
+    ),
     # a copy and its manifest
     "copy_file_missing": Code("lost", "the manifest of the copy lists the file", "make the copy again"),
     "copy_file_differs": Code(
         "damaged", "the file is not the one that was copied, or was written since", "make the copy again"
     ),
-    "copy_file_unlisted": Code("suspicious", "the manifest of the copy does not list the file"),
+    "copy_file_unlisted": Code(
+        "suspicious", "the manifest of the copy does not list the file", "remove it if it is not needed"
+    ),
 }
 
 ENDS = ("flushed_is_lost", "ends_early")  # a repair notes them, too

@@ -61,7 +61,9 @@ def test_a_lost_partition_of_a_broker(tmp_path: Path) -> None:
     scenario = next(each for each in SCENARIOS if each.name.startswith("broker/"))
     data = scenario.unpack(tmp_path).parent
     shutil.rmtree(data / "events-1")
-    problems = [(each.severity, each.code, Path(each.file).name) for each in kstore.check(data).problems()]
+    report = kstore.check(data)
+    assert all(each.remedy for each in report.findings)
+    problems = [(each.severity, each.code, Path(each.file).name) for each in report.problems()]
     assert problems[0] == ("lost", "partition_missing", "events-1")
     assert {code for _, code, _ in problems[1:]} == {"checkpoint_of_none"}
     meta = data / "meta.properties"
