@@ -18,7 +18,7 @@ from kstore.errors import CorruptFileError, CorruptRecordError, LogChangedError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.leader_epochs import LeaderEpochCheckpoint, LeaderEpochs
-from kstore.log.files.log_dir_state import kept_options, read_cleaner_offset, read_log_start
+from kstore.log.files.log_dir_state import kept_options, read_log_start
 from kstore.log.files.producer_snapshot import checked_count
 from kstore.log.producers.snapshot_files import SnapshotFiles
 from kstore.log.producers.transactions import Transactions
@@ -92,9 +92,11 @@ class FileCopy:
         if end > start:
             SnapshotFiles(self.target).write(end, producers.states.values(), durable=True)
         sync_directory(self.target)
-        cleaner = read_cleaner_offset(self.source)
+        cleaner = self.wanted.cleaner_offset(self.source)
         base = parts[0].base_offset if parts else start
-        is_inside = start > base or (not first and read_log_start(self.source) > 0)
+        is_inside = start > base or (
+            not first and read_log_start(self.source, self.wanted.read_checkpoint) > 0
+        )
         known = Checkpoints(
             end, start if is_inside else None, None if cleaner is None else max(start, min(cleaner, end))
         )

@@ -13,10 +13,10 @@ from kstore.copying.partition_copy import copy_partition, write_checkpoints
 from kstore.copying.wanted import Wanted
 from kstore.engine.io.file import File, new_draft, read_whole, rename, write_whole
 from kstore.engine.record.batch import CODECS
-from kstore.errors import CorruptFileError, LogChangedError, LogNotFoundError
+from kstore.errors import CorruptCheckpointError, CorruptFileError, LogChangedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
-from kstore.log.files.log_dir_state import locate
+from kstore.log.files.log_dir_state import locate, read_checkpoint
 from kstore.log.files.manifest import read_manifest, write_manifest
 from kstore.log.files.topic_table import TopicTable
 from kstore.log.read.progress import check_progress
@@ -42,6 +42,12 @@ _NOT_COPIED = (
     layout.SHARED,
     layout.SHARED_DIRECTORY,
 )
+# the files from which a copy takes over offsets, and what it lacks without one
+_LACKS = {
+    layout.RECOVERY_POINTS: "Records that were lost at the end of a partition are not reported",
+    layout.LOG_STARTS: "Deleted records may be in the copy",
+    layout.CLEANER_OFFSETS: "The copy does not have how far partitions are compacted",
+}
 _POSITIONS = "kstore-cursors-"  # files with positions of groups, and of their locks
 
 
@@ -115,7 +121,8 @@ def copy(
     The copy of a log directory has the positions of its groups, too. renumber: the records get offsets from 0
     on. Like a consumer and a producer, this copies committed records without transactions, producers and
     positions. compression: the codec to encode all batches with. on_error: "skip" leaves damaged batches out,
-    and partitions and files that cannot be opened; the report has them.
+    and partitions and files that cannot be opened; the report has them. Without log-start-offset-checkpoint,
+    deleted records may be in the copy.
 
     The copy is closed cleanly: kstore or a broker opens it without recovery. The file kstore-copy.jsonl in it
     has the size and the SHA-256 of each file.
@@ -168,6 +175,8 @@ def copy(
     if one and topics is not None:
         raise ValueError(f"topic needs a log directory, and {place} is a partition")
     try:
+        unread = _unread_checkpoints(locate(place).directory, work, wanted)
+        wanted = wanted._replace(unread=frozenset(unread))
         if one:
             work.begin({""})
             work.plan(_size_of(place))
@@ -177,6 +186,7 @@ def copy(
             work.finish({""})
         else:
             partitions, left_out, lost = _copy_directory(place, topics, work, wanted)
+        lost |= unread
     finally:
         work.release()
     is_complete = not lost and not any(each.gaps for each in partitions.values())
@@ -259,6 +269,20 @@ def _skipped(error: CorruptFileError | OSError, work: Destination, wanted: Wante
     if wanted.on_error != "skip" or not file or is_changing or work.has(file):
         raise error
     return str(error)
+
+
+def _unread_checkpoints(directory: str, work: Destination, wanted: Wanted) -> dict[str, str]:
+    """The checkpoint files of the source that cannot be used, with the reason. Only their damage would be
+    copied: a copy has checkpoints of its own."""
+    unread = {}
+    for name, lacks in _LACKS.items():
+        file = f"{directory}/{name}"
+        try:
+            if damage := read_checkpoint(file).damage:
+                raise CorruptCheckpointError(damage.removeprefix(f"damaged: {file}: "), file=file)
+        except (CorruptFileError, OSError) as e:
+            unread[name] = f"{_skipped(e, work, wanted)}. {lacks}"
+    return unread
 
 
 def _has_log(directory: str) -> bool:

@@ -12,7 +12,7 @@ from kstore.engine.io.file import File, sync_directory, unlink
 from kstore.engine.record.batch_builder import encode_batch
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
-from kstore.log.files.log_dir_state import kept_options, read_cleaner_offset
+from kstore.log.files.log_dir_state import kept_options
 from kstore.log.segments.segment_truncation import encoded_again
 from kstore.log.write.opening import KeptConfig
 from kstore.log.writer import LogWriter
@@ -62,7 +62,7 @@ class RewrittenCopy:
             unlink(f"{self.target}/{name}", missing_ok=True)
         copy_manifest(log, self.target, wanted)
         sync_directory(self.target)
-        cleaner = None if wanted.renumber else read_cleaner_offset(self.source)
+        cleaner = None if wanted.renumber else wanted.cleaner_offset(self.source)
         known = Checkpoints(
             end, begin if begin > base else None, None if cleaner is None else max(begin, min(cleaner, end))
         )

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
+from kstore.log.files import layout
+from kstore.log.files.log_dir_state import Checkpoint, read_checkpoint, read_cleaner_offset, read_state
 from kstore.log.partition import PartitionLog
 from kstore.remote.tiered_log import TieredLog
 
@@ -11,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from kstore.remote.tiered_log import RemotePart
+    from kstore.typed import ReaderOptions
 
 
 class Wanted(NamedTuple):
@@ -26,6 +32,7 @@ class Wanted(NamedTuple):
     saves_options: bool = False  # whether the options of the topic are saved in the partition
     leader_epoch: int | None = None  # for all batches, instead of their own
     remote: Callable[[str], RemotePart] | None = None  # what was shipped of the partition at a path
+    unread: frozenset[str] = frozenset()  # checkpoint files whose sound lines count only, if there are any
 
     @property
     def is_for_broker(self) -> bool:
@@ -44,9 +51,29 @@ class Wanted(NamedTuple):
 
     def opened(self, path: str, *, recover: bool) -> PartitionLog:
         """The partition at a path. LogNotFoundError, CorruptFileError, OSError."""
+        options: ReaderOptions = {"recover": recover}
+        if self.unread:
+            state = read_state(path, self.read_checkpoint)
+            options["clean"], options["recovery_point"] = state.clean, state.recovery_point
+            options["log_start_offset"] = state.log_start_offset
         if self.remote is None:
-            return PartitionLog(path, recover=recover)
-        return TieredLog(path, self.remote(path), recover=recover)
+            return PartitionLog(path, **options)
+        return TieredLog(path, self.remote(path), **options)
+
+    def cleaner_offset(self, path: str) -> int | None:
+        """The end of the compacted part of the partition at a path, or None. OSError."""
+        with contextlib.suppress(*self._tolerated(layout.CLEANER_OFFSETS)):
+            return read_cleaner_offset(path)
+        return None
+
+    def read_checkpoint(self, path: str) -> Checkpoint:
+        """A checkpoint file of the source. OSError."""
+        with contextlib.suppress(*self._tolerated(os.path.basename(path))):
+            return read_checkpoint(path)
+        return Checkpoint({})
+
+    def _tolerated(self, checkpoint: str) -> tuple[type[OSError], ...]:
+        return (OSError,) if checkpoint in self.unread else ()
 
     def range_of(self, log: PartitionLog) -> tuple[int, int]:
         """The range of offsets in a view. CorruptFileError, OSError."""

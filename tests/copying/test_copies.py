@@ -216,6 +216,32 @@ def test_zeros_for_a_size(tmp_path: Path) -> None:
         kstore.copy(tmp_path / "t-0", tmp_path / "copy-0")
 
 
+@pytest.mark.parametrize("is_directory", [True, False])
+@pytest.mark.parametrize("name", ["recovery-point", "log-start", "cleaner"])
+def test_a_checkpoint_that_cannot_be_read(tmp_path: Path, name: str, is_directory: bool) -> None:
+    """It costs the copy only what is known from it, and the copy is not complete."""
+    data = tmp_path / "data"
+    (data / "t-0").mkdir(parents=True)
+    (data / "cleaner-offset-checkpoint").write_text("0\n0\n")
+    with kstore.open(data / "t-0", "a") as log:
+        log.extend([b"v"] * 100)
+        log.delete_records(10)
+    file = data / f"{name}-offset-checkpoint"
+    file.unlink()
+    if is_directory:
+        file.mkdir()
+    else:
+        file.write_text("xyz")
+    with pytest.raises((OSError, kstore.CorruptCheckpointError), match=file.name):
+        kstore.copy(data, tmp_path / "copy")
+    report = kstore.copy(data, tmp_path / "copy", on_error="skip")
+    assert (list(report.left_out), report.is_complete) == ([file.name], False)
+    first = 0 if name == "log-start" else 10
+    assert [row[0] for row in rows(tmp_path / "copy" / "t-0")] == [*range(first, 100)]
+    problems = {each.code for each in kstore.check(tmp_path / "copy").problems()}
+    assert problems == ({"epochs_begin_later"} if first == 0 else set())
+
+
 def test_a_destination_that_is_something_else(tmp_path: Path) -> None:
     source = tmp_path / "t-0"
     make_log(source)

@@ -16,7 +16,7 @@ from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.lock import is_locked
-from kstore.log.files.log_dir_state import directory_of, is_led, is_tiered, read_state
+from kstore.log.files.log_dir_state import State, directory_of, is_led, is_tiered, read_state
 from kstore.log.files.producer_snapshot import checked_count
 from kstore.log.files.truncations import NO_TRUNCATIONS
 from kstore.log.later import later
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kstore.engine.segment.segment import Segment
-    from kstore.log.files.log_dir_state import State
     from kstore.log.files.manifest import Stamp
     from kstore.log.files.truncations import Truncations
     from kstore.log.recovery.gaps import Gap, gaps_in
@@ -100,12 +99,18 @@ def load(
     state: State | None = None,
     mode: Mode = "read",
 ) -> Loaded:
-    """Load a partition directory without writing. Arguments that are None come from the checkpoints.
+    """Load a partition directory without writing. Arguments that are None come from the checkpoints, which
+    need not be readable if there is none.
 
     mode: "write" if the plan will be run, "dry" if the plan for writing is only shown, "read" otherwise. With
     "read", LogChangedError if segments are deleted or replaced meanwhile.
     """
-    stored = state or read_state(path)
+    try:
+        stored = state or read_state(path)
+    except OSError:
+        if clean is None or recovery_point is None or log_start_offset is None:
+            raise
+        stored = State(clean, recovery_point, 0, ())
     # These arguments distrust the last stop: every batch from the recovery point on is checked.
     is_given = clean is not None or recovery_point is not None
     state = stored._replace(
