@@ -102,9 +102,9 @@ CODES: Mapping[str, Code] = {
     ),
     "end_noted": Code(
         "note",
-        "records were lost at the end of the log, as a repair has noted in kstore.json; later records have "
+        "records were lost at the end of the log, as a repair has noted in kstore.json; later records get "
         "their offsets",
-        "nothing to do, because the loss was accepted",
+        "nothing to do, because the loss was accepted; the note ends when the log is as long again",
     ),
     "offsets_remote": Code(
         "note",
@@ -116,6 +116,7 @@ CODES: Mapping[str, Code] = {
         "suspicious", "offsets are too far apart for one segment", f"{REPAIR} splits it"
     ),
     "flushed_is_lost": Code("lost", "records that were flushed are gone", _END),
+    "committed_is_lost": Code("lost", "records below the high watermark are gone", _END),
     "ends_early": Code("lost", "the log ends before the offset at which it was closed", _END),
     "ends_late": Code(
         "suspicious",
@@ -331,7 +332,7 @@ CODES: Mapping[str, Code] = {
     ),
 }
 
-ENDS = ("flushed_is_lost", "ends_early")  # a repair notes them, too
+ENDS = ("flushed_is_lost", "committed_is_lost", "ends_early")  # a repair notes them, too
 GAPS = ("offset_gap", "offsets_missing", "file_shortened", "segment_empty")  # a repair notes them
 
 

@@ -31,7 +31,6 @@ _OFFSET_FILES = (
 )
 _NO_OFFSETS = b"0\n0\n"
 COMPLETE = (layout.RECOVERY_POINTS, layout.HIGH_WATERMARKS)  # have every partition after a clean stop
-_BOUNDED = (layout.HIGH_WATERMARKS, layout.CLEANER_OFFSETS)
 _LEAST_FREE = 64 << 20  # bytes: less hardly takes a new segment
 _ENDINGS = {
     "-delete": ("deleted_partition", "note"),
@@ -180,7 +179,10 @@ def check_checkpoints(
                 )
                 yield found("checkpoint_lacks", file, text)
         for tp, offset in offsets.items():
-            if tp in here and offset > here[tp][1] and name in _BOUNDED:
+            if tp in here and offset > here[tp][1] and name == layout.HIGH_WATERMARKS:
+                text = f"the high watermark is {offset}; the log ends at {here[tp][1]}"
+                yield found("committed_is_lost", f"{path}/{tp}", text, offsets=(here[tp][1], offset - 1))
+            elif tp in here and offset > here[tp][1] and name == layout.CLEANER_OFFSETS:
                 text = f"the offset of {tp} in it is {offset}; the log ends at {here[tp][1]}"
                 yield found("checkpoint_beyond_end", file, text)
             elif tp not in names.partitions:

@@ -174,7 +174,7 @@ class PartitionCheck:
             is_filled = loaded.log_end_offset > loaded.log_start_offset
             if is_filled and not (self._is_clean or self.is_live) and locate(self.path).is_alone:
                 self.findings.append(found("not_closed", self.path))
-            self.findings = list(_without_noted(self.path, self.findings))
+            self.findings = list(_without_noted(self.path, self.findings, loaded))
         size = sum(each.size for each in facts)
         return Checked(
             self.path,
@@ -259,8 +259,9 @@ def _of_step(path: str, step: Step, is_clean: bool) -> Finding:
     )
 
 
-def _without_noted(path: str, findings: Sequence[Finding]) -> Iterator[Finding]:
-    """The findings, with the losses that a repair has noted; those about noted gaps become notes."""
+def _without_noted(path: str, findings: Sequence[Finding], loaded: Loaded) -> Iterator[Finding]:
+    """The findings, with the losses that a repair has noted; those about noted gaps become notes. Losses whose
+    offsets are deleted or are in the log again do not count."""
     gaps: Ranges = ()
     lost_ends: Ranges = ()
     with contextlib.suppress(KstoreError, OSError):  # findings already
@@ -268,7 +269,9 @@ def _without_noted(path: str, findings: Sequence[Finding]) -> Iterator[Finding]:
     seen = [each.offsets for each in findings if each.code in GAPS and each.offsets is not None]
     for code, ranges in (("gap_noted", gaps), ("end_noted", lost_ends)):
         for first, last in ((begin, begin + count - 1) for begin, count in ranges):
-            if code == "end_noted" or not any(low <= last and first <= high for low, high in seen):
+            # a log that has lost its first segment begins right behind the gap
+            is_left = last >= (loaded.log_end_offset if code == "end_noted" else loaded.log_start_offset - 1)
+            if is_left and (code == "end_noted" or not any(a <= last and first <= b for a, b in seen)):
                 yield found(code, f"{path}/{layout.MANIFEST}", offsets=(first, last))
     for each in findings:
         if each.code in GAPS and each.offsets is not None:

@@ -175,10 +175,33 @@ def test_a_loss_stays_a_note(tmp_path: Path, lost: slice, before: str, after: st
     (found,) = kstore.check(path).problems("lost")
     assert found.code == before
     check_repair(path)
-    for _ in range(2):
-        assert [(each.code, each.offsets) for each in kstore.check(path).findings] == [(after, found.offsets)]
+    assert found.offsets is not None
+    for count in (1, 150):
         with kstore.open(path, "a") as log:
-            log.append(b"later")
+            log.extend([b"later"] * count)
+            is_again = after == "end_noted" and log.log_end_offset > found.offsets[1]
+        noted = [] if is_again else [(after, found.offsets)]
+        assert [(each.code, each.offsets) for each in kstore.check(path).findings] == noted
+    # a note ends when its offsets are in the log again, or are deleted
+    with kstore.open(path, "a") as log:
+        log.delete_records(log.log_end_offset)
+    assert not kstore.check(path).findings
+
+
+def test_a_loss_that_the_high_watermark_shows(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    write_store(data, random.Random(SEED))
+    file = data / "replication-offset-checkpoint"
+    topic, number, end = file.read_text().split("\n")[2].split()
+    file.write_text(re.sub(rf"{topic} {number} {end}", f"{topic} {number} {int(end) + 5}", file.read_text()))
+    lost = (f"{data}/{topic}-{number}", (int(end), int(end) + 4))
+    problems = kstore.check(data).problems("lost")
+    assert [(each.code, each.file, each.offsets) for each in problems] == [("committed_is_lost", *lost)]
+    kstore.repair(data, run=True)
+    noted = [each.offsets for each in kstore.check(data).findings if each.code == "end_noted"]
+    assert noted == [lost[1]]
+    assert not kstore.check(data).problems("lost")
+    assert kstore.repair(data, run=True).steps == ()
 
 
 def test_a_packed_segment(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ Stamp: TypeAlias = tuple[int, int, int] | None
 class Manifest(NamedTuple):
     """The content of a manifest. `options` are in Kafka's notation. `id` has 16 bytes. `gaps`: the ranges
     of offsets that a repair has noted as missing, each as its first offset and its length; `lost_ends`: those
-    that were lost at the end of the log, and that later records have again."""
+    that were lost at the end of the log, and that later records get again."""
 
     id: bytes = b""
     options: Mapping[str, str] = MappingProxyType({})
