@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import struct
 from collections.abc import Collection, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from kstore.arguments import boolean, integer, path_text
@@ -32,19 +31,21 @@ from kstore.log.files.checkpoints import read_topic_id
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.log.writer import LogWriter
+from kstore.messages.reader import Reader
 from kstore.properties import read_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from os import PathLike
+    from typing import Any
 
     from kstore.engine.record.batch import Record, RecordBatch
     from kstore.log.cursors.group_file import Changes, Entries
+    from kstore.messages.schema import Table
     from kstore.store.topic_catalog import TopicCatalog
 
 TOPIC = "__consumer_offsets"
 PARTITIONS = 50  # Kafka's offsets.topic.num.partitions
-Positions = Mapping[TopicPartition, OffsetAndMetadata]
 _CONFIG = LogConfig(cleanup_policy="compact", retention_ms=-1)
 
 
@@ -64,36 +65,6 @@ class CursorTransfer(NamedTuple):
 # ---- records of a broker -----------------------------------------------------------------------------------
 
 
-class _Reader:
-    """Fields one behind the other."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.at = 0
-
-    def number(self, kind: str) -> int:
-        (value,) = struct.unpack_from(">" + kind, self.data, self.at)
-        self.at += struct.calcsize(kind)
-        return int(value)
-
-    def varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self.number("B")
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-            if shift > 28:
-                raise ValueError("a number of more than five bytes")
-
-    def text(self, size: int) -> str:
-        if not 0 <= size <= len(self.data) - self.at:
-            raise ValueError(f"a text of {size} bytes")
-        self.at += size
-        return self.data[self.at - size : self.at].decode()
-
-
 class _Committed:
     """What groups have committed, and what cannot be read of that: the last record of a key, or a key."""
 
@@ -111,37 +82,44 @@ def commit_of(record: Record, file: str = "") -> tuple[str, TopicPartition, Offs
 
 
 def _key_in(record: Record, file: str) -> tuple[str, TopicPartition] | None:
+    source = Reader(record.key or b"")
     try:
-        key = _Reader(record.key or b"")
-        if key.number("h") not in (0, 1):
+        if source.number(2) not in (0, 1):
             return None
-        group, topic = (key.text(key.number("h")) for _ in range(2))
-        return group, TopicPartition(topic, key.number("i"))
-    except (ValueError, struct.error) as e:
+        key: Any = _offsets().messages["OffsetCommitKey"].read_version(source, 0)
+    except ValueError as e:
         raise _no_commit(record, file, e) from None
+    return key["group"], TopicPartition(key["topic"], key["partition"])
 
 
 def _position_in(record: Record, file: str) -> OffsetAndMetadata | None:
+    if record.value is None:
+        return None
+    source, message = Reader(record.value), _offsets().messages["OffsetCommit"]
     try:
-        return None if record.value is None else _position_of(_Reader(record.value))
-    except (ValueError, struct.error) as e:
+        version = source.number(2)
+        if not 0 <= version <= message.highest:
+            raise ValueError(f"version {version}")
+        value: Any = message.read_version(source, version)
+    except ValueError as e:
         raise _no_commit(record, file, e) from None
+    return OffsetAndMetadata(
+        value["offset"], value["leaderEpoch"], value["metadata"], value["commitTimestamp"]
+    )
+
+
+@cache
+def _offsets() -> Table:
+    from kstore.messages.schema import Table  # imported here: most stores have no such topic
+    from kstore.messages.tables import OFFSETS
+
+    return Table(OFFSETS)
 
 
 def _no_commit(record: Record, file: str, error: Exception) -> CorruptRecordError:
     return CorruptRecordError(
         "record of a commit", file=file, offset=record.offset, expected="an OffsetCommit", found=str(error)
     )
-
-
-def _position_of(value: _Reader) -> OffsetAndMetadata:
-    version = value.number("h")
-    if not 0 <= version <= 4:
-        raise ValueError(f"version {version}")
-    offset = value.number("q")
-    epoch = value.number("i") if version >= 3 else -1
-    metadata = value.text(value.number("h") if version < 4 else value.varint() - 1)
-    return OffsetAndMetadata(offset, epoch, metadata, value.number("q"))
 
 
 def committed_in(directory: str | PathLike[str]) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
