@@ -6,7 +6,7 @@ from bisect import bisect_left
 from time import time_ns
 
 from kstore.arguments import MAX64, any_integer
-from kstore.explain.kept_segments import config_of
+from kstore.explain.kept_segments import config_of, options_of
 from kstore.kinds import as_text
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.compact.cleanable import between, cleanable, oldest_of
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
         "cleanup_policy", "dirty_ratio", "active_segment", "open_transaction", "min_compaction_lag"
     ]
 _OPTIONS = (
-    "cleanup_policy",
-    "min_cleanable_dirty_ratio",
-    "min_compaction_lag_ms",
-    "max_compaction_lag_ms",
-    "delete_retention_ms",
+    "cleanup.policy",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "max.compaction.lag.ms",
+    "delete.retention.ms",
 )
 
 
@@ -97,9 +97,13 @@ def compaction(
     found = at(now_ms)
     active = now.segments[-1].base_offset if now.segments else now.log_end_offset
     dirty = between(now.segments, found.first_dirty, active)
-    due, reason = found.reason(config)
-    if not config.compacts:
-        due, reason = False, f"cleanup.policy is {as_text(config.cleanup_policy) or 'empty'}"
+    if config.compacts:
+        due, reason = found.reason(config)
+        waits = _waits(log, config, found, now_ms)
+    else:
+        policy = f"cleanup.policy is {as_text(config.cleanup_policy) or 'empty'}"
+        due, reason = False, policy
+        waits = [CompactionWait("cleanup_policy", -1, None, f"{policy}, without compact")]
     lag = config.min_compaction_lag_ms
     moments = {now_ms, *(segment.largest_timestamp + lag for segment in dirty)}
     oldest = oldest_of(dirty)
@@ -108,11 +112,10 @@ def compaction(
     later = sorted(moment for moment in moments if now_ms <= moment <= MAX64)
     # more is cleanable, and the ratio is larger, the later it is
     first = bisect_left(later, True, key=lambda moment: config.compacts and at(moment).reason(config)[0])
-    given = config.given_options()
     return CompactionState(
         log.path,
         now_ms,
-        {name.replace("_", "."): as_text(given[name]) for name in _OPTIONS if name in given},
+        options_of(config, _OPTIONS),
         source,
         checkpoint,
         now.log_start_offset,
@@ -128,15 +131,13 @@ def compaction(
         due,
         reason,
         later[first] if first < len(later) else None,
-        tuple(_waits(log, config, found, now_ms)),
+        tuple(waits),
     )
 
 
 def _waits(log: PartitionLog, config: LogConfig, found: Cleanable, now_ms: int) -> list[CompactionWait]:
+    """What a log whose cleanup.policy has compact waits for."""
     now = log.snapshot
-    if not config.compacts:
-        policy = as_text(config.cleanup_policy) or "empty"
-        return [CompactionWait("cleanup_policy", -1, None, f"cleanup.policy is {policy}, without compact")]
     waits: list[CompactionWait] = []
     due, reason = found.reason(config)
     if found.cleanable_bytes and not due:

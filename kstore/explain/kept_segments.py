@@ -7,9 +7,8 @@ from time import time_ns
 
 from kstore.arguments import any_integer, instance
 from kstore.broker.topic_options import topic_options
-from kstore.config import LogConfig
+from kstore.config import LogConfig, given_in_text
 from kstore.errors import CorruptCheckpointError
-from kstore.kinds import as_text
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.cursors.arguments import checked_groups
 from kstore.log.cursors.home import Home
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from kstore.log.write.retention import Facts
 
     _Rule = Literal["start_offset", "size", "time"]
-_OPTIONS = ("cleanup_policy", "retention_ms", "retention_bytes")
+_OPTIONS = ("cleanup.policy", "retention.ms", "retention.bytes")
 
 
 class SegmentRetention(NamedTuple):
@@ -101,13 +100,13 @@ def explained(
         group: needs_of(log.path, tp, group, Home.of(log.path).durable_commit(group))
         for group in checked_groups("keep_for", keep_for)
     }
-    counted, notes = _that_counts(log.path, config, source)
+    applied, notes = _applied(log.path, config, source)
     now = log.snapshot
-    decisions = decide_for(now, counted, now_ms, needs)
+    decisions = decide_for(now, applied, now_ms, needs)
     facts = facts_of(now.segments, now.log_end_offset)
     times = earliest(
         facts,
-        counted,
+        applied,
         log_start_offset=now.log_start_offset,
         log_end_offset=now.log_end_offset,
         high_watermark=now.log_end_offset,
@@ -124,10 +123,14 @@ def explained(
         )
         for fact, decision, time in zip(facts, decisions, times, strict=True)
     ]
-    given = config.given_options()
-    options = {name.replace("_", "."): as_text(given[name]) for name in _OPTIONS if name in given}
-    start, end = now.log_start_offset, now.log_end_offset
+    start, end, options = now.log_start_offset, now.log_end_offset, options_of(config, _OPTIONS)
     return Retention(log.path, now_ms, start, end, options, source, tuple(segments), notes)
+
+
+def options_of(config: LogConfig, names: Iterable[str]) -> dict[str, str]:
+    """Those of these options that were set, in Kafka's notation."""
+    given = given_in_text(config)
+    return {name: given[name] for name in names if name in given}
 
 
 def config_of(log: PartitionLog, config: LogConfig | None) -> tuple[LogConfig, str]:
@@ -142,7 +145,7 @@ def config_of(log: PartitionLog, config: LogConfig | None) -> tuple[LogConfig, s
     return known.config(), known.source
 
 
-def _that_counts(path: str, config: LogConfig, source: str) -> tuple[LogConfig, tuple[str, ...]]:
+def _applied(path: str, config: LogConfig, source: str) -> tuple[LogConfig, tuple[str, ...]]:
     """The configuration as retain() applies it, and sentences about what was not set. OSError."""
     given, notes = config.given_options(), []
     config = retention_of(config)
@@ -164,7 +167,7 @@ def _that_counts(path: str, config: LogConfig, source: str) -> tuple[LogConfig, 
 
 
 def _values_of(fact: Facts) -> SegmentFacts:
-    """The facts about a segment as values. OSError."""
+    """The facts about a segment, which are read from its files here. OSError."""
     return SegmentFacts(
         fact.base_offset, fact.next_offset, fact.size, fact.largest_timestamp, fact.timestamp_is_mtime
     )

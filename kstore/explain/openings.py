@@ -38,9 +38,8 @@ class Opening(NamedTuple):
 
     `is_open`: another process has the log open for writing, so there is nothing to recover. `clean`: the log
     was closed cleanly. `recovery_point`: the offset below which batches were flushed and need no check.
-    `bytes_to_read`: the bytes of the segments
-    that recovery reads. `recovered_segments`: base offsets of the segments
-    that it reads. `steps`: what it does, in order. `losses`: what is lost, as sentences.
+    `bytes_to_read`: the bytes that recovery reads. `recovered_segments`: base offsets of the segments that it
+    reads. `steps`: what it does, in order. `losses`: what is lost, as sentences.
     """
 
     path: str
