@@ -15,7 +15,7 @@ from kstore.frames.table_source import Found, TableSource
 class LogDataset(pyarrow.dataset.InMemoryDataset):  # type: ignore[misc]
     """A Dataset whose scanners read logs. DuckDB asks a Dataset for a scanner with its columns and filter.
 
-    To Arrow's own code it is a dataset without rows, so methods that give it away are refused.
+    Arrow's own code sees a dataset without rows, so methods that pass it on raise NotImplementedError.
     """
 
     def __init__(self, table: TableSource, json: JsonValues | None) -> None:
@@ -43,11 +43,8 @@ class LogDataset(pyarrow.dataset.InMemoryDataset):  # type: ignore[misc]
         for name in ("fragment_readahead", "batch_readahead", "cache_metadata"):
             options.pop(name, None)  # of files
         return pyarrow.dataset.Scanner.from_batches(
-            reader, columns=self._names_if_all(columns), filter=filter, **options
+            reader, columns=list(self._names) if columns is None else columns, filter=filter, **options
         )
-
-    def _names_if_all(self, columns: Any) -> Any:
-        return list(self._names) if columns is None else columns
 
     def _batches(self, schema: Any, condition: Any) -> Iterator[Any]:
         names = list(schema.names)

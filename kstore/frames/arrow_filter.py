@@ -52,49 +52,49 @@ def condition_of(expression: Any) -> Condition:
 def columns_of(expression: Any) -> frozenset[str] | None:
     """The columns that a pyarrow Expression uses; None if that is not known."""
     try:
-        _, (buffer,) = expression.__reduce__()
-        return frozenset(text for kind, text in _metadata(_literals(buffer).schema) if kind == "field_ref")
-    except Exception:  # noqa: BLE001 - as above
+        return frozenset(text for kind, text in _parts(_serialized(expression)) if kind == "field_ref")
+    except Exception:  # noqa: BLE001 - another version of Arrow has another form
         return None
 
 
-def _literals(buffer: Any) -> Any:
+def _serialized(expression: Any) -> Any:
+    """The record batch that Arrow serializes an expression as."""
     import pyarrow
 
+    _, (buffer,) = expression.__reduce__()
     with pyarrow.ipc.open_file(buffer) as file:
         return file.get_batch(0)
 
 
 def _parsed(expression: Any) -> object:
-    _, (buffer,) = expression.__reduce__()
-    literals = _literals(buffer)
+    serialized = _serialized(expression)
     outermost = _Call("")
     calls = [outermost]
-    for kind, text in _metadata(literals.schema):
+    for kind, text in _parts(serialized):
         if kind == "end":
             calls.pop()
         elif kind == "options":
-            calls[-1].options = literals.column(int(text))[0].as_py()
+            calls[-1].options = serialized.column(int(text))[0].as_py()
         else:
             found: object = _Column(text)
             if kind == "call":
                 found = _Call(text)
             elif kind == "literal":
-                found = _value(literals.column(int(text))[0])
+                found = _value(serialized.column(int(text))[0])
             calls[-1].arguments.append(found)
             if isinstance(found, _Call):
                 calls.append(found)
     return outermost.arguments[0]
 
 
-def _metadata(schema: Any) -> Iterator[tuple[str, str]]:
-    """The metadata of a schema with its repeated names, which pyarrow's own mapping drops: as Arrow's C data
-    interface has them."""
+def _parts(serialized: Any) -> Iterator[tuple[str, str]]:
+    """The parts of an expression: the metadata of the schema, with the repeated names that pyarrow's own
+    mapping drops, from Arrow's C data interface."""
     import ctypes
 
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    capsule = schema.__arrow_c_schema__()
+    capsule = serialized.schema.__arrow_c_schema__()
     address = ctypes.cast(pointer(capsule, b"arrow_schema"), ctypes.POINTER(ctypes.c_void_p))[2]
     if not address:
         return

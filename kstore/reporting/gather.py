@@ -20,12 +20,7 @@ from kstore.log.files.layout import CLEANER_OFFSETS, CLUSTER_METADATA, META_PROP
 from kstore.log.files.log_dir_state import directory_of, locate, read_cleaner_offset
 from kstore.log.partition import PartitionLog
 from kstore.log.read.page_cache import residency_of
-from kstore.reporting.facts import (
-    Facts,
-    GroupFacts,
-    PartitionFacts,
-    SegmentFacts,
-)
+from kstore.reporting.facts import Facts, GroupFacts, PartitionFacts, SegmentFacts
 from kstore.reporting.headers import FIELDS, HeaderSums, Summed
 from kstore.reporting.states import effective, policy_text, with_damage, with_states
 from kstore.store.consumer_offsets import TOPIC, committed_in

@@ -10,9 +10,9 @@ from kstore.reporting.facts import STATES
 from kstore.reporting.words import counted, duration_text, power_text, size_text, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from kstore.reporting.facts import Facts, GroupFacts, PartitionFacts, SegmentFacts
+    from kstore.reporting.facts import Facts, PartitionFacts, SegmentFacts
 
 _ROWS = 20  # of a picture; all others are one more row
 _SPANS = 150  # of a partition
@@ -89,20 +89,14 @@ def _findings(facts: Facts) -> Section:
         "findings", tuple(headings[at] for at in used), [tuple(row[at] for at in used) for row in rows]
     )
     tables = (table,) if rows else ()
-    summary = ", ".join(
-        f"{number:,} {severity}" for severity, number in _counted(each.severity for each in found) if number
-    )
+    counts = Counter(each.severity for each in found)
+    summary = ", ".join(f"{number:,} {severity}" for severity, number in counts.items())
     return Section("findings", "Findings", f"{summary or 'None'}. {text}", (), tables)
 
 
 def _below(facts: Facts, text: str) -> str:
     """A text with paths below the directory in place of whole ones, if there is one directory."""
     return text.replace(f"{facts.directories[0]}/", "") if len(facts.directories) == 1 else text
-
-
-def _counted(severities: Any) -> list[tuple[str, int]]:
-    counts = Counter(severities)
-    return [(each, counts[each]) for each in SEVERITIES]
 
 
 # ---- partitions --------------------------------------------------------------------------------------------
@@ -284,7 +278,7 @@ def _span(run: Sequence[SegmentFacts]) -> tuple[str, int, int, int, int, str]:
     return run[0].state, min(firsts, default=-1), last, begin, end, text
 
 
-# ---- batches -----------------------------------------------------------------------------------------------
+# ---- write rate and batches --------------------------------------------------------------------------------
 
 
 def _periods(facts: Facts) -> int:
@@ -434,7 +428,6 @@ def _groups(facts: Facts) -> Section:
         "labels": [name for name, _ in ordered],
         "series": [{"name": "lag", "color": "s1", "values": [lag for _, lag in ordered]}],
     }
-    by_lag: Callable[[GroupFacts], int] = lambda each: -(each.lag or 0)
     table = _table(
         "groups",
         ("kind", "group", "partition", "position", "lag", "last commit"),
@@ -447,7 +440,7 @@ def _groups(facts: Facts) -> Section:
                 "partition is not here" if each.lag is None else each.lag,
                 time_text(each.timestamp),
             )
-            for each in sorted(facts.groups, key=by_lag)
+            for each in sorted(facts.groups, key=lambda each: -(each.lag or 0))
         ],
     )
     if not lags:
