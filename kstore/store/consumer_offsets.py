@@ -17,6 +17,7 @@ from kstore.log.cursors.arguments import checked_group, is_group
 from kstore.log.cursors.expiry import expire
 from kstore.log.cursors.group_file import GroupFile, groups_in, read_positions
 from kstore.log.cursors.home import Home
+from kstore.log.cursors.member_lock import MemberLock
 from kstore.log.cursors.offset_commits import (
     MAX_METADATA_BYTES,
     Commit,
@@ -25,7 +26,6 @@ from kstore.log.cursors.offset_commits import (
     encode_value,
     lag_behind,
 )
-from kstore.log.cursors.offset_committer import lock_for
 from kstore.log.files import layout
 from kstore.log.files.checkpoints import read_topic_id
 from kstore.log.files.layout import TopicPartition
@@ -268,7 +268,7 @@ def _commit(group: str, positions: Mapping[Home, OffsetAndMetadata]) -> None:
     with contextlib.ExitStack() as stack:
         by_file: dict[GroupFile, dict[TopicPartition, Commit]] = {}
         for home, position in positions.items():
-            lock = lock_for(home, group)
+            lock = MemberLock.of_partition(home.directory, group, home.tp)
             stack.callback(lock.release)
             lock.take()
             file = GroupFile.of(home.directory, group, lock.file)

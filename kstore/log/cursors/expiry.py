@@ -8,7 +8,7 @@ import os
 from kstore.errors import CursorLockedError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.cursors.group_file import GroupFile, has_left, note_life, path_of, read_positions
-from kstore.log.cursors.member_lock import MemberLock, byte_of
+from kstore.log.cursors.member_lock import MemberLock
 
 if TYPE_CHECKING:
     from kstore.log.cursors.group_file import Changes, Entries
@@ -30,14 +30,13 @@ def expire(
     if not _is_due(directory, group, entries, retention_ms, now):
         return []
     with contextlib.ExitStack() as stack:
-        locks = []
+        locks = [MemberLock.of_partition(directory, group, tp) for tp in entries]
         try:
-            for tp in entries:
-                lock = MemberLock(directory, group, f"partition {tp}", byte_of(group, tp.topic, tp.partition))
+            for lock in locks:
                 stack.callback(lock.release)
                 lock.take()
-                locks.append(lock)
-            if locks and GroupFile.of(directory, group, locks[0].file).is_read():  # of other partitions
+            file = GroupFile.of(directory, group, locks[0].file)
+            if file.is_read():  # of other partitions
                 raise CursorLockedError(f"{directory}: group {group!r}", None)
         except CursorLockedError:
             if not dry_run:
@@ -49,10 +48,9 @@ def expire(
                 if not dry_run:
                     note_life(path, now, reads=False)
                 return []
-        if dry_run or not locks:
+        if dry_run:
             return sorted(entries)
         removed: list[TopicPartition] = []
-        file = GroupFile.of(directory, group, locks[0].file)
 
         def decide(there: Entries) -> Changes:
             removed.clear()

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from kstore.log.files.layout import TopicPartition
+
 NAME = "kstore-cursors.lock"
 _TAKEN = (errno.EACCES, errno.EAGAIN)
 _CLAIMS = 0  # the byte that is locked while the file grows
@@ -202,6 +204,11 @@ class MemberLock:
         self._byte = byte
         self._token = User()
         self._name = f"{directory}: {what} of group {group!r}"
+
+    @classmethod
+    def of_partition(cls, directory: str, group: str, tp: TopicPartition) -> MemberLock:
+        """The lock of a partition for a group."""
+        return cls(directory, group, f"partition {tp}", byte_of(group, tp.topic, tp.partition))
 
     def take(self) -> None:
         """Lock it. After any exception, and at the end, the caller calls `release`. CursorLockedError,

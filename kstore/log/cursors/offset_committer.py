@@ -9,7 +9,7 @@ from kstore.errors import CursorLockedError, LogClosedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.cursors.group_file import GroupFile
 from kstore.log.cursors.home import Home
-from kstore.log.cursors.member_lock import MemberLock, byte_of
+from kstore.log.cursors.member_lock import MemberLock
 from kstore.log.cursors.offset_commits import Commit, OffsetAndMetadata
 from kstore.log.files.lock import once_free
 
@@ -18,12 +18,6 @@ if TYPE_CHECKING:
 
     from kstore.log.cursors.group_file import Changes, Entries, Entry
     from kstore.log.follow.position import Position
-
-
-def lock_for(home: Home, group: str) -> MemberLock:
-    """The lock of a partition for a group."""
-    tp = home.tp
-    return MemberLock(home.directory, group, f"partition {tp}", byte_of(group, tp.topic, tp.partition))
 
 
 class OffsetCommitter:
@@ -37,7 +31,7 @@ class OffsetCommitter:
     def __init__(self, path: str, group: str) -> None:
         self.group = group
         self.home = Home.of(path)
-        self._lock = lock_for(self.home, group)
+        self._lock = MemberLock.of_partition(self.home.directory, group, self.home.tp)
         self._id = b""
         self._seen: Entry | None = None  # the entry at the opening
         self.last: Commit | None = None
