@@ -23,7 +23,7 @@ from kstore.log.writer import LogWriter
 from kstore.store.upkeep.partition_files import FileFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from kstore.log.files.layout import TopicPartition
@@ -122,7 +122,7 @@ class OpenPartitions:
         directory = self.catalog.partitions.get(tp)
         if directory is None:
             raise LogNotFoundError(f"no partition {tp} in {self.catalog.named()}")
-        directory.check_place()
+        directory.held.check_place()
         self.facts.opened(tp)
         self.on_open()
         traffic = self.traffic_of(tp.topic)
@@ -187,9 +187,6 @@ class OpenPartitions:
         for tp in list(self.failures):
             if tp.topic == topic:
                 self.failures.pop(tp, None)
-
-    def __iter__(self) -> Iterator[TopicPartition]:
-        return iter(list(self._logs))
 
     def __len__(self) -> int:
         return len(self._logs)

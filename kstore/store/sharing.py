@@ -64,7 +64,7 @@ class Sharing:
             return
         with self._locked():
             for directory in self._catalog.live():
-                directory.list_again()  # another process may have made some since
+                directory.read_names()  # another process may have made some since
             self._catalog.load()
             self._end_what_is_left()
         this = weakref.ref(self)  # the catalog does not keep the logs alive: a forgotten store goes at once

@@ -63,7 +63,7 @@ class StoreDirectory:
                 make_directory(str(path))
                 self._lease = WholeLease(path, shared=shared)
                 self._lease.take()
-            self._list()
+            self.read_names()
         except KstoreError:
             raise
         except OSError as e:
@@ -80,12 +80,9 @@ class StoreDirectory:
         path = self.path_of(tp)
         return PartitionLog(path, **options) if self.remote is None else self.remote.log(tp, path, **options)
 
-    def list_again(self) -> None:
-        """What lies in it now. OSError, LogNotFoundError."""
+    def read_names(self) -> None:
+        """Lists what is in the directory now. OSError, LogNotFoundError."""
         self.partitions, self.others, self.deleted = [], [], []
-        self._list()
-
-    def _list(self) -> None:
         changed = self.path.stat().st_mtime_ns
         if time.time_ns() - changed > TICK:
             self.listed_at = changed
@@ -154,14 +151,6 @@ class StoreDirectory:
 
     # ---- changing ------------------------------------------------------------------------------------------
 
-    def check_place(self) -> None:
-        """LogFailedError if it is no longer where it was."""
-        self.held.check_place()
-
-    def check_free(self) -> None:
-        """ReentrantCallError if this thread is changing the directory just now."""
-        self.held.check_free()
-
     def make(self, partitions: Iterable[TopicPartition]) -> None:
         """Makes the directories of these partitions, as far as they are missing, durably. OSError,
         LogFailedError."""
@@ -199,7 +188,7 @@ class StoreDirectory:
     def set_aside(self, partitions: Iterable[TopicPartition]) -> None:
         """Takes partitions out of use: their directories get names that end in -delete, durably. OSError,
         LogFailedError."""
-        self.check_place()
+        self.held.check_place()
         gone = set(partitions)
         for tp in sorted(gone):
             if self.path_of(tp).is_dir():
@@ -223,7 +212,7 @@ class StoreDirectory:
     def remove(self, name: str) -> None:
         """Removes a directory that was set aside, and what is in it; of a link, only the link. OSError,
         LogFailedError."""
-        self.check_place()
+        self.held.check_place()
         directory = self.path / name
         try:
             if directory.is_symlink():

@@ -59,10 +59,6 @@ class StickyPartitioner:
             self._left = _SPELL_BYTES
         return self._partitions[at]
 
-    def partition_for_all(self) -> int:
-        """The partition for a whole column of records; the next ones go elsewhere."""
-        return self.partition_for(_SPELL_BYTES)
-
 
 class Topic:
     """A topic as a store has it at one moment; it never changes.
@@ -117,9 +113,9 @@ class Topic:
             hint = ": encode it" if isinstance(key, str) else ""
             raise TypeError(f"key must be bytes or None, not {key!r:.80}{hint}") from None
 
-    def sticky(self, size: int | None = None) -> int:
-        """The number of the partition for records without a key of so many bytes; None: for a whole
-        column."""
+    def sticky(self, size: int = _SPELL_BYTES) -> int:
+        """The number of the partition for records without a key of so many bytes. Default: for a whole
+        column; the next records go to another partition."""
         if not self._known:
             raise LogNotFoundError(f"no partition of topic {self.name} is in use")
-        return self._sticky.partition_for_all() if size is None else self._sticky.partition_for(size)
+        return self._sticky.partition_for(size)

@@ -311,7 +311,7 @@ class TopicCatalog:
         """For writing: takes in what other processes have changed, and finishes what one that died has not.
         CorruptCheckpointError if no table is sound, OSError."""
         for directory in self.live():
-            directory.list_again()
+            directory.read_names()
         self.read_again()
         if self.table.change is not None:
             self._finish_after_crash(self._removal_due())
@@ -429,7 +429,7 @@ class TopicCatalog:
     def check_changeable(self) -> None:
         """LogFailedError if a change is not finished, or a directory is no longer where it was."""
         for directory in self.live():
-            directory.check_place()
+            directory.held.check_place()
         if self.unfinished:
             raise LogFailedError(
                 f"a change of topics in {self.named()} is not finished, which the next opening does: "
@@ -534,7 +534,7 @@ class TopicCatalog:
         """ReentrantCallError inside another change of a directory by this thread, as a signal handler may be:
         it could not be carried out."""
         for directory in self.live():
-            directory.check_free()
+            directory.held.check_free()
 
     def _decide(self, table: TopicTable) -> None:
         """Writes a table to the first directory: from here on the change is made, whatever happens.
