@@ -56,7 +56,7 @@ class PartitionShipping:
         known = shipped_logs(storage, self._listed).get("")
         self.newest: Shipped | None = None
         self._start = -1
-        self._verified: dict[int, Shipped] = {}  # in this run
+        self._verified: set[int] = set()  # base offsets of segments that this run has read back
         self._id = _id_of(log)
         # whether records were deleted, and not only segments
         self._is_cut = bool(log.segments) and log.log_start_offset > log.segments[0].base_offset
@@ -120,8 +120,7 @@ class PartitionShipping:
 
     def _ship(self, segment: Segment, end: int) -> None:
         """Uploads the files of a segment, reads them back, and writes its manifest."""
-        log, storage = self._log, self._storage
-        base, stem = segment.base_offset, layout.segment_stem(segment.base_offset)
+        stem = layout.segment_stem(segment.base_offset)
         names = [stem + kind for kind in reversed(layout.SEGMENT_KINDS)]  # the .log last
         names.insert(0, f"{layout.segment_stem(end)}.snapshot")
         if self.newest is None:
@@ -145,24 +144,33 @@ class PartitionShipping:
             raise self._other(
                 f"{segment.path} has other bytes than the segment, so the log must be recovered"
             )
-        older = LeaderEpochs() if self.newest is None else self.newest.leader_epochs
-        epochs = continued(older, log.snapshot.leader_epochs).until(end)
-        start = -1 if self.newest is None else self.newest.start
+        self._write_manifest(segment.base_offset, end, files)
+
+    def _write_manifest(self, base: int, end: int, files: Mapping[str, ShippedFile]) -> None:
+        """Writes the manifest of a segment whose files are there: from here on it is shipped."""
+        now = self._log.snapshot
+        older, start = LeaderEpochs(), 0
+        if self.newest is not None:
+            older, start = self.newest.leader_epochs, self.newest.start
         if self._is_cut:
-            start = max(start, log.log_start_offset)
-        now = log.snapshot
+            start = max(start, now.log_start_offset)
+        epochs = continued(older, now.leader_epochs).until(end)
         position = Position(end, epoch_before(now, end), now.truncations.number, self._id)
-        made = Shipped(max(start, 0), position, epochs, files)
+        made = Shipped(start, position, epochs, files)
         if self.newest is None or epochs != older:
-            storage.write(layout.LEADER_EPOCHS, checkpoints.encode_epochs(epochs.entries))
+            self._write_epochs(epochs)
         try:
-            storage.create(manifest_name(base), made.encode())
+            self._storage.create(manifest_name(base), made.encode())
         except FileExistsError:  # of another program that ships this log, or has shipped another one
             if self._manifest(base).files != files:
                 raise self._other("another program ships another log there") from None
         if self.newest is None:
             self._start = max(base, made.start)
-        self.newest = self._verified[base] = made
+        self.newest = made
+        self._verified.add(base)
+
+    def _write_epochs(self, epochs: LeaderEpochs) -> None:
+        self._storage.write(layout.LEADER_EPOCHS, checkpoints.encode_epochs(epochs.entries))
 
     def _upload(self, directory: str, name: str) -> ShippedFile:
         """Uploads a file, unless it is there. OSError if it differs then."""
@@ -175,14 +183,12 @@ class PartitionShipping:
         return ShippedFile(local.size, local.sha256)
 
     def _settle_epochs(self) -> None:
-        """Has the leader epochs there that the newest manifest has, whoever has written it. Readers by URL
-        use those of the manifest; this file is for downloads."""
+        """Writes the leader epochs of the newest manifest, which another program may have written. Readers
+        by URL use those of the manifest; this file is for downloads."""
         seen = -1
         while self.newest is not None and self.newest.end > seen:
             seen = self.newest.end
-            self._storage.write(
-                layout.LEADER_EPOCHS, checkpoints.encode_epochs(self.newest.leader_epochs.entries)
-            )
+            self._write_epochs(self.newest.leader_epochs)
             newest = shipped_logs(self._storage, self._storage.list())[""].newest
             if newest.end > seen:
                 self.newest = newest
@@ -206,6 +212,6 @@ class PartitionShipping:
 
 
 def _id_of(log: PartitionLog) -> str:
-    """What tells the log from others: the id of its topic, or that of its manifest; "" if it has neither."""
+    """The id of the topic, else that of the log in its manifest; "" if it has neither."""
     topic_id = log.topic_id()
     return checkpoints.topic_id_text(topic_id) if topic_id is not None else read_manifest(log.path).id.hex()
