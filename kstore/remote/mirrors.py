@@ -1,4 +1,4 @@
-"""The end of a local directory that shows a remote one."""
+"""Removing local directories that show remote ones."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def discard(path: StrPath) -> None:
-    """Removes the local directory of a remote log or store, given its `path`. Nothing reads it any more; else
-    it exists until the process ends."""
+    """Removes the local directory of a remote log or store, given its `path`: nothing may read it from then
+    on. A directory that is not removed exists until the process ends."""
     shown = os.fspath(path)
     for directory in [own for own in SOURCES if f"{shown}/".startswith(f"{own}/")]:
         SOURCES.pop(directory, None)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-_BLOCK = 64 << 10  # bytes that are there or not
+_BLOCK = 64 << 10  # bytes that are read together
 _RANGE = (8 << 20) // _BLOCK  # blocks of a request, or up to twice as many, if its reader goes on
 
 
@@ -33,21 +33,21 @@ class RemoteFile:
         self._read = read
         self._path = path
         self._size = size
-        self._there = bytearray(-(-size // _BLOCK))
+        self._present = bytearray(-(-size // _BLOCK))
         self._lock = threading.Lock()
 
     def fill(self, position: int, size: int, reach: int) -> None:
-        """Has these bytes in the local file; `reach` is where the reader will end, and a request may go on up
-        to there. OSError."""
+        """Reads these bytes into the local file, unless it has them. `reach`: where the reader will end; a
+        request may go on up to that byte. OSError."""
         first = max(position, 0) // _BLOCK
         end = -(-min(position + size, self._size) // _BLOCK)
-        if first >= end or self._there.find(0, first, end) < 0:
+        if first >= end or self._present.find(0, first, end) < 0:
             return
         reach = max(end, -(-min(reach, self._size) // _BLOCK))
         with self._lock:
-            while (at := self._there.find(0, first, end)) >= 0:
-                there = self._there.find(1, at, reach)
-                missing = (reach if there < 0 else there) - at
+            while (at := self._present.find(0, first, end)) >= 0:
+                present = self._present.find(1, at, reach)
+                missing = (reach if present < 0 else present) - at
                 self._request(at, at - (-missing // max(1, missing // _RANGE)))
 
     def _request(self, first: int, end: int) -> None:
@@ -56,16 +56,17 @@ class RemoteFile:
         with open(self._path, "r+b") as file:
             file.seek(start)
             file.write(data)
-        self._there[first:end] = b"\1" * (end - first)
+        self._present[first:end] = b"\1" * (end - first)
 
 
 class RemoteDirectory:
     """A partition or a log directory under a URL: one listing, and a local directory with a sparse file for
-    each file. Of a partition with shipped segments, these alone are there."""
+    each file. Of a partition that was shipped, it has the files of shipped segments only."""
 
     def __init__(self, url: str, storage_options: Mapping[str, Any]) -> None:
         """storage_options: those of fsspec for the URL's protocol. LibraryError, CorruptCheckpointError,
         OSError."""
+        self._fillers: dict[str, Callable[[int, int, int], None]] = {}  # by the path of the local file
         self._storage = Storage(url, storage_options)
         self.url = self._storage.url
         listed = self._storage.list(2)
@@ -86,7 +87,6 @@ class RemoteDirectory:
         """Makes the local files, without their bytes, and marks the logs as closed cleanly: what recovery
         looks for, bytes that a crash has left half written, is not in an object."""
         closed = {""}
-        self._fillers = {}
         for name, (size, changed) in self.files.items():
             path, base = f"{directory}/{name}", os.path.basename(name)
             if base in (layout.CLEAN_SHUTDOWN, layout.RECOVERY_POINTS):
@@ -126,7 +126,7 @@ class RemoteDirectory:
             return None
 
     def source(self, path: str) -> Callable[[int, int, int], None] | None:
-        """What fills a local file."""
+        """What fills a local file; None if it has no remote one."""
         return self._fillers.get(path)
 
     def _reader(self, name: str) -> Callable[[int, int], bytes]:

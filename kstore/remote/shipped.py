@@ -1,9 +1,10 @@
-"""What was shipped: each segment has a manifest beside its files, such as 00000000000000000000.shipped.
+"""Manifests of shipped segments: each segment has one beside its files, such as
+00000000000000000000.shipped.
 
 It is written last, once the other files were read back and have the right checksums, and is never changed. So
-the segments with a manifest are the log, at each moment, whatever else lies there; two programs that ship one
-log write equal files; and a listing tells what there is. The newest manifest also has what concerns the
-whole log until then: its start and its leader epochs.
+the segments with a manifest are the log, at each moment, whatever other files the directory has; two programs
+that ship one log write equal files; and a listing is enough to find the log. The newest manifest also has the
+start and the leader epochs of the whole log up to its end.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class ShippedLog(NamedTuple):
     newest: Shipped
 
     def names(self) -> set[str]:
-        """The names that files of the log may have."""
+        """The names that the files of these segments may have."""
         stems = [layout.segment_stem(base) for base in self.bases]
         kinds = (*layout.SEGMENT_KINDS, layout.SHIPPED)
         snapshots = {f"{layout.segment_stem(end)}.snapshot" for end in (*self.bases[1:], self.newest.end)}

@@ -20,6 +20,7 @@ _ATTEMPTS = 4
 _PIECE = 8 << 20
 # Protocols that list a tree in one request for 1,000 names, and replace an object as a whole. Others list
 # each directory, and there a file is written under another name and renamed.
+_LOCAL = {"file", "local"}
 _OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
 
 
@@ -122,7 +123,7 @@ class Storage:
         draft = f"{target}.{secrets.token_hex(8)}.tmp"
         try:
             self._attempted(f"/{name}", lambda: put(draft))
-            if self._protocol in ("file", "local"):
+            if self._protocol in _LOCAL:
                 sync_file(draft)
             try:
                 self._files.mv(draft, target)
@@ -133,7 +134,7 @@ class Storage:
             with suppress(OSError):
                 self._files.rm_file(draft)
             raise
-        if self._protocol in ("file", "local"):
+        if self._protocol in _LOCAL:
             sync_directory(os.path.dirname(target))
 
     def _attempted(self, name: str, request: Callable[[], Any]) -> Any:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class RemotePart:
-    """What was shipped of a partition, as it was when it was looked at last. It is looked at when its records
-    are first needed."""
+    """What was shipped of a partition, as it was when it was opened last. It is opened when its records are
+    first needed."""
 
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self.url = url
@@ -31,8 +31,8 @@ class RemotePart:
         self._log: PartitionLog | None = None
 
     def snapshot(self, until: int) -> Loaded | None:
-        """The log there, looked at again if it ends below an offset; None if nothing is there. LibraryError,
-        CorruptFileError, OSError."""
+        """The remote log, which is opened again if it ends below an offset; None if nothing was shipped.
+        LibraryError, CorruptFileError, OSError."""
         if self._log is None or self._log.log_end_offset < until:
             try:
                 self._log = PartitionLog(mirrored(self.url, self._options))
@@ -42,14 +42,15 @@ class RemotePart:
 
 
 class RemoteDirectories:
-    """The remote directory that a log directory was shipped to. It keeps what is known of each partition."""
+    """The remote directory that a log directory was shipped to, with the RemotePart of each partition."""
 
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self._url, self._options = url, storage_options
         self._parts: dict[TopicPartition, RemotePart] = {}
 
     def log(self, tp: TopicPartition, path: StrPath, **options: Unpack[ReaderOptions]) -> TieredLog:
-        """The log of a partition in both. LogNotFoundError, CorruptFileError, OSError."""
+        """The log of the partition at a local path, with its remote part. LogNotFoundError, CorruptFileError,
+        OSError."""
         part = self._parts.get(tp)
         if part is None:
             part = self._parts[tp] = RemotePart(f"{self._url}/{tp}", self._options)
