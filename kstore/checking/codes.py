@@ -25,8 +25,8 @@ class Code(NamedTuple):
     stops_kafka: bool = False
 
 
-_MOVE = f"{REPAIR} moves the damaged bytes into a .cut file; the records behind them stay"
-_CUT = f"{REPAIR} keeps what it cuts off in a .cut file; copy the partition first"
+_MOVE = f"{REPAIR} moves the damaged bytes into a .cut file; the records after them stay in the log"
+_CUT = f"{REPAIR} moves the removed bytes into a .cut file; copy the partition first"
 _INDEX = f"{REPAIR} makes the indexes from the log"
 _NOTE = f"{REPAIR} notes the gap; put a lost file back first"
 _END = f"{REPAIR} takes the new end, and notes the loss; put a lost file back first"
@@ -88,13 +88,13 @@ CODES: Mapping[str, Code] = {
     "no_time_index": Code("suspicious", "a segment has no time index", _INDEX),
     "broken_transaction_index": Code("damaged", "the transaction index is damaged", _INDEX),
     "transactions_behind_end": Code(
-        "suspicious", "the transaction index names transactions behind the end", _INDEX
+        "suspicious", "the transaction index names transactions after the end of the log", _INDEX
     ),
     "index_without_log": Code("suspicious", "an index has no log: the .log may be lost", _REMOVE),
     # offsets
     "offsets_missing": Code("lost", "offsets are in no segment: a file is missing or was cut off", _NOTE),
     "file_shortened": Code("lost", "an index names offsets that the log does not have", _NOTE),
-    "segment_empty": Code("suspicious", "a segment is empty, and offsets are missing behind it", _NOTE),
+    "segment_empty": Code("suspicious", "a segment is empty, and offsets are missing after it", _NOTE),
     "gap_noted": Code(
         "note",
         "offsets are missing, as a repair has noted in kstore.json",
@@ -120,7 +120,7 @@ CODES: Mapping[str, Code] = {
     "ends_early": Code("lost", "the log ends before the offset at which it was closed", _END),
     "ends_late": Code(
         "suspicious",
-        "the log ends behind the offset at which it was closed",
+        "the log ends after the offset at which it was closed",
         f"{REPAIR} takes the new end; put a lost file back first",
     ),
     "spare_room": Code(
@@ -130,13 +130,13 @@ CODES: Mapping[str, Code] = {
     ),
     "behind_damage": Code(
         "lost",
-        "a segment behind damage, which an opening for writing removes",
+        "the segment follows damage: an opening for writing removes it",
         f"{REPAIR} moves the damage out, and the segment stays",
     ),
     "below_log_start": Code(
-        "suspicious", "a segment is below the log start offset", f"{REPAIR} sets it aside"
+        "suspicious", "a segment is below the log start offset", f"{REPAIR} renames it to a .cut file"
     ),
-    "truncation_left": Code("note", "a truncation was begun", f"{REPAIR} completes it"),
+    "truncation_left": Code("note", "a truncation was interrupted", f"{REPAIR} completes it"),
     # interrupted work and other files
     "removal_under_way": Code(
         "note",
@@ -172,7 +172,7 @@ CODES: Mapping[str, Code] = {
         "the directory is empty: records were lost, or none were written",
         "put the files back from a copy; nothing to do if no record was written yet",
     ),
-    "kept_file": Code("note", "a repair has moved bytes into this file, or set it aside", _REMOVE),
+    "kept_file": Code("note", "a repair has moved bytes into this file, or renamed it", _REMOVE),
     "cut_off": Code(
         "lost",
         "a recovery has moved bytes into this file",
@@ -209,7 +209,7 @@ CODES: Mapping[str, Code] = {
     ),
     "epochs_begin_later": Code(
         "suspicious",
-        "the leader epochs begin behind the start of the log: the log start offset may be lost, so that "
+        "the leader epochs begin after the start of the log: the log start offset may be lost, so that "
         "deleted records are readable again",
         "put log-start-offset-checkpoint back from a copy",
     ),
@@ -241,7 +241,7 @@ CODES: Mapping[str, Code] = {
     ),
     "position_unused": Code(
         "note",
-        "a position is of another partition of that name, so it does not count",
+        "a position belongs to an earlier partition of that name, and is not used",
         "nothing to do, because the group begins there as a new one",
     ),
     "checkpoint_kept": Code("suspicious", "a copy of a checkpoint that was damaged", _REMOVE),
@@ -265,7 +265,7 @@ CODES: Mapping[str, Code] = {
     ),
     "dangling_link": Code(
         "lost",
-        "a link with the name of a partition leads to nowhere",
+        "a symbolic link with the name of a partition has no target",
         "mount or put back the directory to which it leads; or remove the link",
     ),
     "duplicate_partition": Code(

@@ -58,7 +58,7 @@ def test_the_offsets_of_damage_are_those_that_a_repair_loses(tmp_path: Path) -> 
     assert [each.offsets for each in found][:1] == [(10, 19)]
     assert found[1].offsets is not None
     assert found[1].offsets[0] == 40
-    assert all("the records behind them stay" in each.remedy for each in found)
+    assert all("the records after them stay" in each.remedy for each in found)
     kstore.repair(path, run=True)
     assert [record.offset for record in kstore.open(path)] == [*range(10), *range(20, 40)]
 
