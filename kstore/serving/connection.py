@@ -8,6 +8,7 @@ import select
 import socket
 import struct
 from threading import Lock
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kstore.engine.io.synchronization import EventFd
@@ -15,6 +16,7 @@ from kstore.errors import KstoreError
 from kstore.messages.errors import DecodeError
 from kstore.messages.reader import Reader
 from kstore.serving.error_codes import ErrorCode
+from kstore.serving.idle_fetches import IdleFetch
 from kstore.serving.protocol.apis import (
     API_VERSIONS,
     APIS,
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kstore.log.files.layout import TopicPartition
-    from kstore.serving.protocol.apis import Api
+    from kstore.serving.idle_fetches import IdleFetches
+    from kstore.serving.protocol.apis import Api, Header
 
     Handler: TypeAlias = Callable[[dict[str, Any], int, "Connection"], dict[str, Any] | None]
 
@@ -81,25 +84,42 @@ class MemoryBudget:
             self._waiting.clear()
 
 
+class _LastFetch(NamedTuple):
+    """The last Fetch request, which idle consumers repeat: its frame without the correlation id, and its
+    values; the answer with its size, if it stays right until the event is set."""
+
+    request: bytes = b""
+    values: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    answer: bytes = b""
+
+
 class Connection:
     """One client. Its thread reads a request, answers it, and reads the next one.
 
     `address`: the host and the port that the client connected to. `host`: that of the client. `client_id`:
     the one in the request that is handled. `event`: what a handler arms to be woken in `wait`. `armed`: for
-    which partitions it is armed; none once it was set.
+    which partitions it is armed; none once it was set. `quiet_seconds`: a handler sets for how long its answer
+    stays right if the event is not set.
     """
 
     client_id: str | None = None
+    quiet_seconds = 0.0
     _seconds = 0  # that reading may take
-    _repeated: tuple[bytes, dict[str, Any]] = (b"", {})  # the last Fetch request: idle consumers repeat it
+    _last_fetch = _LastFetch()
 
     def __init__(
-        self, sock: socket.socket, handlers: Mapping[int, Handler], limits: Limits, budget: MemoryBudget
+        self,
+        sock: socket.socket,
+        handlers: Mapping[int, Handler],
+        limits: Limits,
+        budget: MemoryBudget,
+        idle_fetches: IdleFetches,
     ) -> None:
         self._sock = sock
         self._handlers = handlers
         self._limits = limits
         self._budget = budget
+        self._idle_fetches = idle_fetches
         self._received = bytearray()  # and not handled yet
         self.host: str = sock.getpeername()[0]
         self.address: tuple[str, int] = sock.getsockname()[:2]
@@ -172,10 +192,9 @@ class Connection:
         version, answer = header.version, None
         if api.lowest <= version <= api.highest:
             if api.key == FETCH and isinstance(frame, bytes):
-                values = self._fetch_values(api, version, source, frame)
-            else:
-                values = read_request(api, version, source)
-            answer = handler(values, version, self)
+                self._handle_fetch(api, handler, header, source, frame)
+                return
+            answer = handler(read_request(api, version, source), version, self)
             if answer is None:
                 return
         elif api.key == API_VERSIONS:  # as in Kafka, the client asks again with a version that it learns here
@@ -186,11 +205,32 @@ class Connection:
             )
         self._send(write_response(api, version, header.correlation_id, answer))
 
-    def _fetch_values(self, api: Api, version: int, source: Reader, frame: bytes) -> dict[str, Any]:
-        content = frame[:4] + frame[8:]  # without the correlation id
-        if content != self._repeated[0]:
-            self._repeated = content, read_request(api, version, source)
-        return self._repeated[1]
+    def _handle_fetch(self, api: Api, handler: Handler, header: Header, source: Reader, frame: bytes) -> None:
+        request, correlation_id = frame[:4] + frame[8:], header.correlation_id
+        if request != self._last_fetch.request:
+            self._last_fetch = _LastFetch(request, read_request(api, header.version, source))
+        last = self._last_fetch
+        values = last.values
+        if last.answer and not self._received:
+            self._last_fetch = last._replace(answer=b"")
+            seconds = values["maxWaitMs"] / 1000
+            idle = IdleFetch(self._sock, self.event, request, last.answer, frame[4:8], seconds)
+            with self._idle_fetches.holding(idle):
+                self.wait(self.quiet_seconds)
+            self._received += idle.received
+            self._sock.sendall(idle.unsent)
+            if idle.correlation_id is None:
+                return
+            correlation_id = int.from_bytes(idle.correlation_id, "big", signed=True)
+            values = {**values, "maxWaitMs": max(int((idle.due - monotonic()) * 1000), 0)}
+        self.quiet_seconds = 0.0
+        answer = handler(values, header.version, self)
+        if answer is None:
+            return
+        pieces = write_response(api, header.version, correlation_id, answer)
+        self._send(pieces)
+        if self.quiet_seconds and len(pieces) == 1:
+            self._last_fetch = self._last_fetch._replace(answer=len(pieces[0]).to_bytes(4, "big") + pieces[0])
 
     def _send(self, pieces: list[Any]) -> None:
         """Send a response. The bytes before an attachment wait for it, so that they share a packet."""

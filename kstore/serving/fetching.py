@@ -81,6 +81,8 @@ class Fetcher:
                 is_armed = False
             elif deadline > monotonic():
                 read.all()
+        if is_armed and not read.is_enough and self._partitions.longest_wait > values["maxWaitMs"] / 1000:
+            connection.quiet_seconds = self._partitions.longest_wait
         return _answer(wanted, read)
 
     def _arm(self, wanted: list[_Wanted], connection: Connection) -> None:

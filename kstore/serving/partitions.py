@@ -33,7 +33,7 @@ class Partitions(ABC):
     `longest_wait`: seconds after which to look at a partition even if nothing was reported.
     """
 
-    longest_wait = 3600.0
+    longest_wait = 30.0
 
     def __init__(self, store: LogStore) -> None:
         self.store = store
@@ -68,7 +68,10 @@ class WrittenPartitions(Partitions):
     """The partitions of a store that is open for writing. Each append of this process reports itself; those
     of others, if the store is shared, are looked for."""
 
-    longest_wait = 0.5
+    def __init__(self, store: LogStore) -> None:
+        super().__init__(store)
+        if store.is_shared:
+            self.longest_wait = 0.5
 
     def topics(self) -> dict[str, list[int]]:
         return self.store.topics

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kstore.serving.connection import Connection, Limits, MemoryBudget
+from kstore.serving.idle_fetches import IdleFetches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -51,6 +52,7 @@ class Server:
         self._handlers = handlers
         self._limits = limits
         self._budget = MemoryBudget(max(limits.memory_bytes, limits.frame_bytes))
+        self._idle_fetches = IdleFetches()
         self._on_close = on_close
         self._connections: dict[Connection, threading.Thread] = {}
         self._lock = threading.Lock()
@@ -97,6 +99,7 @@ class Server:
         deadline = time.monotonic() + _JOIN_SECONDS
         for thread in threads:
             thread.join(max(deadline - time.monotonic(), 0))
+        self._idle_fetches.close()
 
     def _accept(self) -> None:
         while True:
@@ -117,7 +120,7 @@ class Server:
                     sock.close()
 
     def _begin(self, sock: socket.socket) -> None:
-        connection = Connection(sock, self._handlers, self._limits, self._budget)
+        connection = Connection(sock, self._handlers, self._limits, self._budget, self._idle_fetches)
         name = f"kstore-serve-{self.port}-{sock.fileno()}"
         thread = threading.Thread(target=self._run, args=(connection,), name=name, daemon=True)
         self._connections[connection] = thread

@@ -200,6 +200,11 @@ class LogStore:
         return "a" if self._catalog.is_writing else "r"
 
     @property
+    def is_shared(self) -> bool:
+        """Whether other processes may write the store at the same time: it was opened with `shared`."""
+        return self._catalog.is_shared
+
+    @property
     def partitions(self) -> list[TopicPartition]:
         """The partitions, by topic and number."""
         self._catalog.look()

@@ -170,6 +170,7 @@ class Broker:
             )
             if fault.drops:
                 raise Disconnect
+            connection.quiet_seconds = 0.0  # the next request comes here, too
             return found
 
         return answer

@@ -30,6 +30,10 @@ class RawClient:
         self._number = 0
 
     def send(self, name: str, version: int, values: dict[str, Any]) -> None:
+        self.sock.sendall(self.encoded(name, version, values))
+
+    def encoded(self, name: str, version: int, values: dict[str, Any]) -> bytes:
+        """The next request as it is sent."""
         api = APIS[KEYS[name]]
         self._number += 1
         header = Writer()
@@ -39,7 +43,7 @@ class RawClient:
         if version >= api.request.flexible:
             header.varint(0)
         body = header.getvalue() + api.request.write_version(values, version)
-        self.sock.sendall(struct.pack(">i", len(body)) + body)
+        return struct.pack(">i", len(body)) + body
 
     def receive(self, name: str, version: int) -> dict[str, Any]:
         api = APIS[KEYS[name]]

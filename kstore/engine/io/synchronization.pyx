@@ -232,6 +232,7 @@ cdef class EventFd:
     interrupts."""
 
     cdef int fd
+    cdef readonly bint is_set
     cdef object __weakref__
 
     def __cinit__(self):
@@ -249,9 +250,11 @@ cdef class EventFd:
     def set(self):
         """Wakes the thread that waits, now or later."""
         cdef uint64_t one = 1
+        self.is_set = True
         c_write(self.fd, &one, sizeof(one))  # fails only after it was set 2^64 times
 
     def clear(self):
         """Forgets that it was set."""
         cdef uint64_t count
         c_read(self.fd, &count, sizeof(count))  # fails only if it was not set
+        self.is_set = False  # after it: at worst a set is missing here, and the descriptor is readable
