@@ -257,7 +257,7 @@ def test_a_notebook_beside_a_service(tmp_path: Path) -> None:
             opening = f"kstore.LogStore({str(directory)!r}, mode='a', shared=True)"
             assert notebook.tell(f"store = {opening}") == "done"
             assert notebook.tell(opening) == "LogLockedError"
-            assert int(notebook.tell("store.log('events').log_end_offset")) <= count
+            assert int(notebook.tell("store.log('events').log_end_offset")) <= count + 1
             until(lambda: len(store.log("events").segments) > 8)
             os.kill(notebook.pid, signal.SIGSTOP)
             store.retain()  # a stopped notebook keeps no file from it
@@ -269,8 +269,8 @@ def test_a_notebook_beside_a_service(tmp_path: Path) -> None:
             assert store.log("notes").get(0).value == b"a note"
             values = eval(notebook.tell("[int(r.value) for r in store.log('events')]"))
             assert values == list(range(values[0], values[0] + len(values)))
-            assert values[-1] < count
             begun = count
+            assert values[-1] <= begun  # the last one may have been appended and not been counted yet
             notebook.kill()
             until(lambda: count > begun + 10)
         log = store.log("events")
