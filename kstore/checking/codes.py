@@ -36,6 +36,11 @@ _RENAME = "rename or move the file"
 CODES: Mapping[str, Code] = {
     # batches and records
     "corrupt_batch": Code("damaged", "a checksum, a field or an offset of a batch is wrong", _MOVE),
+    "foreign_segment": Code(
+        "damaged",
+        "sound batches have offsets that are not those of the segment",
+        f"put the right file in its place; or {REPAIR} moves these batches into a .cut file",
+    ),
     "torn_tail": Code("damaged", "the file ends inside a batch", _MOVE),
     "offsets_fall": Code("damaged", "the offsets do not rise from batch to batch", _MOVE),
     "unreadable_records": Code(

@@ -21,15 +21,15 @@ Ranges = tuple[tuple[int, int], ...]  # the first byte or offset, and the number
 _PIECE = 1 << 20
 
 
-def damage_of(partition: str, file: str) -> tuple[Ranges, Ranges]:
-    """The ranges of bytes of a .log file that hold no sound batch, and the ranges of offsets that its other
-    bytes lack. A tail of the last segment is left to recovery. Empty if the file is not a segment of the
-    log. OSError."""
+def damage_of(partition: str, file: str) -> tuple[Ranges, Ranges, int]:
+    """The ranges of bytes of a .log file that hold no sound batch, the ranges of offsets that its other
+    bytes lack, and the offset behind its last sound batch. A tail of the last segment is left to recovery.
+    Empty, and 0, if the file is not a segment of the log. OSError."""
     # without recovery: a recovery that reads a segment for another reason ends it at the first damage
     try:
         segments = load(partition, recover=False).segments
     except KstoreError:
-        return (), ()
+        return (), (), 0
     for segment in segments:
         if segment.path != file or segment.suffixes or segment.origin:
             continue
@@ -41,8 +41,8 @@ def damage_of(partition: str, file: str) -> tuple[Ranges, Ranges]:
             ranges.append((facts.end_position, facts.size - facts.end_position))
         offsets = [(each.first, each.last - each.first + 1) for each in (*facts.holes, *facts.gaps)]
         offsets += [(each.base_offset, each.last_offset - each.base_offset + 1) for each in batches]
-        return merged(ranges), merged(offsets)
-    return (), ()
+        return merged(ranges), merged(offsets), facts.next_offset
+    return (), (), 0
 
 
 def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:

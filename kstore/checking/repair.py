@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kstore.log.recovery.loader import Loaded
     from kstore.typed import StrPath
 
-_MOVED = ("corrupt_batch", "unreadable_records", "torn_tail", "offsets_fall")
+_MOVED = ("corrupt_batch", "foreign_segment", "unreadable_records", "torn_tail", "offsets_fall")
 _LOGS = (*_MOVED, "not_a_log")  # of .log files
 # files that recovery makes again from the batches, or that are no logs
 _SET_ASIDE = (
@@ -234,22 +234,20 @@ def _steps_for(partition: str, findings: list[Finding]) -> Iterator[RepairStep]:
     reasons: dict[str, set[str]] = {}
     for finding in findings:
         reasons.setdefault(finding.file, set()).add(finding.code)
-    gaps, ends = (
-        [
-            (finding.offsets[0], finding.offsets[1] - finding.offsets[0] + 1)
-            for finding in findings
-            # those in a damaged file are told by the file: the opening may have ended it at the damage
-            if finding.code in kinds
-            and finding.offsets is not None
-            and not reasons[finding.file].intersection(_LOGS)
-        ]
-        for kinds in (GAPS, ENDS)
-    )
+    # gaps in a damaged file are told by the file: the opening may have ended it at the damage
+    gaps = [
+        (finding.offsets[0], finding.offsets[1] - finding.offsets[0] + 1)
+        for finding in findings
+        if finding.code in GAPS and finding.offsets and not reasons[finding.file].intersection(_LOGS)
+    ]
+    lost_ends = [each.offsets for each in findings if each.code in ENDS and each.offsets]
+    end = 0  # of the sound batches of damaged files
     for file, codes in sorted(reasons.items()):
         told = tuple(sorted(codes))
-        moved, missing = damage_of(partition, file) if codes.intersection(_LOGS) else ((), ())
+        moved, missing, behind = damage_of(partition, file) if codes.intersection(_LOGS) else ((), (), 0)
         gaps += missing
-        if codes == {"index_without_log"} and (gaps or ends):
+        end = max(end, behind)
+        if codes == {"index_without_log"} and (gaps or lost_ends):
             continue  # the loss is noted; recovery deletes the index
         if codes.intersection(_SET_ASIDE):
             if os.path.lexists(file):
@@ -260,8 +258,8 @@ def _steps_for(partition: str, findings: list[Finding]) -> Iterator[RepairStep]:
     if gaps:
         told = tuple(sorted(codes.intersection((*GAPS, *_LOGS))))
         yield RepairStep("note_gaps", partition, "", merged(gaps), told)
-    if ends:
-        yield RepairStep("note_ends", partition, "", merged(ends), tuple(sorted(codes.intersection(ENDS))))
+    if ends := merged((max(first, end), last + 1 - max(first, end)) for first, last in lost_ends):
+        yield RepairStep("note_ends", partition, "", ends, tuple(sorted(codes.intersection(ENDS))))
     yield RepairStep("recover", partition, "", (), tuple(sorted(codes)))
 
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from kstore.arguments import MAX64
 from kstore.checking.codes import found, why
+from kstore.errors import CorruptRecordError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ _BEGUN_LATER = (
     "put log-start-offset-checkpoint back from a copy; if records below offset {0} were deleted, "
     "LogWriter.delete_records({0}) deletes them again"
 )
+_RECOVERED = ". An opening for writing, or a broker, ends the log here and removes what follows"
+_STRAY = "offsets of a batch"  # the reason of the error about a batch with a right checksum
 _UNREPORTED = -(2**62)  # below any timestamp: the column of batches without records
 
 
@@ -74,8 +77,11 @@ def damage_in(facts: SegmentFacts, state: State) -> Iterator[Finding]:
         yield found(
             "spare_room", path, f"{last.size} bytes of zeros follow the last batch", position=last.position
         )
-    for each in skipped:
-        yield _of_skipped(each, is_recovered, _lost_at(each, facts))
+    for run in _runs(skipped):
+        if len(run) == 1:
+            yield _of_skipped(run[0], is_recovered, _lost_at(run[0], facts))
+        else:
+            yield _of_strays(run, is_recovered, facts)
     tail = facts.size - facts.end_position
     if tail > 0 and not (is_last and state.is_live):
         text = f"{tail} bytes at the end hold no whole batch"
@@ -90,13 +96,48 @@ def damage_in(facts: SegmentFacts, state: State) -> Iterator[Finding]:
         yield found("unreadable_records", path, why(error), position=position)
 
 
+def _runs(skipped: Sequence[Skipped]) -> list[list[Skipped]]:
+    """The skipped bytes, with sound batches of other offsets than those of the segment together."""
+    runs: list[list[Skipped]] = []
+    for each in skipped:
+        before = runs[-1][-1] if runs else each
+        follows = before.position + before.size == each.position and _is_stray(before) and _is_stray(each)
+        if follows and _base_offset(before) < _base_offset(each):
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    return runs
+
+
+def _base_offset(skipped: Skipped) -> int:
+    return getattr(skipped.error, "offset", -1)
+
+
+def _is_stray(skipped: Skipped) -> bool:
+    """Whether a batch was skipped for its offsets, which is found out last: its checksum is right."""
+    error = skipped.error
+    return isinstance(error, CorruptRecordError) and error.reason == _STRAY
+
+
+def _of_strays(run: Sequence[Skipped], is_recovered: bool, facts: SegmentFacts) -> Finding:
+    base, end = facts.segment.base_offset, facts.segment.end_offset
+    own = f"from {base} on" if end == MAX64 else f"{base} to {end - 1}"
+    text = (
+        f"{len(run)} batches have right checksums and the base offsets {_base_offset(run[0])} to "
+        f"{_base_offset(run[-1])}; the offsets of the segment are {own}. The file is of another log, or has "
+        f"the name of another segment{_RECOVERED if is_recovered else ''}"
+    )
+    position, offsets = run[0].position, _lost_at(run[0], facts)
+    return found("foreign_segment", run[0].file, text, position=position, offsets=offsets)
+
+
 def _lost_at(skipped: Skipped, facts: SegmentFacts) -> tuple[int, int] | None:
     """The offsets between the sound batches around skipped bytes; of bytes at the end of the log, as far as
     is known."""
     hole = [each for each in facts.holes if each.position <= skipped.position][-1]
     last = hole.last
     if hole is facts.holes[-1] and facts.segment.end_offset == MAX64:
-        last = max(last, getattr(skipped.error, "offset", -1))
+        last = max(last, _base_offset(skipped))
     return (hole.first, last) if hole.first <= last else None
 
 
@@ -106,7 +147,7 @@ def _of_skipped(skipped: Skipped, is_recovered: bool, offsets: tuple[int, int] |
     if skipped.size:
         text += f"; {skipped.size} bytes are unreadable"
     if is_recovered:
-        text += ". An opening for writing, or a broker, ends the log here and removes what follows"
+        text += _RECOVERED
     return found("corrupt_batch", path, text, position=skipped.position, offsets=offsets)
 
 

@@ -188,6 +188,26 @@ def test_a_loss_stays_a_note(tmp_path: Path, lost: slice, before: str, after: st
     assert not kstore.check(path).findings
 
 
+@pytest.mark.parametrize(("at", "noted"), [(0, "gap_noted"), (1, "end_noted")])
+def test_a_segment_of_another_log(tmp_path: Path, at: int, noted: str) -> None:
+    """One finding names it, and calls none of its sound batches damaged."""
+    logs, others = (_write(tmp_path / name / "orders-0") for name in ("data", "other"))
+    with kstore.open(logs[0].parent) as log:
+        segment = log.segments[at]
+        lost = segment.base_offset, segment.read_next_offset() - 1
+    other = others[1 - at]
+    shutil.copy(other, segment.path)
+    problems = [each for each in kstore.check(logs[0].parent).problems() if each.file == segment.path]
+    (foreign,) = [each for each in problems if each.code == "foreign_segment"]
+    assert "corrupt_batch" not in {each.code for each in problems}
+    with kstore.open(other) as log:
+        bases = [batch.base_offset for batch in log.batches()]
+    assert f"the base offsets {bases[0]} to {bases[-1]}" in foreign.meaning
+    check_repair(logs[0].parent)
+    found = [each for each in kstore.check(logs[0].parent).findings if each.code != "kept_file"]
+    assert [(each.code, each.offsets) for each in found] == [(noted, lost)]
+
+
 def test_a_loss_that_the_high_watermark_shows(tmp_path: Path) -> None:
     data = tmp_path / "data"
     write_store(data, random.Random(SEED))
