@@ -98,8 +98,8 @@ class Cluster:
 
     def metadata(self, values: dict[str, Any], version: int, connection: Connection) -> dict[str, Any]:
         """The topics that a client names, or all, with their partitions."""
-        known = self._partitions.topics()
         wanted = values["topics"]
+        known = self._partitions.topics(each["name"] for each in wanted or () if each["name"])
         if wanted is None:
             topics = [self._topic(name) for name in known]
         else:
@@ -138,7 +138,9 @@ class Cluster:
             return self._topic(name)
         if not layout.is_valid_topic(name):
             return {"errorCode": ErrorCode.INVALID_TOPIC_EXCEPTION, "name": name}
-        if name not in known and may_create and self.create is not None:
+        if name not in known:
+            if not may_create or self.create is None:
+                return {"errorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "name": name}
             found = attempt(partial(self.create, name))
             if found["errorCode"] not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 return {"errorCode": found["errorCode"], "name": name}

@@ -98,8 +98,8 @@ class Connection:
 
     `address`: the host and the port that the client connected to. `host`: that of the client. `client_id`:
     the one in the request that is handled. `event`: what a handler arms to be woken in `wait`. `armed`: for
-    which partitions it is armed; none once it was set. `quiet_seconds`: a handler sets for how long its answer
-    stays right if the event is not set.
+    which partitions it is armed; none once it was set. `quiet_seconds`: a handler sets it to how
+    long its answer stays right if the event is not set.
     """
 
     client_id: str | None = None

@@ -1,5 +1,5 @@
-"""One thread that answers the fetches of idle consumers: each would otherwise wake the thread of its connection
-twice."""
+"""One thread that answers the fetches of idle consumers. Without it, each fetch wakes the thread of its
+connection twice."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from kstore.log.follow.readable import wait_readable
 from kstore.store import LogStore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from kstore.engine.io.synchronization import EventFd
@@ -39,8 +40,8 @@ class Partitions(ABC):
         self.store = store
 
     @abstractmethod
-    def topics(self) -> dict[str, list[int]]:
-        """The numbers of the partitions of each topic, now."""
+    def topics(self, wanted: Iterable[str] = ()) -> dict[str, list[int]]:
+        """The numbers of the partitions of each topic. The list is up to date for the wanted names."""
 
     @abstractmethod
     def log(self, tp: TopicPartition) -> PartitionLog:
@@ -73,13 +74,15 @@ class WrittenPartitions(Partitions):
         if store.is_shared:
             self.longest_wait = 0.5
 
-    def topics(self) -> dict[str, list[int]]:
+    def topics(self, wanted: Iterable[str] = ()) -> dict[str, list[int]]:
         return self.store.topics
 
     def log(self, tp: TopicPartition) -> PartitionLog:
-        return self.store.log(*tp)
+        return self.writer(tp)
 
     def writer(self, tp: TopicPartition) -> LogWriter:
+        if tp not in self.store:  # the error of the store looks for similar names, among all topics
+            raise LogNotFoundError(f"no partition {tp} in {self.store.path}")
         return cast("LogWriter", self.store.log(*tp))
 
     def arm(self, tp: TopicPartition, event: EventFd) -> None:
@@ -104,12 +107,14 @@ class ReadPartitions(Partitions):
         self._is_closed = False
         self._thread: threading.Thread | None = None
 
-    def topics(self) -> dict[str, list[int]]:
+    def topics(self, wanted: Iterable[str] = ()) -> dict[str, list[int]]:
         with self._lock:
-            if monotonic() - self._listed_at > _LISTED_SECONDS:
+            known = self.store.topics
+            if monotonic() - self._listed_at > _LISTED_SECONDS or not known.keys() >= {*wanted}:
                 self.store.refresh()
                 self._listed_at = monotonic()
-            return self.store.topics
+                known = self.store.topics
+            return known
 
     def log(self, tp: TopicPartition) -> PartitionLog:
         with self._lock:
@@ -130,9 +135,11 @@ class ReadPartitions(Partitions):
 
     def _open(self, tp: TopicPartition) -> Source:
         """Open a partition; changes are reported from before that on."""
-        if tp not in self.store.partitions and monotonic() - self._listed_at > _LISTED_SECONDS:
+        if tp not in self.store and monotonic() - self._listed_at > _LISTED_SECONDS:
             self.store.refresh()
             self._listed_at = monotonic()
+        if tp not in self.store:  # opening it would read the directories
+            raise LogNotFoundError(f"no partition {tp} in {self.store.path}")
         log = self.store.open(*tp)
         try:
             for _ in self._watch.add({tp: log.path}):

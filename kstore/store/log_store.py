@@ -95,8 +95,9 @@ class LogStore:
     max_open_partitions: how many logs stay open, an int. Default: an eighth of the descriptors that the
     process may have, but at least 8. Others are opened when they are needed.
 
-    Iterating gives a TopicPartition for each partition. `others` holds the names of directories that are no
-    partitions in use: those marked -delete, -future or -stray, and those that Kafka does not accept.
+    Iterating gives a TopicPartition for each partition, and `in` says whether there is one. `others` holds
+    the names of directories that are no partitions in use: those marked -delete, -future or -stray,
+    and those that Kafka does not accept.
 
     Raises:
         LogNotFoundError: mode is "r" and there is no such directory, also after `wait`, or it is itself a
@@ -792,6 +793,10 @@ class LogStore:
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self.partitions)
+
+    def __contains__(self, partition: object) -> bool:
+        self._catalog.look()
+        return partition in self._catalog.partitions
 
     def __len__(self) -> int:
         return len(self.partitions)

@@ -1,5 +1,5 @@
-"""A consumer that repeats its fetch at the end of a partition is answered by one thread for all: it gets the same
-answers, and each record at once."""
+"""A consumer that repeats its fetch at the end of a partition is answered by one thread for all. It gets the
+same answers, and each record at once."""
 
 import socket
 import struct
@@ -101,7 +101,7 @@ def test_changes_end_the_wait(store: kstore.LogStore) -> None:
 
 
 def test_a_shared_store(tmp_path: Path) -> None:
-    """Appends of other processes are not reported, so its partitions are read again at least each half second."""
+    """Appends of other processes are not reported, so partitions are read again each half second."""
     append = "import sys, kstore\nkstore.LogStore(sys.argv[1], mode='a', shared=True).append('t', b'late')"
     with kstore.LogStore(tmp_path, mode="a", shared=True, background=False) as store:
         assert store.is_shared

@@ -3,10 +3,12 @@ another process does."""
 
 import asyncio
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import aiokafka
 import confluent_kafka
@@ -16,6 +18,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 import kstore
 from kstore.serving.server import Server
+from kstore.serving.service import KEYS, Service
 from tests.serving.conftest import VALUES
 from tests.serving.raw import RawClient, encoded
 
@@ -279,6 +282,48 @@ def test_metadata(store: kstore.LogStore, server: Server, client: RawClient) -> 
     (topic,) = client.ask("Metadata", 12, {"topics": [{"topicId": "B" * 21 + "A", "name": None}]})["topics"]
     assert topic["errorCode"] == 100
     assert store.topics.keys() == {"t"}  # none was created
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_many_unknown_names(store: kstore.LogStore, mode: str) -> None:
+    """The work for each is small, however many topics there are: a request may have 100,000 names."""
+    for number in range(50):
+        store.create_topic(f"known-{number}")
+    names = [f"unknown-{number}" for number in range(500)]
+    fetched = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1, "currentLeaderEpoch": -1}
+    looked_up = {
+        "partitionIndex": 0,
+        "timestamp": -1,
+        "leaderEpoch": 0,
+        "currentLeaderEpoch": -1,
+        "partition": 0,
+    }
+    requests = {
+        "Metadata": {"topics": [{"name": name, "topicId": "A" * 22} for name in names]},
+        "Fetch": {"topics": [{"topic": name, "partitions": [fetched]} for name in names]},
+        "ListOffsets": {"topics": [{"name": name, "partitions": [looked_up]} for name in names]},
+        "OffsetForLeaderEpoch": {"topics": [{"topic": name, "partitions": [looked_up]} for name in names]},
+        "DescribeProducers": {"topics": [{"name": name, "partitionIndexes": [0]} for name in names]},
+    }
+    rest = {"maxWaitMs": 0, "minBytes": 1, "maxBytes": 1, "isolationLevel": 0, "allowAutoTopicCreation": True}
+    rest |= {"includeClusterAuthorizedOperations": False, "includeTopicAuthorizedOperations": False}
+    service = Service(store if mode == "a" else kstore.LogStore(store.path))
+    connection = SimpleNamespace(address=("127.0.0.1", 9092))
+    for name, request in requests.items():
+        handler = service.handlers.get(KEYS[name])
+        if handler is None:
+            assert (name, mode) == ("DescribeProducers", "r")
+            continue
+        calls: list[str] = []
+        sys.setprofile(lambda frame, event, what: calls.append(event))  # noqa: B023
+        answer = handler({**request, **rest}, 4, connection)
+        sys.setprofile(None)
+        assert answer is not None
+        assert len(calls) < 100 * len(names), (name, len(calls) / len(names))
+        topics = answer.get("topics", answer.get("responses"))
+        found = [each for topic in topics for each in topic.get("partitions", [topic])]
+        assert [each["errorCode"] for each in found] == [UNKNOWN_TOPIC] * len(names)
+    service.close()
 
 
 def test_operations(client: RawClient) -> None:

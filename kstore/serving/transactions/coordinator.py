@@ -273,7 +273,8 @@ class TransactionCoordinator:
             "errorMessage": None,
             "activeProducers": [],
         }
-        log = self._log(TopicPartition(topic, partition))
+        tp = TopicPartition(topic, partition)
+        log = self._log(tp) if tp in self._store else None
         if log is None:
             return {**answer, "errorCode": int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
         active = [
