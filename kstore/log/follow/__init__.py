@@ -1,1 +1,1 @@
-"""Waiting for what comes."""
+"""Reading a log on as it grows: positions, sources of views, followers, waiting."""

@@ -1,4 +1,4 @@
-"""Reading on from a position of a log: the loop that followers, cursors and readers of topics share."""
+"""Reading on from a position of a log: the loop of followers, cursors, share groups and readers of topics."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Feed:
         self._hint = hint
         self._position = position
         self._given = position.offset
-        self._told: int | None = None  # the generation of the log when an error told of it
+        self._error_generation: int | None = None  # that of the log when `_check` raised an error last
         self._run: Run | None = None
 
     # ---- where it is ---------------------------------------------------------------------------------------
@@ -108,14 +108,14 @@ class Feed:
         self._position, self._given = position, position.offset
 
     def seek(self, view: LogView, offset: int, *, is_number: bool) -> None:
-        """Continues at an offset of a view. `is_number`: the offset is that of an error, perhaps, and the log
-        may have been truncated again since that."""
+        """Continues at an offset of a view. `is_number`: the caller may have taken the offset from an error,
+        and the log may have been truncated again since."""
         position = position_in(view.snapshot, offset)
-        if is_number and self._told is not None:
-            position = position._replace(generation=self._told)
+        if is_number and self._error_generation is not None:
+            position = position._replace(generation=self._error_generation)
         self.stop()
         self.view = view
-        self._told = None
+        self._error_generation = None
         self._position, self._given = position, offset
 
     def stop(self) -> None:
@@ -154,6 +154,7 @@ class Feed:
         return True
 
     def _check(self, position: Position, view: LogView) -> None:
+        """OffsetOutOfRangeError unless reading can go on at a position in a view."""
         now = view.snapshot
         first, end = now.log_start_offset, now.log_end_offset
         cut = diverged_at(now, position, self.isolation)
@@ -184,13 +185,13 @@ class Feed:
             error.add_note(f"records were deleted before they were read. {self._hint('earliest')}")
         else:
             return
-        self._told = now.truncations.number
+        self._error_generation = now.truncations.number
         error.position = position_in(now, cut if cut >= 0 else first)
         raise error
 
     def has_more(self, read: Read) -> bool:
-        """Whether there is a record at the position or behind it. The position moves behind markers, which
-        are none. What runs() raises."""
+        """Whether there is a record at the position or behind it. The position moves behind markers of
+        transactions. What runs() raises."""
         self.refresh()
         while self.offset < (stop := self._end()):
             run = read(self.view, self.offset, stop)

@@ -1,4 +1,4 @@
-"""Following a log: what is there, and then what comes, as it comes."""
+"""Following a log: its records from a position on, and then those that are appended."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item", bound=RecordBatch | Record | ColumnBatch)
 
-# s: for changes that inotify does not tell, such as those that another machine makes to a share
+# s: for changes that inotify does not report, such as those that another machine makes to a share
 _HEARTBEAT = 1.0
 _POLLS = (0.001, 0.05)  # s: how often to ask at first and at last, where the system does not report changes
 
@@ -60,7 +60,7 @@ class Follower(Closing, Waitable, Generic[Item]):
 
     @property
     def offset(self) -> int:
-        """Where it goes on: everything before was given, or is not there."""
+        """The offset of the next record."""
         return self._feed.offset
 
     @property
@@ -98,7 +98,7 @@ class Follower(Closing, Waitable, Generic[Item]):
             while (item := self._look(wait)) is None:
                 if wait.pause is None:
                     raise StopIteration
-                self._heard(wait_readable(self.signals(), wait.pause), wait)
+                self._woken(wait_readable(self.signals(), wait.pause), wait)
             return item
         finally:
             self._busy = 0
@@ -118,7 +118,7 @@ class Follower(Closing, Waitable, Generic[Item]):
             while (item := self._look(wait)) is None:
                 if wait.pause is None:
                     raise StopAsyncIteration
-                self._heard(await wait_readable_async(self.signals(), wait.pause), wait)
+                self._woken(await wait_readable_async(self.signals(), wait.pause), wait)
             return item
         finally:
             self._busy = 0
@@ -131,8 +131,8 @@ class Follower(Closing, Waitable, Generic[Item]):
         self._busy = me
 
     def _look(self, wait: _Wait) -> Item | None:
-        """The next one; None where `wait.pause` says how long to sleep before the next look, or that there is
-        none."""
+        """The next item, or None. Then `wait.pause` is how long to sleep before the next call, or None if the
+        iteration ends."""
         item: Item | None = next(self._items, None)
         if item is not None:
             return item
@@ -143,7 +143,7 @@ class Follower(Closing, Waitable, Generic[Item]):
             feed.source.arm(self._event)
             self._items = chain.from_iterable(OneThread(self._iterated, partial(feed.runs, self._read)))
             item = next(self._items, None)
-        wait.pause = None if ended or feed.is_closed else wait.seconds(feed.source.is_told)
+        wait.pause = None if ended or feed.is_closed else wait.seconds(feed.source.reports_changes)
         return item
 
     def looks(self) -> Iterator[float]:
@@ -151,12 +151,12 @@ class Follower(Closing, Waitable, Generic[Item]):
         wait = _Wait(None)
         while not self._is_ready():
             source = self._feed.source
-            pause = wait.seconds(source.is_told)
+            pause = wait.seconds(source.reports_changes)
             assert pause is not None
             began = monotonic()
             yield pause
-            if not source.is_told or monotonic() - began >= pause:
-                source.doubt()
+            if not source.reports_changes or monotonic() - began >= pause:
+                source.mark_stale()
 
     def _is_ready(self) -> bool:
         """Whether iterating would not wait. Else the signals report the next change."""
@@ -177,11 +177,11 @@ class Follower(Closing, Waitable, Generic[Item]):
         """What becomes readable when the next look is worth it, for `kstore.wait`."""
         return self._event, self._feed.source.watch
 
-    def _heard(self, told: bool, wait: _Wait) -> None:
-        if told:
+    def _woken(self, by_signal: bool, wait: _Wait) -> None:
+        if by_signal:
             self._event.clear()
-        elif not self._feed.source.is_told or wait.beat():
-            self._feed.source.doubt()
+        elif not self._feed.source.reports_changes or not wait.is_over():
+            self._feed.source.mark_stale()
 
     def close(self) -> None:
         """Ends the iteration, also in a thread that is waiting in it."""
@@ -201,10 +201,10 @@ class _Wait:
         self._deadline = None if timeout is None else monotonic() + timeout
         self._poll = _POLLS[0]
 
-    def seconds(self, told: bool) -> float | None:
+    def seconds(self, reports_changes: bool) -> float | None:
         """How long to sleep now; None when the time is over."""
         most = _HEARTBEAT
-        if not told:
+        if not reports_changes:
             most = self._poll
             self._poll = min(2 * most, _POLLS[1])
         if self._deadline is None:
@@ -212,6 +212,6 @@ class _Wait:
         left = self._deadline - monotonic()
         return min(left, most) if left > 0 else None
 
-    def beat(self) -> bool:
-        """Whether a silence is one to doubt: not where it is the time that has run out."""
-        return self._deadline is None or self._deadline > monotonic()
+    def is_over(self) -> bool:
+        """Whether the time is over."""
+        return self._deadline is not None and self._deadline <= monotonic()

@@ -1,4 +1,4 @@
-"""Where a reader that goes on takes views of a log from: a writer of this process, or a directory that any
+"""Sources of the views of a reader that follows a log: a writer of this process, or a directory that any
 process may write."""
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _OWN_FILES = (layout.MANIFEST, layout.LEADER_EPOCHS)
 
 
 class WriterSource:
-    """A log that this process writes: every change sets the event that was armed. `view(known)` gives the log
-    as it is now, which is `known` if nothing has changed."""
+    """A log that this process writes: every change sets the event that was armed. `view(known)` returns the
+    log as it is now, which is `known` if nothing has changed."""
 
     watch: Inotify | None = None
-    is_told = True  # of every change
+    reports_changes = True  # each of them
 
     def __init__(
         self,
@@ -50,14 +50,14 @@ class WriterSource:
         return self._has_ended()
 
     def begin(self) -> None:
-        """Has changes told from here on."""
+        """Report changes from here on."""
 
     def arm(self, event: EventFd) -> None:
-        """Has the event set at the next change."""
+        """Set the event at the next change."""
         self._notify(event)
 
-    def doubt(self) -> None:
-        """Something may have changed unnoticed."""
+    def mark_stale(self) -> None:
+        """A writer reports each change, so nothing is read again."""
 
     def view(self) -> LogView:
         """The log as it is now; the view before, if nothing has changed."""
@@ -66,10 +66,10 @@ class WriterSource:
 
 
 class DirectorySource:
-    """A directory that any process may write. Once it was asked to `begin`, inotify says what has changed, if
-    the system has an instance left; else each view is a look at the directory.
+    """A directory that any process may write. After `begin`, inotify reports changes, if the system has an
+    instance left; else each view reads the directory again.
 
-    If only the last segment has grown, the new bytes alone are looked at."""
+    If only the last segment has grown, only its new bytes are read."""
 
     ended = False
 
@@ -82,12 +82,12 @@ class DirectorySource:
         self._is_stale = self._has_grown = True
 
     @property
-    def is_told(self) -> bool:
+    def reports_changes(self) -> bool:
         """Whether the watch reports every change."""
         return self.watch is not None
 
     def begin(self) -> None:
-        """Has changes told from here on."""
+        """Report changes from here on. LogNotFoundError."""
         if self.watch is not None:
             return
         try:
@@ -106,14 +106,14 @@ class DirectorySource:
     def arm(self, event: EventFd) -> None:
         """The watch reports changes."""
 
-    def doubt(self) -> None:
-        """Something may have changed unnoticed."""
+    def mark_stale(self) -> None:
+        """Have the next view read the directory: a change may not have been reported."""
         self._is_stale = True
 
     def view(self) -> LogView:
         """The log as it is now; the view before, if nothing has changed. LogNotFoundError if the partition
         was deleted, or deleted and made again; CorruptFileError, OSError."""
-        self._hear()
+        self._read_events()
         known = self.known
         if self._has_grown and not self._is_stale:
             tail = with_tail(known.snapshot)
@@ -132,8 +132,8 @@ class DirectorySource:
             self._is_stale = self._has_grown = False  # last: whoever is interrupted looks again
         return self.known
 
-    def _hear(self) -> None:
-        """Takes in what the watch tells."""
+    def _read_events(self) -> None:
+        """Note the changes that the watch reports."""
         if self.watch is None:
             return
         last = self.known.snapshot.segments[-1].path if self.known.snapshot.segments else ""

@@ -1,4 +1,4 @@
-"""The partitions that a worker of a share group reads: which there are, which have changed, which is next."""
+"""The partitions that a worker of a share group reads, those that have changed, and the next one to read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _UPDATE = 0.4  # s: how often to list the partitions
 _POLL = 0.05  # s: how often to look at all where the system reports no changes
 _SWEEP = 20  # partitions
-_HEAR = 0.001  # s: how often to ask the system for changes while there are records
+_LOOK = 0.001  # s: how often to ask the system for changes while there are records
 _TAKE = SharedPartition.take
 
 
@@ -87,15 +87,15 @@ class GroupPartitions:
         self._turn = self._swept = 0
         self._watch = PartitionWatch()
         self._guard = Mutex()
-        self._next_update = self._next_hear = 0.0
+        self._next_update = self._next_look = 0.0
 
     def __iter__(self) -> Iterator[SharedPartition]:
         return iter(list(self.open.values()))
 
-    # ---- what there is -------------------------------------------------------------------------------------
+    # ---- partitions ----------------------------------------------------------------------------------------
 
     def update(self) -> None:
-        """Take the partitions that there are now. OSError, KstoreError."""
+        """Open new partitions, and leave those that were deleted. OSError, KstoreError."""
         with self._guard:
             self._next_update = monotonic() + _UPDATE
             self._wanted.list()
@@ -111,7 +111,7 @@ class GroupPartitions:
             paths = {tp: self._wanted.paths[tp] for tp in self.open}
             with suppress(FileNotFoundError):  # it was deleted: the next update leaves it
                 for tp in self._watch.add(paths):
-                    self.open[tp].ask()
+                    self.open[tp].mark_stale()
             self._sweep()
 
     def _leave(self, tp: TopicPartition) -> None:
@@ -126,45 +126,46 @@ class GroupPartitions:
                 self._wanted.gone(tp)
 
     def _sweep(self) -> None:
-        """Ask some partitions though no change was reported: not all are, such as a new start of a log."""
+        """Mark some partitions as stale: some changes are not reported, such as a new start of a log."""
         shared = list(self)
         if shared:
             self._swept += _SWEEP
             for at in range(min(_SWEEP, len(shared))):
-                shared[(self._swept + at) % len(shared)].ask()
+                shared[(self._swept + at) % len(shared)].mark_stale()
 
-    def _ask_all(self) -> None:
+    def _mark_all_stale(self) -> None:
         for shared in self.open.values():
-            shared.ask()
+            shared.mark_stale()
 
-    def hear(self) -> None:
-        """Take in what the system reports of changed partitions."""
+    def take_changes(self) -> None:
+        """Mark the partitions as stale whose changes the system reports."""
         with self._guard:
-            self._next_hear = monotonic() + _HEAR
+            self._next_look = monotonic() + _LOOK
             self._event.clear()
             is_whole = False
             try:
                 for tp, _ in self._watch.changes():
                     if tp is None:
-                        self._ask_all()
+                        self._mark_all_stale()
                     elif tp in self.open:
-                        self.open[tp].ask()
+                        self.open[tp].mark_stale()
                 is_whole = self._watch.source is not None
             finally:
                 if not is_whole:  # the system reports nothing, or not once more after an interrupt
-                    self._ask_all()
+                    self._mark_all_stale()
 
     # ---- which is next -------------------------------------------------------------------------------------
 
-    def first(self, ask: Callable[[SharedPartition], Any]) -> Any:
-        """What the first partition that has a record gives, in the order of the topics; None if none has."""
+    def first(self, look: Callable[[SharedPartition], Any]) -> Any:
+        """The first true result of `look` for the partitions that may have a record, in the order of the
+        topics; None if there is none."""
         if self.is_closed:
             return None
         now = monotonic()
         if now >= self._next_update:
             self.update()
-        if now >= self._next_hear:
-            self.hear()
+        if now >= self._next_look:
+            self.take_changes()
         turn = self._turn
         for shared_ones in self._by_topic:
             count = len(shared_ones)
@@ -173,7 +174,7 @@ class GroupPartitions:
                 if not shared.may_have_record():
                     continue
                 try:
-                    found = ask(shared)
+                    found = look(shared)
                 except LogNotFoundError:
                     self._deleted(shared.tp)
                     continue
@@ -189,7 +190,7 @@ class GroupPartitions:
         first for the next."""
         record: AcquiredRecord | None = self.first(_TAKE)
         if record is None:
-            self.hear()
+            self.take_changes()
             record = self.first(_TAKE)
             if record is None:
                 return None
@@ -199,7 +200,7 @@ class GroupPartitions:
         return record
 
     def wake(self) -> None:
-        """A record may be taken again: those that wait look for it."""
+        """Wake the threads and tasks that wait: a record is available again."""
         if self.waiting_count:
             self._event.set()
 

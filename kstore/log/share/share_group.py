@@ -206,7 +206,7 @@ class ShareGroup(Closing, Waitable):
         """Look for a record again and again, for `kstore.wait`."""
         with suppress(KstoreError, OSError):  # iterating raises it
             while not self._partitions.is_closed:
-                self._partitions.hear()
+                self._partitions.take_changes()
                 if self._partitions.first(SharedPartition.has_record):
                     return
                 yield self._partitions.pause()

@@ -1,4 +1,4 @@
-"""One partition of a share group: reading records, delivering them, and noting what became of them."""
+"""One partition of a share group: reading records, delivering them, and storing their acknowledgements."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class SharedPartition:
 
     # ---- looking -------------------------------------------------------------------------------------------
 
-    def ask(self) -> None:
-        """The log has changed, perhaps."""
+    def mark_stale(self) -> None:
+        """Have the next call read the log again: it may have changed."""
         self._is_stale = self._has_more = True
 
     def may_have_record(self) -> bool:
@@ -271,8 +271,7 @@ class SharedPartition:
         with file.lock:
             if self._holds(record):
                 file.append(file.state.finish(record.record.offset, ACKNOWLEDGED))
-        if self.options.durable:
-            file.sync()
+        self._sync()
 
     def reject(self, record: AcquiredRecord) -> None:
         """A record cannot be processed. InvalidRecordStateError, OSError."""
