@@ -1,4 +1,4 @@
-"""What the processes that write one store together (`shared=True`) tell each other of its topics."""
+"""Changes of topics by processes that write one store together (`shared=True`)."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kstore.typed import Column
 
 
-def begin(
+def feed_of(
     committer: OffsetCommitter,
     source: Source,
     start: str | int | datetime,
@@ -108,7 +108,7 @@ class Cursor(Closing, Waitable):
         self._follower: Follower[Record] | None = None
         try:
             self._committer.open(wait)
-            self._feed = begin(self._committer, known, start, isolation, LeftOut())
+            self._feed = feed_of(self._committer, known, start, isolation, LeftOut())
             self._slot = BatchSlot(self._feed, self._committer)
         except BaseException:
             self._committer.close()

@@ -7,7 +7,7 @@ import os
 
 from kstore.errors import CursorLockedError
 from kstore.light_typing import TYPE_CHECKING
-from kstore.log.cursors.group_file import GroupFile, has_left, note_life, path_of, read_positions
+from kstore.log.cursors.group_file import GroupFile, has_left, note_reader, path_of, read_positions
 from kstore.log.cursors.member_lock import MemberLock
 
 if TYPE_CHECKING:
@@ -41,12 +41,12 @@ def expire(
         except CursorLockedError:
             if not dry_run:
                 with contextlib.suppress(FileNotFoundError):
-                    note_life(path, now, reads=True)
+                    note_reader(path, now, reads=True)
             return []
         with contextlib.suppress(FileNotFoundError):
             if retention_ms and not has_left(path):
                 if not dry_run:
-                    note_life(path, now, reads=False)
+                    note_reader(path, now, reads=False)
                 return []
         if dry_run:
             return sorted(entries)
@@ -63,7 +63,7 @@ def expire(
             file.remove_if_empty()
         except OSError:
             with contextlib.suppress(OSError):
-                note_life(path, now - retention_ms, reads=False)  # the failed write is no sign of a reader
+                note_reader(path, now - retention_ms, reads=False)  # the failed write is no sign of a reader
             raise
         return removed
 

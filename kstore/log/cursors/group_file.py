@@ -69,9 +69,9 @@ def path_of(directory: str, group: str) -> str:
     return f"{directory}/{_PREFIX}{group}{SUFFIX}"
 
 
-def note_life(path: str, now: int, *, reads: bool) -> None:
-    """Set the time of a file: a whole number of ms if the last reader has left, else one that is not, as a
-    commit makes it. OSError."""
+def note_reader(path: str, now: int, *, reads: bool) -> None:
+    """Note in the time of a file whether its group has a reader: a whole number of ms if the last reader has
+    left, else one that is not, as a commit makes it. OSError."""
     set_mtime_ms(path, now, 1 if reads else 0)
 
 
@@ -214,7 +214,7 @@ class GroupFile:
         self.lock_file = lock_file
         self._claims = -1
         self._byte = byte_of(group)
-        self._life = byte_of("life", group)  # all processes that read for the group share its lock
+        self._reader_byte = byte_of("life", group)  # all processes that read for the group share its lock
         self._readers: weakref.WeakSet[object] = weakref.WeakSet()  # in this process
         self._path = path_of(directory, group)
         self._file: File | None = None
@@ -282,26 +282,26 @@ class GroupFile:
         """Add a member. OSError."""
         with self.lock_file.mutex:
             if not self._readers:
-                self.lock_file.share(self._life)
+                self.lock_file.share(self._reader_byte)
             self._readers.add(reader)
-        self._note_life(reads=True)
+        self._note_reader(reads=True)
 
     def leave(self, reader: object) -> None:
         """Remove a member, and note the time if it was the last one. OSError."""
         with self.lock_file.mutex:
             self._readers.discard(reader)
             if not self._readers:
-                self.lock_file.share_no_more(self._life)
+                self.lock_file.share_no_more(self._reader_byte)
             reads = bool(self._readers) or self.is_read()
-        self._note_life(reads=reads)
+        self._note_reader(reads=reads)
 
     def is_read(self) -> bool:
         """Whether the group has a reader in any process. OSError."""
-        return bool(self.lock_file.is_shared(self._life))
+        return bool(self.lock_file.is_shared(self._reader_byte))
 
-    def _note_life(self, *, reads: bool) -> None:
+    def _note_reader(self, *, reads: bool) -> None:
         with suppress(OSError):
-            note_life(self._path, time.time_ns() // 1_000_000, reads=reads)
+            note_reader(self._path, time.time_ns() // 1_000_000, reads=reads)
 
     def remove_if_empty(self) -> None:
         """Remove the file if it has no position. OSError."""

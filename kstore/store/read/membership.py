@@ -12,10 +12,11 @@ _MOST = 256
 
 
 class Membership:
-    """A place among the members of a group: the lock of one of a row of bytes. Who dies has none.
+    """A place among the members of a group: a lock on one byte of a range. The system releases it if the
+    process dies.
 
-    Members are those that read equal topics in equal directories for the group. Others keep apart by
-    the locks of the partitions alone.
+    Members are those that read equal topics in equal directories for the group. The locks of the partitions
+    alone keep others apart.
     """
 
     def __init__(self, group: str, topics: list[str], directories: list[str]) -> None:
@@ -55,5 +56,5 @@ class Membership:
         self._lock.check()
 
     def leave(self) -> None:
-        """Gives the place up. May be called again."""
+        """Releases the place. May be called again."""
         self._lock.release()

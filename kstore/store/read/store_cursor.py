@@ -23,7 +23,7 @@ from kstore.log.cursors.arguments import (
     checked_place,
     offset_of,
 )
-from kstore.log.cursors.cursor import begin
+from kstore.log.cursors.cursor import feed_of
 from kstore.log.cursors.cursor_batch import Block, CursorBatch, start_again
 from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, ColumnOptions
 from kstore.log.cursors.offset_commits import lag_behind
@@ -228,7 +228,7 @@ class StoreCursor(TopicReader):
                     committer.open()
                     log = self._wanted.opened(tp)
                     log.traffic = self._logs.traffic_of(tp.topic)
-                    feed = begin(
+                    feed = feed_of(
                         committer, log.source(), start, self._isolation, self._left_out, is_member=True
                     )
                     committer.check_place()  # after the log was opened: so it is that of the position

@@ -1,12 +1,11 @@
-"""A topic as a table: the last value of every key. Files of keys tell where it is, or each key and its offset
-is in memory; values stay in the logs."""
+"""A topic as a table: the last value of every key. Its offset is in a .keys file, or in memory; values stay in
+the logs."""
 
 from __future__ import annotations
 
 from collections.abc import ItemsView, Mapping, ValuesView
 
 from kstore.engine.io.synchronization import Mutex
-from kstore.engine.record.partitions import murmur2
 from kstore.errors import LogChangedError, OffsetOutOfRangeError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.follow.position import Position, are_of_one_topic, diverged_at, position_in
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T")
 
-_TURNS = 5  # a log that is changed under every one of these is no longer waited for
+_TURNS = 5  # attempts to read a log that is changed meanwhile
 
 
 class _Part:
@@ -148,7 +147,7 @@ class Table(Mapping[bytes, bytes]):
         self._parts: dict[int, _Part] = {}
         self._topic_id = ""  # of the topic whose keys the parts have
         self._guard = Mutex()
-        self._found()
+        self._topic_now()
 
     def record(self, key: bytes) -> Record | None:
         """The last record of a key, with its offset, timestamp and headers; None if there is none, or the key
@@ -159,8 +158,8 @@ class Table(Mapping[bytes, bytes]):
         if not isinstance(key, bytes):
             raise TypeError(f"key is bytes, not {key!r}")
         with self._guard:
-            found = self._found()
-            own = self._own(found, key)
+            found = self._topic_now()
+            own = found.partition_for(key, None).partition
             for number in (own, *(each for each in found.numbers if each != own)):
                 record = self._record_of(found, number, key)
                 if record is not None and record.value is not None:
@@ -170,12 +169,7 @@ class Table(Mapping[bytes, bytes]):
                     return None
         return None
 
-    @staticmethod
-    def _own(found: Topic, key: bytes) -> int:
-        """The partition where `append` puts a key."""
-        return (murmur2(key) & 0x7FFFFFFF) % found.count
-
-    def _while_it_changes(self, found: Topic, number: int, look: Callable[[PartitionLog, _Part], _T]) -> _T:
+    def _retried(self, found: Topic, number: int, look: Callable[[PartitionLog, _Part], _T]) -> _T:
         """What `look` finds in a partition; tried again if its log is compacted, cut off or deleted from
         meanwhile."""
         for turn in range(_TURNS):
@@ -201,7 +195,7 @@ class Table(Mapping[bytes, bytes]):
         part.reader.refresh()
         return part.reader
 
-    def _found(self) -> Topic:
+    def _topic_now(self) -> Topic:
         self._logs.check_open()
         catalog = self._current.catalog()
         found = catalog.topic(self._topic)
@@ -214,7 +208,7 @@ class Table(Mapping[bytes, bytes]):
 
     def _keys(self) -> set[bytes]:
         with self._guard:
-            found = self._found()
+            found = self._topic_now()
             known = {number: self._keys_of(found, number) for number in found.numbers}
             live: set[bytes] = set()
             deleted: set[bytes] = set()
@@ -222,23 +216,21 @@ class Table(Mapping[bytes, bytes]):
                 live.update(key for key, offset in offsets.items() if offset >= 0)
                 deleted.update(key for key, offset in offsets.items() if offset < 0)
             for key in live & deleted:  # it is in several partitions
-                if known[self._own(found, key)].get(key, 0) < 0:
+                if known[found.partition_for(key, None).partition].get(key, 0) < 0:
                     live.discard(key)
             return live
 
     def _record_of(self, found: Topic, number: int, key: bytes) -> Record | None:
         try:
-            return self._while_it_changes(found, number, lambda log, part: part.record(log, key))
+            return self._retried(found, number, lambda log, part: part.record(log, key))
         except LogChangedError:  # it is compacted all the time
-            return self._while_it_changes(
-                found, number, lambda log, _: log.last(key, isolation="read_committed")
-            )
+            return self._retried(found, number, lambda log, _: log.last(key, isolation="read_committed"))
 
     def _keys_of(self, found: Topic, number: int) -> dict[bytes, int]:
         try:
-            return self._while_it_changes(found, number, lambda log, part: part.keys(log))
+            return self._retried(found, number, lambda log, part: part.keys(log))
         except LogChangedError:
-            return self._while_it_changes(found, number, lambda log, _: _Part.keys_at_once(log))
+            return self._retried(found, number, lambda log, _: _Part.keys_at_once(log))
 
     def __getitem__(self, key: bytes) -> bytes:
         record = self.record(key)
