@@ -58,6 +58,12 @@ def _table(title: str, headings: tuple[str, ...], rows: Sequence[tuple[object, .
     return Table(title, headings, rows[:_MOST], max(len(rows) - _MOST, 0))
 
 
+def _bars(label: str, unit: str, names: list[str], *series: tuple[str, str, list[int]]) -> Picture:
+    """A bar for each name. `series`: name, colour and values."""
+    listed = [{"name": name, "color": color, "values": values} for name, color, values in series]
+    return {"kind": "bars", "label": label, "unit": unit, "labels": names, "series": listed}
+
+
 # ---- findings ----------------------------------------------------------------------------------------------
 
 
@@ -127,13 +133,7 @@ def _rows(facts: Facts) -> _Rows:
 def _partitions(facts: Facts) -> Section:
     what, names, rows, left_out = _rows(facts)
     sizes = [sum(each.size for each in partitions) for partitions in rows]
-    picture = {
-        "kind": "bars",
-        "label": f"Bytes by {what}",
-        "unit": "bytes",
-        "labels": names,
-        "series": [{"name": "bytes", "color": "s0", "values": sizes}],
-    }
+    picture = _bars(f"Bytes by {what}", "bytes", names, ("bytes", "s0", sizes))
     headings = (
         "partition",
         "bytes",
@@ -421,13 +421,8 @@ def _groups(facts: Facts) -> Section:
     rest = ordered[_ROWS:]
     if rest:
         ordered = [*ordered[:_ROWS], (counted(len(rest), "other group"), sum(lag for _, lag in rest))]
-    picture = {
-        "kind": "bars",
-        "label": "Lag by group",
-        "unit": "offsets",
-        "labels": [name for name, _ in ordered],
-        "series": [{"name": "lag", "color": "s1", "values": [lag for _, lag in ordered]}],
-    }
+    values = [lag for _, lag in ordered]
+    picture = _bars("Lag by group", "offsets", [name for name, _ in ordered], ("lag", "s1", values))
     table = _table(
         "groups",
         ("kind", "group", "partition", "position", "lag", "last commit"),
@@ -460,16 +455,8 @@ def _cache(facts: Facts) -> Section:
     cached = [sum(each.cached for each in partitions) for partitions in rows]
     sizes = [sum(each.size for each in partitions) for partitions in rows]
     others = [size - here for size, here in zip(sizes, cached, strict=True)]
-    picture = {
-        "kind": "bars",
-        "label": f"Bytes in the page cache by {what}",
-        "unit": "bytes",
-        "labels": names,
-        "series": [
-            {"name": "in the page cache", "color": "s1", "values": cached},
-            {"name": "on the disk only", "color": "rest", "values": others},
-        ],
-    }
+    series = ("in the page cache", "s1", cached), ("on the disk only", "rest", others)
+    picture = _bars(f"Bytes in the page cache by {what}", "bytes", names, *series)
     table = _table(
         "page cache",
         (what, "bytes", "in the page cache", "share"),

@@ -363,7 +363,7 @@ class GroupFile:
         if not content.behind:
             file.truncate(content.end)
             return
-        kept = name_for_cut(str(self._path), content.end)
+        kept = name_for_cut(self._path, content.end)
         write_whole(kept, torn)
         file.truncate(content.end)
         try:

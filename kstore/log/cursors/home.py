@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from pathlib import Path
 
 from kstore.errors import LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
@@ -53,7 +52,7 @@ class Home(NamedTuple):
         real = os.path.join(parent, name)
         if not os.path.isdir(real):
             raise LogNotFoundError(f"no partition directory at {path}, so it has no cursors")
-        return cls(real, parent if layout.is_partition_name(name) else real, name_of(Path(real)))
+        return cls(real, parent if layout.is_partition_name(name) else real, name_of(real))
 
     def known_id(self) -> bytes:
         """The id of the partition in commits; empty if it has none. A later directory of this name has
@@ -74,7 +73,7 @@ class Home(NamedTuple):
                 explain_refusal(e)
                 raise
         if not manifest.id:
-            raise corrupt(Path(self.partition, NAME), "manifest", "an id of the partition", "none")
+            raise corrupt(f"{self.partition}/{NAME}", "manifest", "an id of the partition", "none")
         return manifest.id
 
     def committed(self, group: str) -> OffsetAndMetadata | None:

@@ -39,8 +39,8 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A committed position, the id of the partition's directory, and the generation of the log; None in
-    commits of older versions of kstore."""
+    """A committed position, the id of the partition's directory, and the generation of the log; None if it is
+    not known, as in commits that were taken over from a broker."""
 
     position: OffsetAndMetadata
     partition_id: bytes

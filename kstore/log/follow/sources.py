@@ -4,7 +4,6 @@ process may write."""
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from kstore.engine.io.synchronization import MODIFY, Inotify
 from kstore.errors import LogNotFoundError
@@ -93,9 +92,9 @@ class DirectorySource:
         try:
             watch = Inotify()
             self._partition = watch.add(self.path)
-            home = str(directory_of(Path(self.path)))  # the log start offset is kept there
-            if home != self.path:
-                watch.add(home)
+            around = directory_of(self.path)  # its checkpoint has the log start offset
+            if around != self.path:
+                watch.add(around)
         except FileNotFoundError:
             raise LogNotFoundError(f"no partition directory at {self.path}") from None
         except OSError:
