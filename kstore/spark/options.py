@@ -194,7 +194,7 @@ READER: tuple[Option, ...] = (
         "subscribe",
         _names,
         None,
-        "topics, as `a,b`. Give one of `subscribe`, `subscribePattern` and `assign`",
+        "topics, as `a,b`. Pass one of `subscribe`, `subscribePattern` and `assign`",
     ),
     Option("subscribePattern", _pattern, None, "topics, as a Python regular expression for the whole name"),
     Option("assign", _partitions, None, 'partitions, as JSON `{"orders": [0, 1]}`'),
@@ -221,7 +221,13 @@ READER: tuple[Option, ...] = (
         None,
         'times by partition, as JSON `{"orders": {"0": 1700000000000}}`',
     ),
-    Option("endingOffsetsByTimestamp", _per_partition, None, "likewise", only="batch queries"),
+    Option(
+        "endingOffsetsByTimestamp",
+        _per_partition,
+        None,
+        "times to end before, likewise",
+        only="batch queries",
+    ),
     Option(
         "startingOffsetsByTimestampStrategy",
         choice("error", "latest"),
@@ -232,25 +238,25 @@ READER: tuple[Option, ...] = (
         "minPartitions",
         integer(1),
         None,
-        "at least about so many splits; a hint, since no split has a part of a batch",
+        "approximate least number of splits: a split does not divide a batch",
     ),
-    Option("maxRecordsPerPartition", integer(1), None, "at most so many offsets a task; a hint as well"),
-    Option("maxPartitionBytes", size(1), "128m", "how much a task reads at most: see [tasks](#tasks)"),
-    Option("openCostInBytes", size(0), "64k", "how many bytes opening a split counts for"),
-    Option("minPartitionNum", integer(1), None, "how many tasks can run at once", "what the session says"),
+    Option("maxRecordsPerPartition", integer(1), None, "approximate largest number of offsets in a task"),
+    Option("maxPartitionBytes", size(1), "128m", "largest number of bytes that [a task](#tasks) reads"),
+    Option("openCostInBytes", size(0), "64k", "bytes that are added to each split for its opening"),
+    Option("minPartitionNum", integer(1), None, "number of tasks that can run at once", "from the session"),
     Option(
         "maxOffsetsPerTrigger",
         integer(1),
         None,
-        "how many offsets a micro-batch has; shared between partitions in proportion to what each has",
+        "largest number of offsets in a micro-batch, divided among partitions in proportion to their backlog",
         only="streams",
     ),
     Option(
         "maxBytesPerTrigger",
         size(1),
         None,
-        "how many bytes of `.log` files a micro-batch reads at most, such as `64m`, shared likewise; but at "
-        "least one batch of records",
+        "largest number of bytes of `.log` files that a micro-batch reads, such as `64m`, divided likewise; but "
+        "at least one batch of records",
         only="streams",
     ),
     Option(
@@ -261,7 +267,9 @@ READER: tuple[Option, ...] = (
         "`AvailableNow` do not wait",
         only="streams",
     ),
-    Option("maxTriggerDelay", _milliseconds, "15m", "how long such a trigger waits at most", only="streams"),
+    Option(
+        "maxTriggerDelay", _milliseconds, "15m", "longest wait for `minOffsetsPerTrigger`", only="streams"
+    ),
     Option(
         "failOnDataLoss",
         _boolean,
@@ -279,13 +287,12 @@ READER: tuple[Option, ...] = (
         "isolation",
         choice("read_uncommitted", "read_committed"),
         "read_uncommitted",
-        "`read_committed` leaves out aborted transactions. Kafka's name for it, `kafka.isolation.level`, is "
-        "taken, too",
+        "`read_committed` leaves out aborted transactions. `kafka.isolation.level` is an alias",
     ),
 )
 WRITER: tuple[Option, ...] = (
-    Option("topic", _text, None, "where all rows go", "the column `topic`"),
-    Option("numPartitions", integer(1), "1", "how many partitions a topic gets that does not exist"),
+    Option("topic", _text, None, "the topic of all rows", "the column `topic`"),
+    Option("numPartitions", integer(1), "1", "number of partitions of a topic that does not exist yet"),
     Option(
         "txnId",
         _not_empty,
@@ -298,15 +305,15 @@ WRITER: tuple[Option, ...] = (
         "ifPublished",
         choice("skip", "error"),
         "skip",
-        "what happens if `txnId` was published: nothing is written, or an error",
+        "if `txnId` was published before: `skip` writes nothing, `error` is an error",
     ),
     Option(
         "lockWait",
         _milliseconds,
         "1m",
-        "how long a commit waits for a partition, or for another job that publishes",
+        "longest wait of a commit for a locked partition, or for the commit of another job",
     ),
-    Option("stagingPath", local_path, None, "where tasks write first", "beside the log directory"),
+    Option("stagingPath", local_path, None, "directory of staged files", "beside the log directory"),
 )
 BOTH: tuple[Option, ...] = (
     Option(
@@ -314,7 +321,7 @@ BOTH: tuple[Option, ...] = (
         _text,
         None,
         "the log directory, one path on every machine (`KSTORE_ROOT_MAP=FROM=TO` in an executor's "
-        "environment maps it); a reader takes [several](#several-directories), and [URLs](#object-stores)",
+        "environment maps it); for reading also [several](#several-directories) and [URLs](#object-stores)",
         "required",
     ),
 )
