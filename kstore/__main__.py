@@ -14,16 +14,16 @@ from kstore.errors import InvalidConfigError, KstoreError, PolicyViolationError,
 from kstore.tools.terminal import Screen, note
 
 QUESTIONS = """questions of an operator (DATA is a log directory, of kstore or of a broker):
-  what is in here?                            kstore topics DATA; kstore stat DATA
+  which topics are in DATA?                   kstore topics DATA; kstore stat DATA
   what is damaged?                            kstore check DATA
   why is this segment still here?             kstore explain retention DATA --topic orders
-  what does compaction wait for?              kstore explain compaction DATA --topic users
-  which transaction hangs, and whose is it?   kstore transactions DATA
-  restore one topic from a backup             kstore copy BACKUP RESTORED --topic orders"""
+  why is a topic not compacted?               kstore explain compaction DATA --topic users
+  which transaction hangs?                    kstore transactions DATA
+  how to restore a topic from a backup?       kstore copy BACKUP RESTORED --topic orders"""
 
 EXAMPLES = """examples:
   kstore stat data/orders-0                                  segments, spans of time, codecs, keys
-  kstore check data                                          is it whole, and would a broker start on it
+  kstore check data                                          damage, and whether a broker would start
   kstore report data -o page.html                            a page for a browser: sizes, segments, lag
   kstore records data/orders-0 --since 2026-11-20 --format jsonl
   kstore records data --topic orders --since yesterday --output orders.parquet
@@ -38,13 +38,13 @@ EXAMPLES = """examples:
   kstore retain data/orders-0 --config retention.ms=86400000 --dry-run
   kstore compact data/users-0 --dry-run
   kstore erase data/users-0 --key ann --dry-run
-  kstore keys data/users-0                                   files with which get finds a key at once
+  kstore keys data/users-0                                   files that make get fast
   kstore recover data/orders-0 --dry-run
   kstore repair data                                         a plan; --run carries it out
   kstore explain opening data/orders-0
   kstore explain lookup data/orders-0 --offset 4711
   kstore transactions data --producer-id 4000 --abort --dry-run
-  kstore copy data backup                                    again: only what is new
+  kstore copy data backup                                    the next run copies only new segments
   kstore copy data orders --topic orders --since 2026-11-20
   kstore ship data s3://bucket/logs --local-retention-ms 86400000
 
@@ -56,69 +56,68 @@ EXAMPLES = """examples:
   kstore shares data
   kstore serve data --port 9092
 
-dump, records, follow, find, get, stat, check, report, explain, transactions, top, topics, describe,
-cursors and shares write nothing in the directory and take no lock. The directory may belong to a broker
-that is running, or that crashed. copy writes in its destination only, and so does ship, unless it deletes.
-append, retain, compact, erase, keys, recover, truncate, create, alter, delete and keep lock the directory
-as a broker does, and fail if it is still locked after --wait. The options of cursors that change positions
-write positions only, and --forget of shares deletes states only, also beside a running writer; --export
-and adopt lock the directories that they write to, and --abort of transactions that of the partitions.
-serve locks its directory with --write. sink changes staged files only with --recover, --forget or --sweep.
+locks (a broker or a program that writes the directory has the same lock):
+  no lock, nothing is changed      topics describe stat records find get follow top dump check explain
+                                   report transactions cursors shares repair sink
+  no lock, other files are written copy (DST), ship (URL), cursors --reset-to --expire --import (positions),
+                                   shares --forget (states)
+  lock, or an error after --wait   append truncate retain compact erase keys recover create alter delete keep
+                                   serve --write, transactions --abort
+  lock, or an error                adopt, repair --run, cursors --export, ship --local-retention-ms,
+                                   sink --recover
 
 Output to a file or a pipe is UTF-8 in every locale. On a terminal, stat, check, records, append, get, compact
 and erase show their progress on stderr.
 
-Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted (0 for top, keep and serve, which
-run until they are interrupted). If records are known to be lost at the end of a log, or between segments,
-records prints what is left, reports the loss on stderr unless --as-is is given, and exits with 0. check
-exits with 1 for every problem, or with 2 if nothing is there. records exits with 1 if a single file has no
-batch or does not end with a whole one, or if a directory has packed segments only, such as .log.gz."""
+exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted (0 for top, keep and serve, which
+run until they are interrupted). If records were lost, records prints the others, a warning on stderr, and
+exits with 0. check exits with 1 for every problem, and with 2 if nothing is at the path."""
 
 # The commands by what they are for, in the order of --help.
 GROUPS = {
     "what is in a directory": {
         "topics": "list the topics of a log directory",
         "describe": "print a topic's configuration and partitions",
-        "stat": "describe a partition or a log directory: segments, sizes, spans of time",
+        "stat": "print segments, sizes and ranges of time of partitions",
         "records": "print the records of a partition, a topic or a log directory, or the bytes of one value",
         "find": "find a record by offset or by time",
         "get": "print the last record of a key, or all of them",
         "follow": "print records as they are appended",
-        "top": "show the partitions that are written most, again and again",
+        "top": "show the partitions with the most appends, refreshed every two seconds",
         "dump": "print the files of a partition as kafka-dump-log does",
     },
     "what is wrong, and why": {
         "check": "check every byte of partitions and log directories, and print what is wrong",
-        "explain": "why a segment is still there, what an opening would do, where the bytes are, and so on",
+        "explain": "explain retention, lookups, openings, compaction or sizes of a partition",
         "transactions": "list open and hanging transactions, with their transactional ids, or abort one",
-        "report": "write a page of HTML that shows a log directory or a partition",
-        "recover": "recover a partition after an unclean stop",
-        "repair": "plan, and with --run carry out, the repair of what check finds",
+        "report": "write an HTML page about a log directory or a partition",
+        "recover": "recover a partition after an unclean stop, as a broker does",
+        "repair": "print a plan that repairs the findings of check, or carry it out (--run)",
     },
     "copies": {
-        "copy": "copy a partition, a topic, a store or a broker's directory; again: only what is new",
-        "ship": "upload sealed segments to an object store or another remote file system, each once",
-        "adopt": "make the topics of a store topics of a stopped Kafka broker",
+        "copy": "copy a partition, a topic, a store or a broker's directory",
+        "ship": "upload sealed segments to an object store or another remote file system",
+        "adopt": "copy the topics of a store to a stopped Kafka broker",
     },
     "groups of readers": {
-        "cursors": "print how far groups of readers have come, move a group, exchange positions with Kafka",
-        "shares": "print what share groups have done with the records of queues, or forget a group",
+        "cursors": "print the positions and lag of cursor groups, move a group, exchange positions with Kafka",
+        "shares": "print the state of share groups, or delete the state of a group",
     },
     "append, delete, compact": {
         "append": "append lines or JSON Lines from standard input",
         "truncate": "remove the records from an offset to the end",
-        "retain": "delete old segments by size and age, or print which would go",
-        "compact": "keep the last record of each key only, or print which records would go",
-        "erase": "remove the records of keys for good, or print which would go",
-        "keys": "make .keys files, with which the last record of a key is found at once",
+        "retain": "delete old segments by size and age, or print which would be deleted",
+        "compact": "keep only the last record of each key, or print which others would be removed",
+        "erase": "remove the records of keys for good, or print which would be removed",
+        "keys": "make .keys files, for fast lookups of the last record of a key",
     },
     "topics of a log directory": {
         "create": "create a topic in a log directory",
         "alter": "change a topic's configuration, or give it more partitions",
         "delete": "delete a topic with all its records",
-        "keep": "delete old segments, compact and so on in a log directory, until it is interrupted",
-        "serve": "serve a log directory to Kafka clients, until it is interrupted",
-        "sink": "print what Spark's writers have under way and in staging, or finish, give up, sweep it",
+        "keep": "run the background work of a store (delete old segments, compact) until Ctrl-C",
+        "serve": "serve a log directory to Kafka clients until Ctrl-C",
+        "sink": "print, finish or abandon the pending transaction of Spark's writers",
     },
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}

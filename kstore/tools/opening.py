@@ -32,7 +32,7 @@ def add_open_arguments(parser: argparse.ArgumentParser, also: str = "") -> None:
     parser.add_argument(
         "--as-is",
         action="store_true",
-        help="show every file as it is, not what Kafka's recovery would leave",
+        help="after an unclean stop, also show what recovery would remove",
     )
     parser.add_argument(
         "--index-interval-bytes",
@@ -55,7 +55,7 @@ def add_remote_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--remote",
         metavar="URL",
-        help="where DIR was shipped to (kstore ship): also read the segments that are there only",
+        help="the URL to which kstore ship has uploaded DIR: also read the segments that DIR no longer has",
     )
 
 

@@ -33,8 +33,8 @@ def add_write_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-cut",
         action="store_true",
-        help="after an unclean stop, keep all bytes that recovery removes, in .cut files beside the log, not "
-        "only those with records",
+        help="after an unclean stop, copy all bytes that recovery removes to .cut files beside the log "
+        "(default: only those with undamaged batches, and flushed ones)",
     )
     add_wait_argument(parser)
 

@@ -15,18 +15,20 @@ def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source",
         metavar="SRC",
-        help="the directory of a partition, or a log directory with the partitions of a store or a broker; "
-        "others may write it meanwhile. Or its URL",
+        help="partition directory, or log directory of a store or a broker, or its URL; others may write it "
+        "meanwhile",
     )
     parser.add_argument(
-        "--remote", metavar="URL", help="where SRC was shipped to: also copy segments that are there only"
+        "--remote",
+        metavar="URL",
+        help="the URL to which kstore ship has uploaded SRC: also copy the segments that SRC no longer has",
     )
     parser.add_argument(
         "destination",
         metavar="DST",
-        help="a new directory, or one that an earlier copy has made: then segments that it has already are "
-        "not copied again, and the command fails if it has partitions that this run does not copy. The copy "
-        "is called DST.copying until it is complete; if it was interrupted, the next run goes on",
+        help="a new directory, or an earlier copy: its sealed segments are not copied again, and the command "
+        "fails if it has partitions that this run does not copy. The name is DST.copying until the copy is "
+        "complete; the next run continues an interrupted copy",
     )
     parser.add_argument(
         "--topic",
@@ -70,10 +72,10 @@ def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def copy(args: argparse.Namespace) -> int:
-    """Copy a partition, a topic, a store or a broker's log directory into a new directory. Offsets,
-    timestamps, leader epochs, log starts, topic ids, options and, for a log directory, positions of groups
-    are kept. The copy needs no recovery. kstore-copy.jsonl in it has a checksum for each file. Exit code 1 if
-    something is missing in the copy."""
+    """Copy a partition, a topic, a store or a broker's log directory into a new directory. The copy has equal
+    offsets, timestamps, leader epochs, log start offsets, topic ids and options, and for a log directory the
+    positions of groups. It needs no recovery. kstore-copy.jsonl in it has a checksum for each file. The exit
+    code is 1 if something is missing in the copy."""
     with Progress(0, "copy") as progress:
         report = kstore.copy(
             args.source,

@@ -16,8 +16,7 @@ def add_recover_arguments(parser: argparse.ArgumentParser) -> None:
         "--all",
         action="store_true",
         help="check every batch, even after a clean stop and below the recovery point. As in Kafka, the log "
-        "then ends at the first damaged batch: also sound records behind it are taken out of the log, and "
-        "kept in .cut files",
+        "then ends at the first damaged batch: undamaged batches after it are moved to .cut files",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 

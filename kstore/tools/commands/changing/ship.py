@@ -14,8 +14,7 @@ def add_ship_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source",
         metavar="DIR",
-        help="the directory of a partition, or a log directory with the partitions of a store or a broker; "
-        "others may write it meanwhile",
+        help="partition directory, or log directory of a store or a broker; others may write it meanwhile",
     )
     parser.add_argument(
         "url",
@@ -26,17 +25,17 @@ def add_ship_arguments(parser: argparse.ArgumentParser) -> None:
         "--local-retention-ms",
         type=whole("a number of milliseconds", 0, 2**63 - 1),
         metavar="MS",
-        help="then delete the segments of DIR whose newest record is older, 0 for all, once their remote "
-        "files were read back and are equal. DIR must not be open for writing elsewhere",
+        help="then delete segments of DIR whose newest record is older than this, 0 for all shipped ones, if "
+        "their remote files are equal. No other process may have DIR open for writing",
     )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 
 def ship(args: argparse.Namespace) -> int:
     """Upload the sealed segments of a partition or a log directory to a URL, each once, with their indexes
-    and snapshots of producers. Each segment is read back and compared by SHA-256. URL can be read like a
-    directory, and is whole at each moment. Several runs at once do no harm, and an interrupted run is
-    continued by the next. Exit code 1 if something is missing there, or a partition failed."""
+    and snapshots of producers. Each segment is read back and compared by SHA-256. Other commands can read the
+    URL at any time. Several runs may run at once, and the next run continues an interrupted one. The exit
+    code is 1 if records are missing at the URL, or a partition failed."""
     with Progress(0, "ship") as progress:
         report = kstore.ship(
             args.source, args.url, local_retention_ms=args.local_retention_ms, progress=progress.share

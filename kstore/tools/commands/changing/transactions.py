@@ -48,9 +48,9 @@ def add_transactions_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--without-coordinator",
         action="store_true",
-        help="with --abort: abort also if the state of the coordinator is not known as a whole, or if the "
-        "transaction seems to be later than the coordinator's last one. DANGER: if the coordinator has "
-        "committed the transaction, its records are lost here, and committed elsewhere",
+        help="with --abort: abort also if __transaction_state is incomplete, or if the transaction seems to be "
+        "later than the coordinator's last one. DANGER: if the coordinator has committed the transaction, its "
+        "records are lost here, and committed in other partitions",
     )
     add_wait_argument(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON object for each transaction")
@@ -58,11 +58,11 @@ def add_transactions_arguments(parser: argparse.ArgumentParser) -> None:
 
 def transactions(args: argparse.Namespace) -> int:
     """List open transactions, the oldest first, with producer, transactional id, age and partitions, or abort
-    one. Readers of committed records, and compaction, wait for the end of a transaction. A hanging one is
-    open in a partition, and no coordinator is to end it. Transactional ids are read from __transaction_state
-    in the log directory; a broker may be running. --abort locks the log directory, and fails if a broker has
-    it, if the coordinator has committed the last transaction of the producer, or if a partition of
-    __transaction_state is missing or damaged."""
+    one. Readers of committed records, and compaction, wait for the end of a transaction. A transaction hangs
+    if it is open in a partition, and no coordinator will end it. Transactional ids are read from
+    __transaction_state in the log directory; a broker may be running. --abort locks the log directory. It
+    fails if a broker has it, if the coordinator has committed the last transaction of the producer, or if a
+    partition of __transaction_state is missing or damaged."""
     if not args.abort and (args.dry_run or args.first_offset is not None or args.without_coordinator):
         raise ValueError("--dry-run, --first-offset and --without-coordinator need --abort")
     if args.abort and args.producer_id is None:

@@ -27,8 +27,7 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         nargs="+",
         type=readable,
-        help="partition directory or its URL, .log file, or log directory of a store or a broker; several "
-        "log directories are those of one store",
+        help="partition directory or its URL, .log file, or all log directories of one store or broker",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
@@ -50,12 +49,12 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--remote",
         metavar="URL",
-        help="where DIR was shipped to: also check what is there, as one log with DIR",
+        help="the URL to which kstore ship has uploaded DIR: also check its segments, and that both are one log",
     )
     parser.add_argument(
         "--resume",
         metavar="FILE",
-        help="note in FILE which segments are whole, and do not read them again while their files are "
+        help="write undamaged segments into FILE, and do not read them in later checks while their files are "
         "unchanged",
     )
 
@@ -63,7 +62,7 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> int:
     """Check every byte of partitions and log directories, and print the findings. Nothing is written or
     locked, and a process may be writing the logs. The exit codes are 0 (no finding of --severity or worse), 1
-    (findings), 2 (wrong usage, or nothing is there)."""
+    (findings), 2 (wrong usage, or nothing is at the path)."""
     with contextlib.ExitStack() as stack:
         bar = stack.enter_context(Progress(0, "checking", of_bytes=True))
         lock = threading.Lock()

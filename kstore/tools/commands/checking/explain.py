@@ -39,10 +39,10 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
         choices=tuple(_TEXTS),
-        help="retention: why each segment is kept, and when it is deleted at the earliest. lookup: which "
-        "segment, index entry and batches a lookup of --offset or --timestamp reads. opening: what an "
-        "opening for writing, or a broker's start, would do. compaction: what compaction waits for. sizes: "
-        "where the bytes are, and what other codecs would save",
+        help="retention: why each segment is kept, and the earliest time of its deletion. lookup: the "
+        "segment, the index entry and the batches that a lookup of --offset or --timestamp reads. opening: "
+        "what an opening for writing, or a broker's start, would do. compaction: why records are not "
+        "compacted yet. sizes: the bytes of keys, values and so on, and what other codecs would save",
     )
     parser.add_argument(
         "directory", metavar="DIR", help="partition directory; or a log directory, for all its partitions"
@@ -54,7 +54,7 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="GROUP",
-        help="for retention: nothing is deleted that this group still needs (may be repeated)",
+        help="for retention: keep the segments that this group has not read (may be repeated)",
     )
     parser.add_argument(
         "--at",
@@ -65,7 +65,7 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--whole",
         action="store_true",
-        help="for opening: as if no batch had been flushed, so that all are checked",
+        help="for opening: assume that no batch was flushed, so that all are checked",
     )
     add_config_argument(parser)
     add_server_properties_argument(parser)
@@ -74,9 +74,8 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def explain(args: argparse.Namespace) -> int:
-    """Explain why a segment is still there, why a lookup returns an offset, what an opening would do, what
-    compaction waits for, or where the bytes are. Nothing is changed and nothing is locked. The options of the
-    topic are those that kstore or the broker has saved."""
+    """Explain retention, lookups, openings, compaction or sizes of a partition. Nothing is changed and nothing
+    is locked. The saved options of the topic apply."""
     _check(args)
     partitions, _ = selected(args)
     code = 0

@@ -28,7 +28,7 @@ def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plan",
         metavar="FILE",
-        help="save the plan in FILE; with --run: carry it out only if it is still the saved one",
+        help="save the plan in FILE; with --run: carry the plan out only if it equals the saved one",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -46,10 +46,9 @@ def _saved(path: str) -> object:
 
 
 def repair(args: argparse.Namespace) -> int:
-    """Print a plan that repairs what kstore check finds; with --run, carry it out. Damaged batches are moved
-    to .cut files, and indexes, snapshots and checkpoints are made from the logs. The exit codes
-    are 0, 1 (problems are left that a repair does not treat, or it has failed), 2 (wrong usage, or nothing is
-    there)."""
+    """Print a plan that repairs the findings of kstore check; with --run, carry it out. A repair moves damaged
+    batches to .cut files, and rebuilds indexes, snapshots and checkpoints from the logs. The exit codes are
+    0, 1 (problems are left, or the repair has failed), 2 (wrong usage, or nothing is at the path)."""
     if args.plan is not None and os.path.exists(args.plan) and not os.path.isfile(args.plan):
         raise OSError(errno.EINVAL, "not a regular file", args.plan)
     try:

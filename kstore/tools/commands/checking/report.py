@@ -25,14 +25,14 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="read every byte as kstore check does, and show what it finds. The exit code is 1 if something "
-        "is lost, damaged or suspicious",
+        help="also run kstore check, and show its findings. The exit code is 1 if something is lost, damaged "
+        "or suspicious",
     )
 
 
 def report(args: argparse.Namespace) -> int:
-    """Write a page of HTML that shows a partition, or all partitions of a log directory: sizes, segments with
-    their states, the rate of writing, batches and codecs, producers and open transactions, groups and their
+    """Write an HTML page about a partition, or all partitions of a log directory: sizes, segments with
+    their states, the rate of appends, batches and codecs, producers and open transactions, groups and their
     lag, the page cache, and findings. The page is one file, which loads nothing from elsewhere. It has names,
     offsets, sizes and times, and no keys or values."""
     if args.also and is_partition(args.directory):

@@ -225,9 +225,9 @@ def partition_text(stat: dict[str, Any]) -> str:
 
 
 def stat(args: argparse.Namespace) -> int:
-    """Describe a partition, or all partitions of a log directory. The number of records includes transaction
-    markers and records below the log start. A segment or a partition that cannot be read is shown with "?" or
-    with its error. kstore check tells what is wrong."""
+    """Print segments, sizes and ranges of time of a partition, or of all partitions of a log directory. The
+    number of records includes transaction markers and records below the log start offset. A segment or a
+    partition that cannot be read has a "?" or its error; kstore check has details."""
     path = Path(args.directory)
     if not path.exists():
         raise LogNotFoundError(f"no partition and no log directory at {path}")

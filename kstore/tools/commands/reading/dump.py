@@ -182,12 +182,11 @@ def dump(args: argparse.Namespace) -> int:
     """Print what kafka-dump-log prints, line for line, from the files alone.
 
     The lines are those of section 11 of docs/spec.md. Like that tool, the command stops at the first file
-    that it cannot dump to the end. It differs in this: files need no --files, and decoder classes no package;
-    there is --json; DefaultDecoder prints text; no file is changed (Kafka's tool shortens index files to
-    whole entries, and creates missing ones); the exit code is 2 for wrong usage, and 1 also for an unknown
-    file, a wrong checksum, a corrupt snapshot and an index that does not match its log, for which Kafka's
-    tool ends with 0. If a compacted log lacks the record whose timestamp an index names, this is reported
-    without an error.
+    that it cannot dump to the end. Unlike it, the command takes files without --files and decoder classes
+    without a package, has --json, prints text with DefaultDecoder, and changes no file (Kafka's tool shortens
+    index files to whole entries, and creates missing ones). The exit code is 2 for wrong usage. It is 1 also
+    for an unknown file, a wrong checksum, a corrupt snapshot and an index that does not match its log; Kafka's
+    tool then exits with 0.
     """
     if args.files is None and not args.paths:
         raise ValueError("no file given: name one, or use --files A,B")

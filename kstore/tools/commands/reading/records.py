@@ -68,7 +68,7 @@ def add_records_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bom",
         action="store_true",
-        help="with --format csv: begin with a byte order mark, by which Excel knows UTF-8",
+        help="with --format csv: begin with a byte order mark, so that Excel reads UTF-8",
     )
     parser.add_argument("--offset", type=offset, help="only the record at this offset")
     parser.add_argument("--start", type=offset, metavar="OFFSET", help="first offset (default: log start)")
@@ -90,7 +90,7 @@ def add_records_arguments(parser: argparse.ArgumentParser) -> None:
         choices=ON_ERROR,
         default="raise",
         help="raise: stop at damage (default). skip: continue at the next undamaged batch, and report the "
-        "damage on stderr. Behind a damaged batch header in the last segment it needs --as-is",
+        "damage on stderr. After a damaged batch header in the last segment this needs --as-is",
     )
     parser.add_argument(
         "--control", action="store_true", help="also print transaction markers and batches without records"

@@ -56,8 +56,8 @@ def add_keep_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def keep(args: argparse.Namespace) -> int:
-    """Delete old segments, compact and write checkpoints in a log directory, until SIGTERM or Ctrl-C. Prints
-    a line about the directory now and then, and failures on stderr."""
+    """Run the background work of a store until SIGTERM or Ctrl-C: delete old segments, compact, write
+    checkpoints. Prints a line about the directory every --every seconds, and failures on stderr."""
     options = options_of(args.config)
     if args.server_properties:
         options = {"config": brokers_config(args.server_properties, settings_of(args.config))}

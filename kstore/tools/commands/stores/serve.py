@@ -47,8 +47,8 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def serve(args: argparse.Namespace) -> int:
-    """Serve a log directory to Kafka clients until SIGTERM or Ctrl-C. Prints the address. There is one node,
-    without replication, TLS and passwords; it is made for reading a directory and for tests, not to replace a
+    """Serve a log directory to Kafka clients until SIGTERM or Ctrl-C. Prints the address. The server is one
+    node, without replication, TLS and passwords: for reading a directory and for tests, not to replace a
     broker."""
     if not args.write and (args.create_topics or args.durability or args.config):
         raise ValueError("--create-topics, --durability and --config need --write")

@@ -43,11 +43,11 @@ def add_shares_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def shares(args: argparse.Namespace) -> int:
-    """Print what share groups have done: a line for each group and partition, with the offset of the first
-    record that is not done, that of the first one that was not delivered, and how many records between the
-    two are acquired by a worker, or available because they are to be delivered again. LAG counts the records
-    that are not done, also those that were never delivered. With --forget the lines are those of the states
-    that are deleted."""
+    """Print the state of share groups, or delete that of a group. A line for each group and partition has:
+    START, the offset of the first record that is not done; END, the offset of the first record that was not
+    delivered; ACQUIRED, the number of records that a worker has; AVAILABLE, the number of records that are to
+    be delivered again; LAG, the number of records that are not done. With --forget the lines have the deleted
+    states."""
     if args.group is not None:
         checked_group(args.group)
     if args.forget and args.group is None:

@@ -41,9 +41,8 @@ def add_top_arguments(parser: argparse.ArgumentParser) -> None:
 
 def top(args: argparse.Namespace) -> int:
     """Show the partitions of a log directory with the most appends, and refresh the list. BYTES/S is the rate
-    of appends; retention and compaction do not change it. LAG is the number of offsets that the slowest
-    cursor group has still to read. With --count, the exit code is 1 if something could not be read; it is
-    left out and named."""
+    of appends. LAG is the lag of the slowest cursor group, in offsets. With --count, the exit code is 1 if a
+    partition could not be read; stderr names it."""
     readings = _Readings(open_reader(args))
     left = args.count
     with contextlib.suppress(KeyboardInterrupt):
