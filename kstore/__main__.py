@@ -107,7 +107,7 @@ GROUPS = {
         "append": "append lines or JSON Lines from standard input",
         "truncate": "remove the records from an offset to the end",
         "retain": "delete old segments by size and age, or print which would be deleted",
-        "compact": "keep only the last record of each key, or print which others would be removed",
+        "compact": "keep only the last record of each key, or print what would be removed",
         "erase": "remove the records of keys for good, or print which would be removed",
         "keys": "make .keys files, for fast lookups of the last record of a key",
     },

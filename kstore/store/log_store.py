@@ -70,42 +70,53 @@ if TYPE_CHECKING:
 
 
 class LogStore:
-    """The topics of one or more log directories: what a broker's log manager is, without a broker.
+    """The topics of one or more log directories, as a broker's log manager has them.
 
-    `dirs` are what a broker calls log.dirs: directories with a directory for each partition.
+    Modes:
+        mode "r": reads. Nothing is written or locked, so the directories may belong to a running broker. The
+            store has the partitions of the time of its opening; `refresh()` adds later ones.
+        mode "a": reads and writes. Creates missing directories, and locks all until the store is closed: call
+            `close()`, or use a `with` statement. If a directory was not closed cleanly, all are recovered
+            first, as by a broker.
 
-    mode "r": reads. Nothing is written or locked, so the directories may belong to a running broker. The
-    names of the partitions are taken when the object is made, and by `refresh`. remote: the URL to which
-    kstore.ship() has shipped the directory, to read segments that are only there. storage_options: for URLs,
-    a mapping of fsspec's options. mode "a": writes too. Directories that are missing are made, and locked
-    until the store is closed: close it, or use it in a `with` statement. If they were not closed cleanly, all
-    are recovered first, as by a broker. Threads may share the store. wait: how many seconds to wait for a
-    directory that does not exist yet, or in mode "a" while others write there. Default 0.
+    Threads may share the store. Iterating yields a TopicPartition for each partition, and `in` says whether the
+    store has one.
 
-    Options for writing, all by name: config: a LogConfig, for topics that do not say otherwise. Each of its
-    options may also be given by name. durability, keep_cut, leader_epoch, clock, max_decompressed_bytes,
-    producer_id_expiration_ms: for all logs, as in kstore.open. shared: True lets other processes that pass
-    it, too, write the store at the same time. Each sees in its next call what the others have appended, and
-    which topics they have created or changed. After a fork a child opens the store itself. The file system
-    must be a local one. Default: False. background: whether old segments are deleted, compacted topics
-    compacted, .keys files made if key_files says so, and so on, in the background: True or False. Default:
-    True. keep_for: groups of cursors and share groups, whose records the background does not delete before
-    they are done; see `retain`. Default: none. idle_roll_ms: how often the background looks for segments
-    without appends that are old enough to end, and ends them, in ms. Default: never, as in Kafka.
-    max_open_partitions: how many logs stay open, an int. Default: an eighth of the descriptors that the
-    process may have, but at least 8. Others are opened when they are needed.
+    Options for both:
+        dirs: the log directories (Kafka's log.dirs): each contains a directory for each partition. For
+            reading also URLs.
+        wait: how many seconds to wait for a directory that does not exist yet, or in mode "a" while another
+            process has it locked. Default 0.
 
-    Iterating gives a TopicPartition for each partition, and `in` says whether there is one. `others` holds
-    the names of directories that are no partitions in use: those marked -delete, -future or -stray,
-    and those that Kafka does not accept.
+    Options for reading:
+        remote: the URL to which kstore.ship() has uploaded the directory. Segments that the directory no
+            longer has are read from there.
+        storage_options: for URLs, a mapping of fsspec's options.
+
+    Options for writing:
+        config: a LogConfig, for options that a topic does not set. Each of its options may also be passed by
+            name.
+        durability, keep_cut, leader_epoch, clock, max_decompressed_bytes, producer_id_expiration_ms: for all
+            logs, as in kstore.open.
+        shared: True lets other processes that pass it, too, write the store at the same time. The next call
+            of each sees what the others have appended, and which topics they have created or changed. A child
+            of fork opens the store itself. KstoreError on a network file system. Default False.
+        background: True deletes old segments, compacts compacted topics, makes .keys files and so on in the
+            background. Default True.
+        keep_for: groups of cursors and share groups; the background deletes no segment that one of them has
+            not read, as in `retain`. Default: none.
+        idle_roll_ms: interval in which the background rolls logs without appends whose active segment is old
+            enough. Default: never, as in Kafka.
+        max_open_partitions: how many logs stay open. Others are opened when they are needed. Default: an
+            eighth of the descriptors that the process may have, but at least 8.
 
     Raises:
-        LogNotFoundError: mode is "r" and there is no such directory, also after `wait`, or it is itself a
+        LogNotFoundError: in mode "r", a directory does not exist, also after `wait`, or is itself a
             partition.
-        LogLockedError: another process, or another store of this one, writes there, and still does after
-            `wait`. With `shared`: one that does not share.
-        KstoreError: two directories hold one partition, or `shared` is True on a network file system.
-        OSError: no directory can be used. If only some fail, `health` tells, and the others are in use.
+        LogLockedError: another process, or another store of this process, has a directory open for writing,
+            also after `wait`. With `shared`: one that does not pass it.
+        KstoreError: two directories have the same partition, or `shared` is True on a network file system.
+        OSError: no directory can be used. If some can be used, `health` reports the others.
         InvalidConfigError, TypeError, ValueError: an argument is wrong.
     """
 
@@ -213,7 +224,8 @@ class LogStore:
 
     @property
     def others(self) -> list[str]:
-        """The names of directories that are not partitions in use."""
+        """The names of directories that are not partitions in use: those that end in -delete, -future or
+        -stray, and those with names that Kafka does not allow."""
         return sorted(name for directory in self._catalog.directories for name in directory.others)
 
     @property
@@ -224,43 +236,41 @@ class LogStore:
 
     @property
     def closed_cleanly(self) -> bool:
-        """Whether all logs in the directories were closed cleanly: a marker file says so. A store that is
-        open for writing has taken it away. It says nothing of __cluster_metadata, which a broker recovers at
-        each start.
-        """
+        """Whether all logs in the directories were closed cleanly, by the marker files. False while a store
+        is open for writing. __cluster_metadata does not count: a broker recovers it at each start."""
         return all(directory.closed_cleanly for directory in self._catalog.directories)
 
     @property
     def config(self) -> LogConfig:
-        """The configuration of topics that do not say otherwise."""
+        """The configuration for options that a topic does not set."""
         return self._catalog.config
 
     @property
     def is_closed(self) -> bool:
-        """Whether the store was closed. False if close() was interrupted, and has the lock still: call it
-        again."""
+        """Whether the store was closed. False if close() was interrupted and the store still has the lock:
+        call it again."""
         return self._closer is None or self._closer.has_left
 
     def meta(self) -> dict[str, str]:
-        """What meta.properties of the first directory says, as text: cluster.id, node.id, directory.id,
+        """Return the content of meta.properties in the first directory: cluster.id, node.id, directory.id,
         version. Empty if there is no such file. CorruptCheckpointError if it cannot be parsed."""
         return self._catalog.directories[0].meta()
 
     def describe(self, topic: str) -> TopicDescription:
-        """A topic's partitions and its configuration, as a TopicDescription. LogNotFoundError."""
+        """Return the partitions and the configuration of a topic, as a TopicDescription. LogNotFoundError."""
         return describe_topic(self._catalog, topic)
 
     def health(self) -> StoreHealth:
-        """What is out of use, or failed in the background, and why, as a StoreHealth; its `ok` is True if
-        nothing is."""
+        """Return the partitions and directories that are unavailable, and the background tasks that failed,
+        with the reasons, as a StoreHealth. Its `ok` is True if there are none."""
         self._upkeep.start()
         return health_of(self._logs, self._upkeep)
 
     def metrics(self) -> StoreMetrics:
-        """What the store has counted since it was opened, as StoreMetrics: records, bytes and times of what
-        went in and out, segments, recovery, cleaning. Its prometheus() gives text for Prometheus.
+        """Return the counters of the store since its opening, and present sizes and offsets, as StoreMetrics.
+        Its prometheus() returns text for Prometheus.
 
-        Nothing is counted of logs that kstore.open has. OSError if a directory cannot be listed.
+        Logs that kstore.open has opened are not counted. OSError if a directory cannot be listed.
         """
         self._logs.check_open()
         self._catalog.refresh()
@@ -268,7 +278,7 @@ class LogStore:
         return measure(self._logs, failures)
 
     def report(self) -> Page:
-        """Return a page of HTML about all partitions, as kstore.report does. OSError."""
+        """Return an HTML page about all partitions, as kstore.report does. OSError."""
         return page_of(self)
 
     def _check_writing(self) -> None:
@@ -281,10 +291,10 @@ class LogStore:
     # ---- logs ----------------------------------------------------------------------------------------------
 
     def log(self, topic: str, partition: int = 0) -> PartitionLog:
-        """The log of a partition: a LogWriter if the store writes, else a PartitionLog, as `open` gives it.
+        """Return the log of a partition: a LogWriter if the store is open for writing, else a PartitionLog.
 
-        A LogWriter is the store's own, so do not close it: it stays open for as long as you have it, at the
-        longest until the store is closed. LogNotFoundError.
+        Do not close the LogWriter: the store closes it, at the earliest when your program has no reference
+        to it, and at the latest in close(). LogNotFoundError.
         """
         partition = integer("partition", partition, 0, 2**31 - 1)
         if not self._catalog.is_writing:
@@ -299,10 +309,10 @@ class LogStore:
                     raise
 
     def open(self, topic: str, partition: int = 0, **options: Any) -> PartitionLog:
-        """Opens one partition for reading only, and returns a PartitionLog.
+        """Open one partition for reading only, and return a PartitionLog.
 
         `options` are those of kstore.open for reading, such as recover=False. LogNotFoundError if there is no
-        such partition, ValueError for a name that no topic of Kafka's can have.
+        such partition, ValueError for a name that Kafka does not allow.
         """
         checked_name(topic)
         partition = integer("partition", partition, 0, 2**31 - 1)
@@ -327,12 +337,12 @@ class LogStore:
         timestamp: int | datetime | None = None,
         headers: Headers | None = None,
     ) -> tuple[int, int]:
-        """Appends one record to a topic, and returns (partition, offset).
+        """Append one record to a topic, and return (partition, offset).
 
-        The key chooses the partition, as Kafka's default partitioner does: murmur2 of the key, modulo the
-        number of partitions. Records without a key stay at one partition for about 16 KiB, then go on to the
-        next. The other arguments, and the errors, are those of LogWriter.append. LogNotFoundError if there is
-        no such topic, or if the partition is not here.
+        The key selects the partition, as Kafka's default partitioner does: murmur2 of the key, modulo the
+        number of partitions. About 16 KiB of records without a key go to one partition, then to another one.
+        The other arguments, and the errors, are those of LogWriter.append. LogNotFoundError if there is no
+        such topic, or if the partition is in no directory of the store.
         """
         self._check_writing()
         return self._appender.append(topic, value, key, timestamp, headers)
@@ -345,12 +355,12 @@ class LogStore:
         timestamps: Times | None = None,
         headers: HeaderLists | None = None,
     ) -> dict[int, range]:
-        """Appends many records to a topic, and returns the offsets by partition: {0: range(0, 512), …}.
+        """Append many records to a topic, and return the offsets by partition: {0: range(0, 512), …}.
 
-        The arguments are those of LogWriter.extend, and partitions are chosen as in `append`; without keys
-        all records of a call go to one partition. The columns are split by partition without the GIL. Errors
-        in the arguments are found before anything is written; should the system fail half way, what was
-        appended before that stays, as the log_end_offset of the partitions tells.
+        The arguments are those of LogWriter.extend, and the key selects the partition as in `append`. Without
+        keys, all records of a call go to one partition. Arguments are checked before anything is written. If
+        a write fails, records that were appended before stay; the log_end_offset of the partitions shows
+        them.
         """
         self._check_writing()
         return self._appender.extend(topic, values, keys, timestamps, headers)
@@ -363,13 +373,12 @@ class LogStore:
         timestamp: int | datetime | None = None,
         headers: Headers | None = None,
     ) -> tuple[int, int]:
-        """Appends one record to a topic, as `append` does, while the event loop goes on: a thread for each
-        topic appends, in the order of the calls, and syncs each partition once for all tasks that wait.
+        """Append one record to a topic, as `append` does, without blocking the event loop. A thread for each
+        topic appends in the order of the calls, and syncs each partition once for all waiting tasks.
 
-        If the task is cancelled, the record is appended or not: `appended` of the CancelledError is
-        (partition, offset), or None if nothing was appended. If it has begun, the task ends only when that is
-        known. close() appends what has begun before it; what a task has not begun then, as after
-        asyncio.create_task() alone, is LogClosedError.
+        If the task is cancelled, `appended` of the CancelledError is (partition, offset), or None if nothing
+        was appended. A cancelled task ends when that is known. close() completes the calls that have begun. A
+        call that begins later, also of a task that was created before, raises LogClosedError.
         """
         self._check_writing()
         return await self._appender.append_async(topic, value, key, timestamp, headers)
@@ -382,10 +391,9 @@ class LogStore:
         timestamps: Times | None = None,
         headers: HeaderLists | None = None,
     ) -> dict[int, range]:
-        """Appends many records to a topic, as `extend` does, while the event loop goes on; otherwise as
-        append_async. Do not change the columns meanwhile. `appended` of a CancelledError is what extend()
-        returned, or None.
-        """
+        """Append many records to a topic, as `extend` does, without blocking the event loop; otherwise as
+        append_async. Do not change the columns meanwhile. `appended` of a CancelledError is the result of
+        extend(), or None."""
         self._check_writing()
         return await self._appender.extend_async(topic, values, keys, timestamps, headers)
 
@@ -397,13 +405,14 @@ class LogStore:
         partitions: Iterable[int] | None = None,
         **options: Any,
     ) -> StoreScan:
-        """The records of a topic as columns: one Arrow stream over all its partitions, one after the other.
+        """Return the records of a topic as columns: one Arrow stream of all its partitions, one after the
+        other.
 
         columns: names, in order: `partition`, and those of PartitionLog.scan. Default: partition, offset,
-        timestamp, timestamp_type, key, value, headers. partitions: numbers of the partitions to read.
-        Default: all; LogFailedError if some are not here.
+            timestamp, timestamp_type, key, value, headers.
+        partitions: numbers of the partitions to read. Default: all; LogFailedError if one is missing.
 
-        The other options are those of PartitionLog.scan, but for `start` and `stop`, which are offsets of one
+        The other options are those of PartitionLog.scan, except `start` and `stop`, which are offsets of one
         partition. LogNotFoundError.
         """
         self._logs.check_open()
@@ -423,18 +432,17 @@ class LogStore:
         return StoreScan(topic, columns, numbers, scan_of)
 
     def table(self, topic: str) -> Table:
-        """A topic as a read-only mapping: the last value of every key, as bytes. It follows the topic while
-        it grows.
+        """Return a topic as a read-only mapping from each key to its last value, as bytes. It follows the
+        topic.
 
-        See Table. LogNotFoundError if there is no such topic, LogFailedError if some of its partitions are
-        not here.
+        See Table. LogNotFoundError if there is no such topic, LogFailedError if one of its partitions is
+        missing.
         """
         return Table(self._logs, topic)
 
     def refresh(self) -> None:
-        """Takes in which topics and partitions there are now. A store that reads knows those of the time when
-        it was opened or refreshed; one that writes always knows them. OSError, KstoreError as at the opening.
-        """
+        """Update the topics and partitions of a store that is open for reading: it has those of its opening
+        or of the last refresh. OSError, KstoreError as at the opening."""
         self._catalog.refresh()
 
     def cursor(
@@ -448,16 +456,15 @@ class LogStore:
         isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
         on_error: Literal["raise", "skip"] = "raise",
     ) -> StoreCursor:
-        """The durable positions of a group of readers in the partitions of these topics: a StoreCursor, which
-        gives the records after those that were committed last.
+        """Return a StoreCursor: a reader of these topics whose positions are saved on disk for a group.
 
-        All cursors of a group, in any thread or process, share the partitions: each has some of them, and
-        takes over those of one that has died. They should name equal topics.
+        The cursors of a group, in any threads and processes, divide the partitions evenly, and take over
+        those of a cursor that has died. They should name equal topics.
 
-        `start`, `follow`, `timeout`, `isolation` and `on_error` are those of PartitionLog.cursor. Where the
-        group has no position, one that is not "earliest" is committed at once: a member that takes over
-        begins there too. With follow=True a topic may be missing, and is read once it is made; else
-        LogNotFoundError. OSError if the files with the positions cannot be written, CorruptRecordError if
+        `start`, `follow`, `timeout`, `isolation` and `on_error` are those of PartitionLog.cursor. In a
+        partition without a position of the group, a `start` other than "earliest" is committed at once, so
+        that another cursor that takes over begins there, too. With follow=True a topic need not exist yet;
+        otherwise LogNotFoundError. OSError if the files of positions cannot be written, CorruptRecordError if
         they are damaged.
         """
         return StoreCursor(
@@ -487,13 +494,13 @@ class LogStore:
         durable: bool = True,
         dead_letter_topic: str | None = None,
     ) -> ShareGroup:
-        """A worker of a share group: a ShareGroup, which hands out the records of these topics as jobs.
+        """Return a ShareGroup: a worker of a share group, which gets the records of these topics as jobs.
 
-        A record of a topic is delivered only if those before it in the list have none, so a topic is a
-        priority. dead_letter_topic: the name of a topic that gets copies of the records that the group gives
+        The order of `topics` is a priority: a record is delivered only if no record of the topics before it
+        is available. dead_letter_topic: the name of a topic for copies of the records that the group gives
         up. It must exist (LogNotFoundError), and the store must be open for writing. Default: none.
-        max_record_locks counts for each partition. All else is as in PartitionLog.share_group. With
-        follow=True one of `topics` may be missing, and is read once it is made; else LogNotFoundError.
+        max_record_locks is the limit for each partition. The other arguments are those of
+        PartitionLog.share_group. With follow=True a topic need not exist yet; otherwise LogNotFoundError.
         """
         options = {
             "start": start,
@@ -509,39 +516,39 @@ class LogStore:
         return open_share_group(self._logs, group, topics, dead_letter_topic, options)
 
     def share_groups(self) -> dict[str, dict[TopicPartition, ShareGroupState]]:
-        """What all share groups have done: {"workers": {("jobs", 0): ShareGroupState(…), …}, …}. OSError,
-        CorruptRecordError if a file of a group is damaged.
-        """
+        """Return the states of all share groups: {"workers": {("jobs", 0): ShareGroupState(…), …}, …}.
+        OSError, CorruptRecordError if a file of a group is damaged."""
         return share_groups_here(self._paths_of_all())
 
     def cursors(self) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """What all groups have committed: {"billing": {("orders", 0): OffsetAndMetadata(…), …}, …}. A
-        partition of which a group has committed nothing is not there; `lag` has it. OSError,
-        CorruptRecordError if a file of positions is damaged.
-        """
+        """Return the committed positions of all groups of cursors: {"billing": {("orders", 0):
+        OffsetAndMetadata(…), …}, …}. Partitions without a position are absent; `lag` has them. OSError,
+        CorruptRecordError if a file of positions is damaged."""
         return committed_here(self._paths_of_all())
 
     def lag(self, group: str) -> dict[TopicPartition, int]:
-        """How many offsets lie between what a group has committed and the end of the log, for each partition
-        of the topics in which it has committed one: {("orders", 0): 17, …}. Other partitions of these count
-        from their start. Empty if it has committed nothing at all. It is negative if the position is
-        beyond the end: records are lost, or an older copy was put back. OSError, CorruptRecordError.
+        """Return the number of offsets from the position of a group to the end of the log, for each partition
+        of the topics in which it has committed a position: {("orders", 0): 17, …}.
+
+        In partitions of these topics without a position, it counts from the log start offset. Empty if the
+        group has committed nothing. Negative if the position is beyond the end: records were lost, or an
+        older copy replaced the partition. OSError, CorruptRecordError.
         """
         return lag_of(self._paths_of_all(), group)
 
     def import_cursors(
         self, source: str | PathLike[str], groups: Iterable[str] | None = None, *, dry_run: bool = False
     ) -> CursorTransfer:
-        """Takes over the positions of a broker's groups, as its topic __consumer_offsets has them, durably.
-        Returns a CursorTransfer, which says what was taken, and what was not and why.
+        """Commit the positions of a broker's groups, from its topic __consumer_offsets, durably. Returns a
+        CursorTransfer with the positions, and with what was left out and why.
 
-        source: a log directory with partitions of __consumer_offsets, or one of these.
+        source: a log directory with partitions of __consumer_offsets, or one of these partitions.
         groups: names of groups. Default: all.
-        dry_run: True only says what would be done.
+        dry_run: True commits nothing.
 
-        Positions of partitions that the store has are committed, in one step for each group and log
-        directory, in place of what the group has committed here. A record that cannot be read is skipped and
-        reported, and the others are taken over. CursorLockedError if a cursor reads for one of them;
+        The positions replace those of the group in this store, in one step for each group and log directory.
+        Positions of partitions that the store does not have are left out. A record that cannot be read is
+        skipped and reported. CursorLockedError if a cursor of the group has one of the partitions;
         LogNotFoundError if there is no __consumer_offsets; CorruptRecordError if a batch of it is damaged.
         OSError.
         """
@@ -555,32 +562,32 @@ class LogStore:
         partitions: int | None = None,
         dry_run: bool = False,
     ) -> CursorTransfer:
-        """Gives positions to a broker that is stopped: appends them to its topic __consumer_offsets, as it
-        would. Returns a CursorTransfer, which says what was given.
+        """Append positions to the topic __consumer_offsets of a stopped broker. Returns a CursorTransfer with
+        the positions, and with what was left out and why.
 
-        target: the broker's log directory. If it is one of the store's, positions go into the partitions of
-        __consumer_offsets in any of the store's directories. Missing partitions are made, except where a
-        broker has been (meta.properties is there): it sets partitions aside as -stray that it did not make.
-        groups, dry_run: as in import_cursors. partitions: how many __consumer_offsets has, in all the
-        broker's directories. Default: as many as are there, if none is missing from number 0 to the last; 50
-        if there are none, as a broker has: then all 50 are made. Else give it.
+        target: the broker's log directory. If it belongs to the store, positions go into the partitions of
+            __consumer_offsets in all directories of the store.
+        partitions: the number of partitions of __consumer_offsets, in all directories of the broker. Default:
+            the number in the directories, if none is missing from 0 to the last; 50, a broker's default, if
+            there are none, and all 50 are created.
+        groups, dry_run: as in import_cursors.
 
-        ValueError if the number is not known, or too small for what is there, or if a broker would set a
-        partition aside; then nothing is written. LogLockedError if the broker runs. OSError,
+        Missing partitions are created, except in the directory of a broker (with meta.properties), which
+        would rename them to -stray. ValueError if the number is not known or too small, or if a broker would
+        set a partition aside; then nothing is written. LogLockedError if the broker runs. OSError,
         CorruptRecordError.
         """
         beside = [directory.path for directory in self._catalog.live()]
         return give_back(self._paths_of_all(), target, groups, partitions, beside, dry_run=dry_run)
 
     def expire_cursors(self, *, dry_run: bool = False) -> dict[str, list[TopicPartition]]:
-        """Removes the positions of groups without a read or commit for
-        offsets_retention_minutes, durably, and returns of which partitions they were, by group. The
-        background does so if that option was given.
+        """Remove the positions of groups without a read or commit for offsets_retention_minutes, durably, and
+        return the partitions by group. The background does this if that option is set.
 
-        A reader that was killed has left when this is called first after it, by the background or by you.
-        Positions have the system's time: a store whose own clock is ahead of that removes them too early.
+        For a reader that was killed, the time begins with the first check after its end. Positions have the
+        system's time, whatever `clock` is.
 
-        dry_run: True only says what would be removed. OSError, CorruptRecordError.
+        dry_run: True removes nothing. OSError, CorruptRecordError.
         """
         self._check_writing()
         return expire_positions(self._catalog, dry_run=dry_run)
@@ -599,25 +606,27 @@ class LogStore:
         isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
         on_error: Literal["raise", "skip"] = "raise",
     ) -> StoreFollower:
-        """The records of topics as they come, whoever writes them: a StoreFollower, which waits for all
-        partitions at once.
+        """Return a StoreFollower: an iterator of the records of topics as they are appended by any process.
+        It waits for all partitions at once.
 
-        topics: names; one that is missing is read once it is made. Default: all topics, also those that are
-        made later, but for those whose names begin with "__". start: "latest" (default), "earliest", a
-        datetime with a time zone, or positions() of another follower; a partition that is not among them is
-        read from its beginning. Offsets by partition do not detect a truncation made in between. timeout:
-        seconds without a record, after which it ends. isolation, on_error: as in PartitionLog.follow.
+        topics: names of topics, which need not exist yet. Default: all topics, also those that are created
+            later, except those whose names begin with "__".
+        start: "latest" (default), "earliest", a datetime with a time zone, or positions() of another
+            follower; a partition without a position is read from its beginning. With offsets by partition,
+            the follower does not detect a truncation below them.
+        timeout: the iteration ends after so many seconds without a record. Default: never.
+        isolation, on_error: as in PartitionLog.follow.
 
-        OffsetOutOfRangeError when it is iterated, if an offset is not in its partition.
+        Iterating raises OffsetOutOfRangeError if an offset is not in its partition.
         """
         return StoreFollower(
             self._logs, topics, start, timeout=timeout, isolation=isolation, on_error=on_error
         )
 
     def flush(self) -> None:
-        """Writes everything that was appended so far to the disk, and the checkpoint files.
+        """Sync everything that was appended so far, and write the checkpoint files.
 
-        OSError, LogFailedError: that of the first log that failed; all others are flushed.
+        OSError, LogFailedError: the error of the first log that failed; all others are flushed.
         """
         self._check_writing()
         self._logs.flush()
@@ -634,8 +643,8 @@ class LogStore:
         dry_run: bool = False,
         progress: ProgressCallback | None = None,
     ) -> dict[int, Erasure]:
-        """Removes records of a topic for good, in all its partitions: a key may be in several, if partitions
-        were added since. Returns what LogWriter.erase returns, by partition.
+        """Remove records of a topic for good, in all its partitions, because a key may be in several after
+        add_partitions. Returns the results of LogWriter.erase, by partition.
 
         The arguments and errors are those of LogWriter.erase; progress begins again at 0 with each partition.
         If a partition fails, those before it are done; the next call does the rest.
@@ -662,16 +671,16 @@ class LogStore:
     def retain(
         self, *, dry_run: bool = False, keep_for: Iterable[str] = ()
     ) -> dict[TopicPartition, list[Decision]]:
-        """Deletes old segments of all partitions, as LogWriter.retain does, and removes the directories of
-        deleted topics whose time has come. Returns the decisions by partition.
+        """Delete old segments of all partitions, as LogWriter.retain does, and the directories of topics that
+        were deleted file_delete_delay_ms ago. Returns the decisions by partition.
 
-        keep_for: groups of cursors and share groups, beside those that the store was opened with. No segment
-        is deleted that holds a record which one of them has not committed, or not acknowledged. If a group
-        has done so in some partitions of a topic, the others are kept whole; if it has done so in none at
-        all, nothing is deleted.
+        keep_for: groups of cursors and share groups, in addition to those of the store. No segment is deleted
+            that has a record which one of them has not committed or acknowledged. If a group has no state in
+            some partitions of a topic, those are kept whole. If it has no state in any topic, nothing is
+            deleted.
 
-        A partition that fails is skipped, and `health` reports it. So is one without retention_ms, of its
-        topic or of the store, if Kafka's default of 7 days would delete some of its records; and one that is
+        A partition that fails is skipped, and `health` reports it. Two kinds of partitions are skipped, too:
+        those without retention_ms, if Kafka's default of 7 days would delete records, and those that are
         known to be compacted, if cleanup_policy is not set.
         """
         boolean("dry_run", dry_run)
@@ -704,52 +713,50 @@ class LogStore:
         exist_ok: bool = False,
         **config: Unpack[ConfigOptions],
     ) -> TopicDescription:
-        """Makes a topic, durably, and describes it.
+        """Create a topic, durably and atomically, and return its TopicDescription.
 
-        partitions: their number. Default: 1. `config` are options of LogConfig for this topic; what is not
-        named is the store's. They are kept in the directory, and hold at the next opening too. With several
-        directories a partition goes where the fewest are. If the process dies meanwhile, the topic is there
-        with all its partitions at the next opening, or not at all. exist_ok: True describes a topic that
-        exists. It must have the partitions and the options that the call names: ValueError names the first
-        difference. What the call does not name is not compared.
+        partitions: their number. Default 1. Each is created in the directory with the fewest.
+        config: options of LogConfig for this topic, which are saved. The store's options apply to the others.
+        exist_ok: True returns the description of an existing topic. It must have the partitions and the
+            options that you pass: ValueError names the first difference.
 
-        Raises: ValueError: Kafka does not allow the name, or there is such a topic, or one that Kafka cannot
-        tell from it: `.` and `_` are equal in the names of its metrics. InvalidConfigError: an option is
-        unknown, or has a value that it cannot have. OSError: nothing is changed, or `health` tells what is
-        not finished.
+        Raises:
+            ValueError: Kafka does not allow the name, the topic exists, or its name differs from that of
+                another topic only by `.` and `_`, which are equal in the names of Kafka's metrics.
+            InvalidConfigError: an option is unknown, or has a value that is not allowed.
+            OSError: nothing is changed, or `health` names the unfinished change.
         """
         self._check_writing()
         self._changes.create(name, partitions, config, exist_ok=exist_ok)
         return self.describe(name)
 
     def add_partitions(self, topic: str, total: int) -> TopicDescription:
-        """Gives a topic more partitions, `total` in all, durably, and describes it.
+        """Increase the partitions of a topic to `total`, durably, and return its TopicDescription.
 
-        A key may belong to another partition from then on. ValueError if it has as many already. OSError as
-        in `create_topic`.
+        Keys may move to another partition. ValueError if the topic has as many already. OSError as in
+        `create_topic`.
         """
         self._check_writing()
         self._changes.add_partitions(topic, total)
         return self.describe(topic)
 
     def alter_topic(self, topic: str, **config: Unpack[ConfigOptions]) -> TopicDescription:
-        """Changes a topic's own configuration, durably and at once, and describes it:
+        """Change the options of a topic, durably, and return its TopicDescription:
         store.alter_topic("orders", retention_ms=86_400_000).
 
-        None gives an option back to the store's configuration. InvalidConfigError: nothing is changed.
-        OSError.
+        None removes an option from the topic; the store's value applies then. InvalidConfigError: nothing is
+        changed. OSError.
         """
         self._check_writing()
         self._changes.alter(topic, config)
         return self.describe(topic)
 
     def delete_topic(self, topic: str) -> None:
-        """Deletes a topic, durably: its partitions are out of use when this returns.
+        """Delete a topic, durably and atomically: its partitions are unavailable when this returns.
 
-        Their directories get names that end in -delete, as Kafka's do, and are removed after
-        file_delete_delay_ms by `retain` or a later change of topics, or when the store is closed. LogWriters
-        of the topic are closed. If the process dies meanwhile, the next opening finds the topic deleted, or
-        as it was. LogNotFoundError. OSError as in `create_topic`.
+        LogWriters of the topic are closed. The directories are renamed to names that end in -delete, as in
+        Kafka. They are removed after file_delete_delay_ms by `retain` or a later change of topics, or when
+        the store is closed. LogNotFoundError. OSError as in `create_topic`.
         """
         self._check_writing()
         self._changes.delete(topic)
@@ -757,11 +764,11 @@ class LogStore:
     # ---- closing -------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Closes all logs, and leaves the directories as a broker's clean shutdown does.
+        """Close all logs, and leave the directories as a broker's clean shutdown does.
 
         The directories of deleted topics are removed. If a log cannot be closed cleanly, its error is raised,
-        all others are closed, and the next opening recovers the directory. A store that reads
-        has nothing to close. If it is interrupted, call it again.
+        all others are closed, and the next opening recovers the directory. If close() is interrupted, call it
+        again. A store that is open for reading has nothing to close.
         """
         if self._closer is not None:
             self._closer.close()
