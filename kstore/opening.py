@@ -93,31 +93,30 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
 
     Modes:
         mode "r": reads, and writes and locks nothing. Another process, or a broker, may be writing the log;
-            the file system may be read-only. Returns a PartitionLog, which shows the log at this moment;
-            refresh() adds what was appended since, follow() waits for more. `path` may also be a single .log
-            or .cut file; bytes behind its last sound batch are a finding in `recovery`, with a
-            DataLossWarning. It may be a URL, such as s3://bucket/logs/orders-0, if fsspec and its library for
-            the protocol are installed: ranges of files are read as they are needed, and the log stays as it
-            was when it was opened. It cannot be followed, refreshed or read with a cursor.
+            the file system may be read-only. Returns a PartitionLog with the records of this moment;
+            refresh() adds later ones, follow() waits for them. `path` may also be a single .log or .cut file;
+            bytes after its last whole batch are a finding in `recovery`, with a DataLossWarning. It may be a
+            URL, such as s3://bucket/logs/orders-0, if fsspec and its library for the protocol are installed.
+            The log of a URL cannot be followed, refreshed or read with a cursor.
         mode "a": writes, and creates the directory if it does not exist. Returns a LogWriter. Close it, or
-            use `with`. A warning is given for a new directory whose name ends in a dash and a number, if the
-            rest is no topic name of Kafka (1 to 249 of a-z, A-Z, 0-9, dot, underscore and dash): brokers,
-            stores and copies of log directories pass over it.
+            use `with`. A UserWarning is issued if brokers and stores would ignore the name of a new
+            directory: it ends in a dash and a number, and the rest is no topic name of Kafka (1 to 249 of
+            a-z, A-Z, 0-9, dot, underscore and dash).
         mode "r+": writes as "a" does, but the directory must exist.
 
     A log has one writer at a time, or several with `shared`. If the log was not closed cleanly, opening it
-    for writing recovers it first, as Kafka does; opening it for reading shows what that recovery would leave.
-    `log.recovery` is the report. Unlike Kafka, opening for writing also removes bytes after the last whole
-    batch of a log that was closed cleanly; Kafka appends after them.
+    for writing recovers it first, as Kafka does; opening it for reading leaves out what that recovery would
+    remove. `log.recovery` is the report. Unlike Kafka, opening for writing also removes bytes after the last
+    whole batch of a log that was closed cleanly; Kafka appends after them.
 
     Options for reading:
-        recover: False shows every file as it is, not as recovery would leave it. Default True.
+        recover: False does not leave out what recovery would remove. Default True.
         index_interval_bytes: the topic's index.interval.bytes, for an index that is missing or damaged and is
             rebuilt in memory. Default 4096.
-        remote: the URL to which kstore.ship() has shipped this log. Segments that are there are read from
-            there if they are not here any more: the two are one log. Default: none.
+        remote: the URL to which kstore.ship() has uploaded this log. Segments that the directory no longer
+            has are read from there. Default: none.
         storage_options: for a URL, a mapping of fsspec's options for its protocol, such as credentials.
-            Default: what its library finds.
+            Default: those that fsspec finds.
         wait: how many seconds to wait for a log that does not exist yet. Default 0. open_async waits in an
             event loop.
 
@@ -139,7 +138,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
             file system. Default False.
         topic_id: a uuid.UUID for partition.metadata.
         clock: a function that returns the time in milliseconds since 1970, for tests.
-        producer_id_expiration_ms: a producer whose newest record is older than this is forgotten, by the
+        producer_id_expiration_ms: the log expires a producer whose newest record is older than this, by the
             timestamps of records (section 6.7 of docs/spec.md). Default 86,400,000, a day.
 
     Options for both:
@@ -156,7 +155,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
             directory with a partition's name, such as orders-0, is a log without records.
         LogLockedError: another writer has the log open, also after `wait`.
         InvalidConfigError: an option of the configuration is unknown, or its value is not allowed.
-        CorruptFileError: a single file has bytes and no sound batch. The message names the kind of the file:
+        CorruptFileError: a single file has no undamaged batch. The message names the kind of the file:
             compressed, text, zeros and so on.
         CorruptCheckpointError: the file with the saved options is damaged. Put it back, or move it away and
             pass the options again.

@@ -46,20 +46,21 @@ def check(
     remote: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Check a partition, a single .log file, or the log directories of a store or a broker, and return the
-    findings as a Report.
+    """Check partitions, .log files, or the log directories of a store or a broker, and return the findings as
+    a Report.
 
-    path, others: partitions, files, or log directories. Log directories are taken for those of one store.
-    remote: the URL to which kstore.ship() has shipped `path`: what is there is checked, too, and that the two
-    are one log. storage_options: a mapping of fsspec's options for it.
-    manifest: the file that kstore.copy() has written in a copy, or a copy of that file; all files of `path`
-    are compared with it.
+    path, others: a partition, a file, or all log directories of one store.
+    manifest: the kstore-copy.jsonl that kstore.copy() has written in a copy; all files of `path` are compared
+        with it.
+    remote: the URL to which kstore.ship() has uploaded `path`: its segments are checked, too, and that both
+        are one log.
+    storage_options: a mapping of fsspec's options for `remote`.
 
     Every byte of the .log files is read, by as many threads as there are processors. Nothing is written or
-    locked, and processes may be writing the logs: what they append meanwhile is not checked. What cannot be
-    read is a finding.
+    locked. Processes may be writing the logs; what they append meanwhile is not checked. A file that cannot
+    be read is a finding.
 
-    LogNotFoundError if nothing is there, or a path is neither a partition nor a log directory.
+    LogNotFoundError if a path does not exist, or is neither a partition nor a log directory.
     """
     checked = partial(check_paths, manifest=None if manifest is None else str(manifest))
     if remote is None:

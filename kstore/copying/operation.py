@@ -100,37 +100,41 @@ def copy(
     storage_options: Mapping[str, Any] | None = None,
     progress: ProgressCallback | None = None,
 ) -> CopyReport:
-    """Copies a partition, a store or a broker's log directory into a new directory; returns a CopyReport.
+    """Copy a partition, a store or a broker's log directory into a new directory, and return a CopyReport.
 
-    source: the directory of a partition, or a log directory with the partitions of a store or a broker. It
-    may be written meanwhile: the copy of each partition is the partition at one moment. It may be a URL, as
-    for kstore.open. remote: the URL to which kstore.ship() has shipped the source: segments that are there
-    and not here are copied from there. storage_options: a mapping of fsspec's options. destination: a
-    directory that does not exist, is empty, or is the result of an earlier copy that nothing has changed
-    since. Then sealed segments that it has are not copied again. The copy is made in DESTINATION.copying,
-    which takes the place of `destination` at the end; an interrupted copy goes on with what is there. No run
-    removes a partition from an earlier copy: it fails if the earlier copy has a partition that this run does
-    not copy.
+    source: the directory of a partition, or a log directory of a store or a broker, or its URL. It may be
+        written meanwhile: the copy of each partition is that of one moment.
+    destination: a directory that does not exist, is empty, or is an earlier copy that was not changed since.
+        Its sealed segments are then not copied again. FileExistsError if it has a partition that this run
+        does not copy.
+    topic: copies only this topic of a log directory, or these topics.
+    start, stop: the first offset, and the offset to stop before, of each partition. Records of the same batch
+        before `start` are in the copy, below its log start offset.
+    since, until: the range by time, in ms since 1970 or as a datetime with a time zone: from the first record
+        with this timestamp or a later one.
+    renumber: True copies only committed records, without transactions, producers and positions, and gives
+        them offsets from 0 on.
+    compression: the codec to encode all batches with.
+    on_error: "skip" leaves out damaged batches, and partitions and files that cannot be opened; the report
+        has them. Without log-start-offset-checkpoint, deleted records may be in the copy.
+    remote: the URL to which kstore.ship() has uploaded the source: segments that the source no longer has are
+        copied from there.
+    storage_options: a mapping of fsspec's options.
+    progress: called as progress(done, total), in bytes.
 
-    topic: copies only this topic of a log directory, or these topics. start, stop: the first offset, and the
-    offset to stop before, of each partition. since, until: the range by time, in ms since 1970 or as a
-    datetime with a time zone: the first record with this timestamp or a later one. Records of the first batch
-    before `start` are in the copy, below its log start offset.
+    The copy has equal offsets, timestamps, leader epochs, log start offsets, topic ids, options, transactions
+    and producers. The copy of a log directory has the positions of its groups, too. It is closed cleanly:
+    kstore or a broker opens it without recovery. The file kstore-copy.jsonl in it has the size and the
+    SHA-256 of each file.
 
-    Offsets, timestamps, leader epochs, log starts, topic ids, options, transactions and producers are kept.
-    The copy of a log directory has the positions of its groups, too. renumber: the records get offsets from 0
-    on. Like a consumer and a producer, this copies committed records without transactions, producers and
-    positions. compression: the codec to encode all batches with. on_error: "skip" leaves damaged batches out,
-    and partitions and files that cannot be opened; the report has them. Without log-start-offset-checkpoint,
-    deleted records may be in the copy.
+    The copy is made in DESTINATION.copying and renamed at the end; the next run continues an interrupted one.
 
-    The copy is closed cleanly: kstore or a broker opens it without recovery. The file kstore-copy.jsonl in it
-    has the size and the SHA-256 of each file.
-
-    progress: called as progress(done, total), in bytes. FileExistsError if the destination is something else,
-    was changed, or has other partitions. LogNotFoundError; CorruptFileError for damage;
-    LogChangedError if a partition changes too quickly; OSError, for example if the disk has too little space,
-    which is checked first.
+    Raises:
+        FileExistsError: the destination is something else, was changed, or has other partitions.
+        LogNotFoundError: the source does not exist.
+        CorruptFileError: a file of the source is damaged.
+        LogChangedError: a partition changes too quickly.
+        OSError: a file cannot be read or written, or the disk has too little space, which is checked first.
     """
     place = os.path.abspath(_local(path_text("source", source), storage_options))
     final = os.path.abspath(path_text("destination", destination))

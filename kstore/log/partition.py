@@ -109,17 +109,15 @@ def _pages(cache: str) -> PageCache:
 
 
 class PartitionLog(LogView):
-    """A partition opened for reading: a view of the records that it held when it was opened. kstore.open
-    returns it.
+    """A partition opened for reading, with the records of the time of its opening. kstore.open returns it.
 
-    Iterating gives all records. `get(offset)` gives one, `records()` a range, `scan()` Arrow columns,
-    `find()` the record at a time, `follow()` waits for new records, `read()` gives raw bytes, as a broker's
-    fetch does. `refresh()` takes in what was appended since.
+    Iterating yields all records. `get(offset)` returns one, `records()` a range, `scan()` Arrow columns,
+    `find()` the offset at a time, `follow()` waits for new records, `read()` returns stored bytes, as a
+    broker's fetch does. `refresh()` adds later records.
 
-    Nothing is written or locked. After an unclean stop the view is what Kafka would have after its recovery;
-    `recovery` says what that leaves out. Threads may share the log. An iterator that it returns is for one
-    thread at a time: if two threads use one at once, the second gets a RuntimeError and the first is not
-    disturbed.
+    Nothing is written or locked. After an unclean stop the log leaves out what recovery would remove, and
+    `recovery` reports it. Threads may share the log, but each iterator belongs to one thread at a time: a
+    second thread that uses it at the same time gets a RuntimeError.
     """
 
     # ---- what there is -------------------------------------------------------------------------------------
@@ -130,7 +128,8 @@ class PartitionLog(LogView):
         return layout.parse_directory(os.path.basename(os.path.realpath(self.path)))
 
     def view(self, snapshot: Loaded | None = None) -> PartitionLog:
-        """A view of the log as it is now, or in a snapshot of it. It changes only by its own `refresh()`."""
+        """Return a view of the log at this moment, or of a snapshot of it. It changes only by its own
+        `refresh()`."""
         return cast(PartitionLog, super().view(snapshot))
 
     def _blank(self) -> PartitionLog:
@@ -141,36 +140,37 @@ class PartitionLog(LogView):
         return DirectorySource(self.view())
 
     def producers(self) -> dict[int, ProducerState]:
-        """What is known of each idempotent producer now, as a dict from producer id to its state. It is a
+        """Return the states of the idempotent producers, as a dict from producer id to ProducerState. It is a
         copy."""
         return self.transactions().producers.copied()
 
     def residency(self) -> list[Residency]:
-        """How many bytes of each segment are in the page cache now. OSError if the system does not tell."""
+        """Return how many bytes of each segment are in the page cache now. OSError if the system does not
+        report it."""
         return [residency_of(segment) for segment in self.segments]
 
     def topic_id(self) -> UUID | None:
-        """The topic id in partition.metadata; None if there is no such file. CorruptCheckpointError if it is
-        damaged."""
+        """Return the topic id in partition.metadata; None if there is no such file. CorruptCheckpointError if
+        it is damaged."""
         try:
             return checkpoints.read_topic_id(f"{self.path}/{layout.METADATA}")
         except (FileNotFoundError, NotADirectoryError):  # the log may be a single file
             return None
 
     def report(self) -> Page:
-        """Return a page of HTML about the log, as kstore.report does. OSError."""
+        """Return an HTML page about the log, as kstore.report does. OSError."""
         return page_of(self)
 
     # ---- reading -------------------------------------------------------------------------------------------
 
     def floor_segment(self, offset: int) -> int:
-        """The index in `segments` of the segment with the largest base offset <= `offset`; -1 if there is
-        none."""
+        """Return the index in `segments` of the segment with the largest base offset <= `offset`; -1 if there
+        is none."""
         return floor_of(self.segments, any_integer("offset", offset))
 
     def translate(self, offset: int) -> Located | None:
-        """Where the batch is that holds `offset`, or the first one after it, in the segment that
-        `floor_segment` gives.
+        """Return where the batch with `offset`, or the first batch after it, begins in the segment of
+        `floor_segment`.
 
         None if `offset` is after the last batch of that segment.
         """
@@ -189,18 +189,18 @@ class PartitionLog(LogView):
         whole_batches: bool = False,
         on_error: _OnError = "raise",
     ) -> Slice:
-        """The stored bytes from the batch that holds `offset` on, up to `max_bytes` and up to the end of the
+        """Return the stored bytes from the batch with `offset` on, up to `max_bytes` and up to the end of the
         segment.
 
-        Returns a Slice, which copies nothing. It begins at a batch, so it may begin before `offset`, and may
-        end inside one; with whole_batches=True it ends where a batch ends. If the first batch is larger than
-        max_bytes, it is returned whole nevertheless, unless min_one_message is False. At the log end offset
-        the slice is empty.
+        Returns a Slice, without copying. It begins at a batch, so it may begin before `offset`, and may end
+        inside a batch; with whole_batches=True it ends after one. If the first batch is larger than
+        max_bytes, it is returned whole, unless min_one_message is False. At the log end offset the slice is
+        empty.
 
-        isolation="read_committed" stops at the first open transaction, and leaves out records of aborted ones
-        when the slice is iterated. on_error="skip" makes iterating it leave out damaged batches.
-        OffsetOutOfRangeError if `offset` is below the log start offset or above the end; CorruptRecordError
-        for a damaged header. These are the rules of a broker's fetch (section 7.1 of docs/spec.md).
+        isolation="read_committed" stops at the first open transaction, and iterating the slice skips records
+        of aborted ones. With on_error="skip", iterating it skips damaged batches. OffsetOutOfRangeError if
+        `offset` is below the log start offset or above the end; CorruptRecordError for a damaged header.
+        These are the rules of a broker's fetch (section 7.1 of docs/spec.md).
         """
         choice("on_error", on_error, ON_ERROR)
         boolean("min_one_message", min_one_message)
@@ -217,12 +217,12 @@ class PartitionLog(LogView):
         min_one_message: bool = True,
         whole_batches: bool = True,
     ) -> Span:
-        """The stored bytes from the batch that holds `offset` on, up to `max_bytes`, over as many segments as
-        that takes.
+        """Return the stored bytes from the batch with `offset` on, up to `max_bytes`, also of several
+        segments.
 
-        Returns a Span of slices, all of the same moment, which can be sent in one call. It ends where a batch
-        ends unless whole_batches is False. If the first batch is larger than max_bytes, it is returned whole
-        nevertheless, unless min_one_message is False. `isolation` and errors are those of `read`.
+        Returns a Span of slices, all of the same moment, which can be sent in one call. It ends after a batch
+        unless whole_batches is False. If the first batch is larger than max_bytes, it is returned whole,
+        unless min_one_message is False. `isolation` and errors are those of `read`.
         """
         boolean("min_one_message", min_one_message)
         boolean("whole_batches", whole_batches)
@@ -238,16 +238,17 @@ class PartitionLog(LogView):
         *,
         whole_batches: bool = True,
     ) -> Sent:
-        """Sends the stored bytes from the batch that holds `offset` on to a socket, without copying them if
+        """Send the stored bytes from the batch with `offset` on to a socket, without copying them if
         possible.
 
-        The bytes are those that `span` returns, and the result tells how many were sent: see Slice.send. If a
+        The bytes are those of `span`, and the result has the number of bytes sent: see Slice.send. If a
         socket may take only a part, call `span` and send the span from a position on.
         """
         return self.span(offset, max_bytes, isolation, whole_batches=whole_batches).send(sock)
 
     def from_file_start(self) -> PartitionLog:
-        """A view of the log that begins with the first record in its files, even below the log start offset.
+        """Return a view of the log that begins with the first record in its files, even below the log start
+        offset.
 
         delete_records() moves the log start offset at once; the files stay until a whole segment is below it.
         """
@@ -259,11 +260,11 @@ class PartitionLog(LogView):
         return choice("isolation", isolation, ISOLATION) == "read_committed"
 
     def aborted_transactions(self, start: int, stop: int) -> list[AbortedTxn]:
-        """The aborted transactions that may have records in the offsets start to stop (exclusive), in the
-        order they ended.
+        """Return the aborted transactions that may have records in the offsets start to stop (exclusive), in
+        the order of their ends.
 
-        As in Kafka the search begins with the segment that holds `start`, so some may have ended before
-        `start` (section 10.4 of docs/spec.md).
+        As in Kafka, the search begins with the segment of `start`, so some may have ended before `start`
+        (section 10.4 of docs/spec.md).
         """
         start, stop = integer("start", start), integer("stop", stop)
         now = self._now()
@@ -281,20 +282,19 @@ class PartitionLog(LogView):
         isolation: _Isolation = "read_uncommitted",
         progress: ProgressCallback | None = None,
     ) -> Record | None:
-        """The last record with this key; None if there is none.
+        """Return the last record with this key; None if there is none.
 
-        If its value is None, the key was deleted: Kafka calls such a record a tombstone. Segments are looked
-        through from the newest to the oldest. A segment with a .keys file, which make_key_files() of a
-        LogWriter makes, tells at once where its last record of the key is. Of another one all records are
-        looked at, the first time; the second time a map of its keys is made in memory, as long as the maps of
-        all logs take no more than 128 MiB.
+        If its value is None, the key was deleted: Kafka calls such a record a tombstone. The search goes from
+        the newest segment to the oldest. In a segment with a .keys file, which make_key_files() of a
+        LogWriter makes, it is one lookup. In another segment, the first search reads all records. The second
+        makes a map of its keys in memory, while the maps of all logs take at most 128 MiB.
 
-        isolation="read_committed" passes over records of aborted and open transactions. progress: called now
-        and then, if all records of a segment are looked at, as progress(done, total), with how many bytes of
-        the log were gone through and how many it has. An exception that it raises is passed on.
+        isolation="read_committed" skips records of aborted and open transactions. progress: called as
+        progress(done, total), in bytes of the log, while all records of a segment are read. An exception that
+        it raises is passed on.
 
-        TypeError if `key` is not bytes. CorruptRecordError if the log is damaged where the record is looked
-        for. LogChangedError if another process has deleted its file.
+        TypeError if `key` is not bytes. CorruptRecordError if the log is damaged where the search reads it.
+        LogChangedError if another process has deleted a file that the search needs.
         """
         stable, aborted = -1, None
         if progress is not None:
@@ -327,9 +327,9 @@ class PartitionLog(LogView):
         isolation: _Isolation = "read_uncommitted",
         progress: ProgressCallback | None = None,
     ) -> Iterator[Record]:
-        """An iterator of all records with this key that are in the log now, the oldest first.
+        """Return an iterator of all records with this key that are in the log now, oldest first.
 
-        A compaction leaves the last one only. `isolation`, `progress` and errors are those of `last`.
+        A compaction keeps only the last one. `isolation`, `progress` and errors are those of `last`.
         """
         now = self.for_reading()
         self._is_committed(isolation)
@@ -347,16 +347,17 @@ class PartitionLog(LogView):
         control: bool = False,
         cache: _Cache = "keep",
     ) -> RecordReader:
-        """An iterator of the records with start <= offset < stop. The defaults are the ends of the log.
+        """Return an iterator of the records with start <= offset < stop. The defaults are the ends of the
+        log.
 
-        A range is cut to what the log holds, as that of a Python slice is: one that begins below
-        log_start_offset begins there, and records that retention has deleted are left out silently. `read`,
-        `get`, `find` and `follow`, which ask for one place, raise OffsetOutOfRangeError for it.
+        The range is cut to the offsets of the log, as that of a Python slice: if `start` is below
+        log_start_offset, the iterator begins there, without an error. `read`, `get`, `find` and `follow`
+        raise OffsetOutOfRangeError for such an offset.
 
-        isolation="read_committed" leaves out records of aborted and open transactions. Transaction markers
-        are left out unless `control` is True. Damage raises CorruptRecordError; on_error="skip" goes on at
-        the next undamaged batch instead, and lists what was left out in the iterator's `.skipped`.
-        cache="drop" leaves the page cache as it was: what this iterator brings in is dropped from it again.
+        isolation="read_committed" skips records of aborted and open transactions. Transaction markers are
+        skipped unless `control` is True. Damage raises CorruptRecordError; on_error="skip" continues at the
+        next undamaged batch instead, and the iterator's `.skipped` lists what it skipped. cache="drop" leaves
+        the page cache as it was: the pages that this iterator reads are dropped from it again.
         """
         boolean("control", control)
         return reader_of(
@@ -372,13 +373,14 @@ class PartitionLog(LogView):
         on_error: _OnError = "raise",
         cache: _Cache = "keep",
     ) -> BatchReader:
-        """An iterator of the batches that hold an offset with start <= offset < stop, as RecordBatch objects.
+        """Return an iterator of the batches that have an offset with start <= offset < stop, as RecordBatch
+        objects.
 
-        The range is cut to what the log holds, as in `records`, and the defaults are its ends. The first and
-        last batch may hold other offsets too. Control batches, which hold transaction markers, are included.
-        isolation="read_committed" leaves out batches of aborted and open transactions. Damage raises
-        CorruptRecordError; on_error="skip" goes on at the next undamaged batch instead, and lists what was
-        left out in the iterator's `.skipped`. cache="drop" leaves the page cache as it was.
+        The range is cut to the offsets of the log, as in `records`, and the defaults are its ends. The first
+        and last batch may have other offsets, too. Control batches, which have transaction markers, are
+        included. isolation="read_committed" skips batches of aborted and open transactions. Damage raises
+        CorruptRecordError; on_error="skip" continues at the next undamaged batch instead, and the iterator's
+        `.skipped` lists what it skipped. cache="drop" leaves the page cache as it was.
         """
         return reader_of(BatchReader, self, start, stop, isolation, on_error, pages=_pages(cache))
 
@@ -403,31 +405,37 @@ class PartitionLog(LogView):
         timestamps: Literal["ms", "datetime"] = "ms",
         text: Iterable[Literal["key", "value"]] = (),
     ) -> Scan:
-        """The records with start <= offset < stop and since <= timestamp < until, as columns.
+        """Return the records with start <= offset < stop and since <= timestamp < until, as columns.
 
-        Transaction markers are left out. The range of offsets is cut to what the log holds, as in `records`.
         Returns a Scan: an iterable of ColumnBatch objects and an Arrow stream, with to_arrow(), to_pandas()
-        and to_polars(). None of these libraries is needed to iterate it.
+        and to_polars(). Iterating it needs none of these libraries. Transaction markers are skipped.
 
-        columns: names, in order. Default: offset, timestamp, timestamp_type, key, value, headers. Of the
-        record's batch there are base_offset, last_offset, base_timestamp, max_timestamp, producer_id,
-        producer_epoch, base_sequence, leader_epoch, records_count, attributes, codec, magic, crc, size and
-        position. since, until: milliseconds since 1970, or datetimes with a time zone (microseconds are cut
-        off). start, stop: offsets. Default: the ends of the log. key, key_prefix: only records whose key is,
-        or begins with, these bytes. header: only records with this header: a name, a (name, value) pair, or a
-        mapping of pairs that must all be there. isolation: "read_committed" leaves out records of aborted and
-        open transactions. batch_rows, batch_bytes: the most rows of a ColumnBatch, and about the most bytes,
-        so that memory is bounded. threads: 2 or more decode parts of the log at the same time; the order
-        stays. views: True makes keys and values of more than 12 bytes views of what was read, without a copy.
-        A ColumnBatch then keeps all of what was read in memory. in_order: True says that timestamps increase
-        from batch to batch. The scan then ends at the first batch that begins at `until` or later. Without it
-        every batch is looked at, since a later one may hold an earlier record. on_error: "skip" goes on at
-        the next undamaged batch, and lists what was left out in the scan's `.skipped`. By default damage
-        raises CorruptRecordError. timestamps: "datetime" makes the column timestamp an Arrow timestamp[ms,
-        UTC]; by default it is an int64. text: columns, of key and value, to read as UTF-8 text. A key or
-        value that is not UTF-8 raises ValueError with the record's offset.
+        columns: names, in order. Default: offset, timestamp, timestamp_type, key, value, headers. Those of
+            the record's batch are base_offset, last_offset, base_timestamp, max_timestamp, producer_id,
+            producer_epoch, base_sequence, leader_epoch, records_count, attributes, codec, magic, crc, size
+            and position.
+        since, until: milliseconds since 1970, or datetimes with a time zone (microseconds are cut off).
+        start, stop: offsets, cut to the offsets of the log, as in `records`. Default: the ends of the log.
+        key, key_prefix: only records whose key is, or begins with, these bytes.
+        header: only records with this header: a name, a (name, value) pair, or a mapping of pairs that must
+            all be present.
+        isolation: "read_committed" skips records of aborted and open transactions.
+        batch_rows, batch_bytes: the largest number of rows of a ColumnBatch, and approximately of bytes, to
+            limit memory.
+        threads: 2 or more decode parts of the log at the same time, in the same order.
+        views: True does not copy keys and values of more than 12 bytes. A ColumnBatch then keeps everything
+            that was read in memory.
+        in_order: True means that timestamps increase from batch to batch. The scan then ends at the first
+            batch that begins at `until` or later. Otherwise it reads every batch, because a later one may
+            have an earlier record.
+        on_error: "skip" continues at the next undamaged batch, and the scan's `.skipped` lists what it
+            skipped. By default damage raises CorruptRecordError.
+        timestamps: "datetime" makes the column timestamp an Arrow timestamp[ms, UTC]; by default it is an
+            int64.
+        text: columns, of key and value, to read as UTF-8 text. A key or value that is not UTF-8 raises
+            ValueError with the record's offset.
 
-        Batches whose header says that all records are before `since` are passed by without decoding them.
+        Batches that are before `since` by their header are not decoded.
         """
         batch_rows = integer("batch_rows", batch_rows, 1, _MAX_COUNT)
         batch_bytes = integer("batch_bytes", batch_bytes, 1)
@@ -460,22 +468,22 @@ class PartitionLog(LogView):
     def find(
         self, *, offset: int | None = None, timestamp: int | datetime | _TimeName | None = None
     ) -> OffsetAndTimestamp | None:
-        """Finds a record by offset or by time. Returns its offset, timestamp and leader epoch, or None.
+        """Find a record by offset or by time. Return its offset, timestamp and leader epoch, or None.
 
         offset: the record at this offset, or the first one after it. None at the log end offset;
-        OffsetOutOfRangeError outside the log. timestamp: the first record with this timestamp or a later one:
-        milliseconds since 1970, or a datetime with a time zone. "earliest" gives the log start offset,
-        "latest" the log end offset, "max" the first record with the largest timestamp. kstore.EARLIEST,
-        LATEST, MAX_TIMESTAMP and so on are Kafka's numbers for these.
+            OffsetOutOfRangeError outside the log.
+        timestamp: the first record with this timestamp or a later one: milliseconds since 1970, or a datetime
+            with a time zone. "earliest" is the log start offset, "latest" the log end offset, "max" the first
+            record with the largest timestamp. kstore.EARLIEST, LATEST, MAX_TIMESTAMP and so on are Kafka's
+            numbers for these.
 
-        The answers are those of a broker (sections 7.4 to 7.6 of docs/spec.md): a transaction marker is found
-        as a record is, though get() passes it over. CorruptRecordError for damage on the way.
+        The results are those of a broker (sections 7.4 to 7.6 of docs/spec.md): find() can return the offset
+        of a transaction marker, which get() skips. CorruptRecordError for damage.
 
-        As Kafka does, a time is looked for in one segment only: the first whose largest timestamp reaches it.
-        If its records with that timestamp were compacted away, or if it has no timestamps and the time of its
-        file stood in for them, the answer is None, though a later segment may have such a record;
-        scan(since=...) finds that one. Unlike Kafka, records below log_start_offset do not count. "max" is
-        asked of all that the segments hold, so its offset may lie below log_start_offset.
+        As in Kafka, a time is searched in one segment only: the first whose largest timestamp is this time or
+        later. The result is None if compaction has removed its records with that timestamp, or if it has no
+        timestamps and the time of its file was used. A later segment may have such a record; scan(since=...)
+        finds that one. Unlike Kafka, records below log_start_offset do not count, except for "max".
         """
         if (offset is None) == (timestamp is None):
             raise TypeError("find() needs one argument: offset=… or timestamp=…")
@@ -502,7 +510,7 @@ class PartitionLog(LogView):
         return None
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest leader epoch that is known and not above `epoch`, and the offset at which it ends.
+        """Return the largest known leader epoch that is not above `epoch`, and the offset at which it ends.
 
         (-1, -1) if there is none (section 7.8 of docs/spec.md).
         """
@@ -543,21 +551,21 @@ class PartitionLog(LogView):
         on_error: _OnError = "raise",
         records: bool = True,
     ) -> Follower[RecordBatch] | Follower[Record]:
-        """An iterator of the records from `offset` on, which waits for more at the end. Default: the log end
-        offset, or with isolation="read_committed" the last stable offset. With the `position` of an earlier
-        follower instead of an offset, it also detects a truncation made in between.
+        """Return an iterator of the records from `offset` on, which waits for more at the end. Default: the
+        log end offset, or with isolation="read_committed" the last stable offset. With the `position` of an
+        earlier follower instead of an offset, it also detects a truncation below the position.
 
-        `for record in log.follow(offset)` and `async for` work. While it waits it uses no processor time. It
-        goes on through new segments and deletions, whoever writes them, and ends if nothing was appended for
-        `timeout` seconds, or when it is closed. records=False gives RecordBatch objects, control batches
-        included, from the batch that holds `offset` on. isolation="read_committed" leaves out records of
-        aborted transactions, and waits for the end of open ones.
+        `for record in log.follow(offset)` and `async for` work. Waiting takes no processor time. The follower
+        reads records of any writer, and ends if nothing was appended for `timeout` seconds, or when it is
+        closed. records=False yields RecordBatch objects, control batches included, from the batch with
+        `offset` on. isolation="read_committed" skips records of aborted transactions, and waits for the end
+        of open ones.
 
-        on_error: "skip" goes on after damage, and lists what was left out in the follower's `.skipped`; by
-        default CorruptRecordError.
+        on_error: "skip" continues after damage, and the follower's `.skipped` lists what it skipped; by
+            default CorruptRecordError.
 
         OffsetOutOfRangeError if `offset` is outside the log, or is deleted before the iterator reaches it;
-        see Follower. LogNotFoundError if the partition was deleted, or deleted and made again.
+        see Follower. LogNotFoundError if the partition was deleted, or deleted and created again.
         """
         is_committed = self._is_committed(isolation)
         choice("on_error", on_error, ON_ERROR)
@@ -598,25 +606,27 @@ class PartitionLog(LogView):
         on_error: _OnError = "raise",
         wait: float = 0,
     ) -> Cursor:
-        """The durable position of a group of readers: a Cursor, which gives the records after those that were
-        committed last.
+        """Return a Cursor: a reader whose position is saved on disk for a group. It yields the records after
+        the last commit.
 
-        `with log.cursor("mailer") as jobs: for record in jobs: …; jobs.commit(record)` goes on where the
-        program before left off, also after kill -9. The position is kept in files beside the partition, so a
-        reader may commit while another process writes the log.
+        `with log.cursor("mailer") as jobs: for record in jobs: …; jobs.commit(record)` continues at the last
+        commit of the previous run, also after kill -9. The positions are in files beside the partition, so
+        another process may be writing the log.
 
-        group: the name of the readers, of the characters a-z A-Z 0-9 . _ - start: where to begin if the group
-        has committed nothing: "earliest", "latest", an offset, or a datetime with a time zone (the first
-        record with that timestamp or a later one). follow: True waits for more at the end of the log, as
-        follow() does, until nothing has come for `timeout` seconds (default: for ever). False ends there, and
-        refuses a `timeout` above 0. isolation: as in records(). on_error: "skip" goes on after damaged
-        records, and lists what was left out in the cursor's `.skipped`; by default CorruptRecordError. wait:
-        how many seconds to wait if another cursor has the partition for this group. If that one's process
-        dies, this one takes over at once. It blocks meanwhile; in an event loop: await
-        asyncio.to_thread(log.cursor, group, wait=60).
+        group: a name, of the characters a-z A-Z 0-9 . _ -
+        start: the position of a group that has committed nothing: "earliest", "latest", an offset, or a
+            datetime with a time zone (the first record with that timestamp or a later one).
+        follow: True waits for more at the end of the log, as follow() does, until no record came for
+            `timeout` seconds (default: for ever). False ends there, and refuses a `timeout` above 0.
+        isolation: as in records().
+        on_error: "skip" continues after damaged records, and the cursor's `.skipped` lists them; by default
+            CorruptRecordError.
+        wait: how many seconds to wait if another cursor of the group has the partition. If the process of
+            that cursor dies, this one takes over at once. Waiting blocks; in an event loop: await
+            asyncio.to_thread(log.cursor, group, wait=60).
 
-        CursorLockedError if another cursor has the partition for this group: it names the process. OSError if
-        the files cannot be written. CorruptRecordError if they are damaged.
+        CursorLockedError, with the process, if another cursor of the group has the partition. OSError if the
+        files cannot be written. CorruptRecordError if they are damaged.
         """
         self._now()
         return Cursor(
@@ -645,22 +655,24 @@ class PartitionLog(LogView):
         durable: bool = True,
         dead_letter_log: DeadLetterLog | None = None,
     ) -> ShareGroup:
-        """A worker of a share group: a ShareGroup, which hands out the records of the log as jobs.
+        """Return a ShareGroup: a worker of a share group, which gets the records of the log as jobs.
 
         `with log.share_group("workers") as group: for record in group: …; group.acknowledge(record)`. Each
-        record is delivered to one worker of the group at a time, whatever number of processes and threads
-        work for it, and again if that worker dies. The state of the group is kept in the partition, so
-        another process may be writing the log.
+        record is delivered to one worker of the group at a time, in any thread or process, and again if that
+        worker dies. The state of the group is saved in the partition, so another process may be writing the
+        log.
 
-        group, start, follow, timeout, isolation, on_error: as in cursor(). `start` is for a group that has no
-        state yet. record_lock_ms: after how many milliseconds a record that was not acknowledged is delivered
-        again. max_delivery_attempts: how often a record is delivered before the group gives it up.
-        max_record_locks: how many records may be in flight: acquired, or to be delivered again.
-        durable: True waits for the disk when a record is acknowledged; False survives the end of the process
-        only. dead_letter_log: an open log that gets copies of records that the group gives up. Default: none.
-        All workers of a group should have equal options.
+        group, follow, timeout, isolation, on_error: as in cursor().
+        start: as in cursor(), for a group that has no state yet.
+        record_lock_ms: after how many milliseconds a record that was not acknowledged is delivered again.
+        max_delivery_attempts: after how many deliveries the group gives a record up.
+        max_record_locks: the largest number of records that are acquired or to be delivered again.
+        durable: True waits for the disk when a record is acknowledged. With False, a power cut can lose
+            acknowledgements.
+        dead_letter_log: an open log for copies of the records that the group gives up. Default: none.
 
-        OSError if the files cannot be written. CorruptRecordError if they are damaged.
+        All workers of a group should have equal options. OSError if the files cannot be written.
+        CorruptRecordError if they are damaged.
         """
         self._now()
         if dead_letter_log is not None:
@@ -684,7 +696,7 @@ class PartitionLog(LogView):
         )
 
     def cursors(self) -> dict[str, OffsetAndMetadata]:
-        """The committed positions of all groups of this log, by the name of the group: {"mailer":
+        """Return the committed positions of all groups in this log, by the name of the group: {"mailer":
         OffsetAndMetadata(…)}.
 
         CorruptRecordError if their files are damaged. OSError.
@@ -693,7 +705,7 @@ class PartitionLog(LogView):
         return Home.of(self.path).all_committed()
 
     def share_groups(self) -> dict[str, ShareGroupState]:
-        """What each share group has done in this log, by the name of the group: {"workers":
+        """Return the states of all share groups in this log, by the name of the group: {"workers":
         ShareGroupState(…)}.
 
         CorruptRecordError if their files are damaged. OSError.
@@ -708,7 +720,7 @@ class PartitionLog(LogView):
     # ---- closing -------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Closes the files. Records, slices and iterators that were made before can still be used."""
+        """Close the files. Records, slices and iterators of this log stay usable."""
         self._closed = True
 
     def __reduce__(self) -> NoReturn:

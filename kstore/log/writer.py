@@ -104,11 +104,11 @@ class LogWriter(RecordAppender, PartitionLog):
     """A partition open for writing: a PartitionLog that can also append, roll, retain and truncate.
 
     Close it, or use it in a `with` statement: otherwise the next opening must recover it. Threads may share
-    it: one at a time changes the log, and readers do not wait. A call from inside another call by the same
-    thread, such as a signal handler makes, raises ReentrantCallError if it would have to wait for itself.
+    it: one at a time changes the log, and readers do not wait. A call inside another call of the same thread,
+    for example in a signal handler, raises ReentrantCallError if it would wait for itself.
 
-    If a method raises an exception, even KeyboardInterrupt, its change is either done or not done. If that
-    cannot be known, the log refuses to write until it is opened again (LogFailedError).
+    If a method raises an exception, also KeyboardInterrupt, its change is either done or not done. If that is
+    not known, the log refuses to write until it is opened again (LogFailedError).
     """
 
     path = ""
@@ -252,7 +252,7 @@ class LogWriter(RecordAppender, PartitionLog):
 
     @property
     def recovery(self) -> Recovery:
-        """What opening the log found that a clean shutdown would not leave, as a Recovery."""
+        """The report of the opening, as a Recovery: what differed from a log that was closed cleanly."""
         return self._segments.recovery
 
     @property
@@ -272,13 +272,13 @@ class LogWriter(RecordAppender, PartitionLog):
         return self._segments.config
 
     def configure(self, **changes: Unpack[ConfigOptions]) -> None:
-        """Changes options of the open log: log.configure(retention_ms=86_400_000). The names are those of
-        LogConfig; None gives an option its default back.
+        """Change options of the open log: log.configure(retention_ms=86_400_000). The names are those of
+        LogConfig; None restores the default of an option.
 
-        If the log keeps its configuration, which it does unless it is in the directory of a store that knows
-        the topic, the change is kept too, durably; else it counts until the log is closed, with a warning:
-        store.alter_topic() is meant then. InvalidConfigError for an unknown option or a value that is not
-        allowed, OSError if it cannot be kept: nothing is changed then.
+        The change is saved in the directory. But in the directory of a store that has the topic, it only
+        applies until the log is closed, with a warning: use store.alter_topic(). InvalidConfigError for an
+        unknown option or a value that is not allowed, OSError if the change cannot be saved: nothing is
+        changed then.
         """
         self._change_config(lambda config: changed(config, changes))
         if not self._keeps_config:
@@ -307,12 +307,12 @@ class LogWriter(RecordAppender, PartitionLog):
 
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch that is written into the batches that are appended."""
+        """The leader epoch that appends write into their batches."""
         self._log_end.look()
         return max(self._leader_epoch, 0)
 
     def assign_leader_epoch(self, epoch: int) -> None:
-        """Begins a leader epoch at the log end offset, as a broker does when it becomes leader of the
+        """Begin a leader epoch at the log end offset, as a broker does when it becomes leader of the
         partition.
 
         `epoch` is an int from 0 to 2^31 - 1. TypeError, ValueError, OSError.
@@ -325,7 +325,8 @@ class LogWriter(RecordAppender, PartitionLog):
             self._set_leader_epoch(epoch)
 
     def view(self, snapshot: Loaded | None = None) -> PartitionLog:
-        """A view of the log as it is now, or in a snapshot of it. It changes only by its own `refresh()`."""
+        """Return a view of the log at this moment, or of a snapshot of it. It changes only by its own
+        `refresh()`."""
         if snapshot is None:
             return cast(PartitionLog, self._view(*self._committed()))
         bounds = instance("snapshot", snapshot, Loaded).log_start_offset, snapshot.log_end_offset
@@ -359,33 +360,34 @@ class LogWriter(RecordAppender, PartitionLog):
         return self._segments.transactions()
 
     def last_stable_offset(self) -> int:
-        """The offset at which readers of committed records must stop: where the oldest open transaction
-        begins, or the end.
-        """
+        """Return the offset at which readers of committed records stop: the first offset of the oldest open
+        transaction, or the end."""
         return self._segments.last_stable_offset()
 
     def producers(self) -> dict[int, ProducerState]:
-        """What is known of each idempotent producer now, as a dict from producer id to its state. It is a
+        """Return the states of the idempotent producers, as a dict from producer id to ProducerState. It is a
         copy."""
         return self._segments.producers.producers.copied()
 
     # ---- taking over whole segments ------------------------------------------------------------------------
 
     def adopt(self, path: str | PathLike[str]) -> range:
-        """Moves a .log file that another LogWriter has written to the end of this log; returns its new
+        """Move a .log file that another LogWriter has written to the end of this log, and return its new
         offsets.
 
-        The file is renamed, not copied, and becomes a segment. Offsets and leader epochs are changed in
-        place. The checksums of its batches are checked, but not what the configuration asks of batches, such
-        as max_message_bytes. What the log holds before is made durable first, and so is the new name of the
-        file. After an error the file is at `path` as it was, or it is part of the log once that was opened
-        for writing again: there is no file at `path` then.
+        The file is renamed, not copied, and becomes a segment. Its offsets and leader epochs are changed in
+        place. The checksums of its batches are checked, but not the limits of the configuration, such as
+        max_message_bytes. Earlier records of this log, and the new name of the file, are durable when this
+        returns. After an error the file is unchanged at `path`, or there is no file at `path` and the next
+        opening for writing adds it to the log.
 
-        Raises: ValueError: the file is no .log file, belongs to this log, or has other names (hard links),
-        which would be changed too. LogLockedError: the log that the file belongs to is open for writing.
-        CorruptRecordError: a batch is damaged. InvalidRecordError: the file has no records, or records of
-        idempotent producers or transactions. OSError: the file cannot be renamed; it must be on the same file
-        system.
+        Raises:
+            ValueError: the file is no .log file, belongs to this log, or has other names (hard links), which
+                would be changed too.
+            LogLockedError: the log that the file belongs to is open for writing.
+            CorruptRecordError: a batch is damaged.
+            InvalidRecordError: the file has no records, or records of idempotent producers or transactions.
+            OSError: the file cannot be renamed; it must be on the same file system.
         """
         path = path_text("path", path)
         if not path.endswith(".log") or os.path.isdir(path):
@@ -407,8 +409,7 @@ class LogWriter(RecordAppender, PartitionLog):
     # ---- rolling, flushing ---------------------------------------------------------------------------------
 
     def roll(self) -> int:
-        """Begins a new segment, whatever the size of the current one; returns the offset at which it begins.
-        OSError."""
+        """Begin a new segment, whatever the size of the active one, and return its base offset. OSError."""
         with self._log_end.held():
             self._log_end.check_usable()
             self._segments.roll("asked", self._log_end.offset)
@@ -417,17 +418,17 @@ class LogWriter(RecordAppender, PartitionLog):
         return base
 
     def flush(self) -> int:
-        """Writes everything that was appended so far to the disk. Returns the offset below which all records
-        are on it. OSError. LogFailedError if the log refuses to write, or the directory was renamed or
-        removed."""
+        """Sync everything that was appended so far, and return the offset below which all records are on the
+        disk. OSError. LogFailedError if the log refuses to write, or the directory was renamed or removed."""
         self._now()
         return self._segments.flush()
 
     def appender(self, *, linger_ms: float = 5.0, batch_bytes: int = 16384) -> Appender:
-        """An object that gathers single records of many threads into batches, to append them faster.
+        """Return an Appender, which collects single records of many threads into batches, to append them
+        faster.
 
-        A batch is appended when it has `batch_bytes`, or after `linger_ms`. Its append() returns a Ticket,
-        whose wait() gives the offset. Closing the log closes its appenders first.
+        It appends a batch that has `batch_bytes`, or after `linger_ms`. Its append() returns a Ticket, whose
+        wait() returns the offset. Closing the log closes its appenders first.
         """
         self._now()
         gathering = self._appenders.gathering
@@ -444,14 +445,14 @@ class LogWriter(RecordAppender, PartitionLog):
         timestamp: int | datetime | None = None,
         headers: Headers | None = None,
     ) -> int:
-        """Appends one record, as append() does, while the event loop goes on: a thread appends, in the order
-        of the calls, and syncs once for all tasks that wait.
+        """Append one record, as append() does, without blocking the event loop: a thread appends, in the
+        order of the calls, and syncs once for all waiting tasks.
 
-        If the task is cancelled, the record is appended or not: `appended` of the CancelledError is its
-        offset, or None if nothing was appended. If it has begun, the task ends only when that is known. A
-        TimeoutError of asyncio.timeout() has the CancelledError as its __cause__. close() appends what has
-        begun before it; what a task has not begun then, as after asyncio.create_task() alone, is
-        LogClosedError."""
+        If the task is cancelled, `appended` of the CancelledError is the offset of the record, or None if
+        nothing was appended. A cancelled task ends when that is known. A TimeoutError of asyncio.timeout()
+        has the CancelledError as its __cause__. close() completes the calls that have begun. A call that
+        begins later, also of a task that was created before, raises LogClosedError.
+        """
         append = partial(self.append, value, key, timestamp, headers)
         return int(await self._appenders.append_later(self, append))
 
@@ -464,29 +465,28 @@ class LogWriter(RecordAppender, PartitionLog):
         *,
         batch_bytes: int = 16384,
     ) -> range:
-        """Appends many records, as extend() does, while the event loop goes on; otherwise as append_async. Do
-        not change the columns meanwhile."""
+        """Append many records, as extend() does, without blocking the event loop; otherwise as append_async.
+        Do not change the columns meanwhile."""
         extend = partial(self.extend, values, keys, timestamps, headers, batch_bytes=batch_bytes)
         return cast(range, await self._appenders.append_later(self, extend))
 
     # ---- deleting, truncating ------------------------------------------------------------------------------
 
     def retain(self, *, dry_run: bool = False, keep_for: Iterable[str] = ()) -> list[Decision]:
-        """Deletes old segments, as retention_bytes, retention_ms and the log start offset say.
+        """Delete old segments by retention_bytes, retention_ms and the log start offset.
 
-        Returns a Decision with its reason for every segment, oldest first. dry_run=True decides, and deletes
-        nothing; what the deletion would refuse, it refuses too. keep_for: groups of cursors and share
-        groups. No segment is deleted that holds a record which one of them has not committed, or not
-        acknowledged. If a group has read nothing yet, nothing is deleted. Files are renamed to .deleted, and
-        removed by a later retain() or by close() when file_delete_delay_ms is over.
+        Returns a Decision with its reason for every segment, oldest first. dry_run=True deletes nothing, and
+        raises the same errors. keep_for: groups of cursors and share groups. No segment is deleted that has a
+        record which one of them has not committed or acknowledged. If a group has read nothing yet, nothing
+        is deleted. Files are renamed to .deleted, and removed by a later retain() or close() after
+        file_delete_delay_ms.
 
-        If retention_ms is not set, at this opening or, where the log keeps its configuration, at one
-        before, segments that only Kafka's default of 7 days would delete are kept, and InvalidConfigError
-        says so. So are segments of a log that is known to be compacted, by its directory's
-        cleaner-offset-checkpoint or as one of Kafka's own topics, if cleanup_policy is not set. Segments
-        below the log start offset are deleted nevertheless.
+        InvalidConfigError if neither retention_ms nor retention_bytes is set, and Kafka's default of 7 days
+        would delete segments. InvalidConfigError also if cleanup_policy is not set, and the log is known to
+        be compacted, by cleaner-offset-checkpoint of its directory or as a topic of Kafka itself. In both
+        cases, segments below the log start offset are deleted nevertheless.
 
-        It works on a full disk, of a log that is open already or was closed. OSError if a file cannot be
+        It works on a full disk, if the log is open already or was closed cleanly. OSError if a file cannot be
         renamed or removed: older segments are deleted then, that one and newer ones are not.
         """
         boolean("dry_run", dry_run)
@@ -500,18 +500,17 @@ class LogWriter(RecordAppender, PartitionLog):
     # ---- finding by key ------------------------------------------------------------------------------------
 
     def make_key_files(self) -> list[KeyFileReport]:
-        """Makes a .keys file beside each sealed segment that has none, so that `last` and `history` find a
-        key without a look at all records. Returns a KeyFileReport for every sealed segment, oldest first.
+        """Make a .keys file beside each sealed segment that has none, so that `last` and `history` find a key
+        without reading all records. Returns a KeyFileReport for every sealed segment, oldest first.
 
-        The file takes about 15 bytes for each key of the segment, and Kafka passes it over. It tells for
-        which state of the .log it was made, and each part has a checksum: one that does not fit, or is
-        damaged, is not believed, and made again. It goes with its segment. Other threads may append and read
-        meanwhile. The option key_files has it done in the background whenever a segment is sealed or
-        compacted.
+        A file takes about 15 bytes for each key of the segment, and Kafka ignores it. It has checksums, and
+        the state of the .log for which it was made. A damaged or outdated file is not used, and is made
+        again. Deleting the segment deletes the file. Other threads may append and read meanwhile. With the
+        option key_files, the background makes the file of each segment that is sealed or compacted.
 
-        While it works on a segment, it takes memory, at most about twice log_cleaner_dedupe_buffer_size, and
-        no compaction runs. LogClosedError if the log is closed meanwhile. OSError: files that were made
-        before stay.
+        For each segment, this takes memory of at most about twice log_cleaner_dedupe_buffer_size, and no
+        compaction runs. LogClosedError if the log is closed meanwhile. OSError: files that were made before
+        stay.
         """
         self._log_end.refuse_reentrance()
         return make_key_files(self.maintenance.rewriter)
@@ -519,31 +518,33 @@ class LogWriter(RecordAppender, PartitionLog):
     # ---- compaction ----------------------------------------------------------------------------------------
 
     def compact(self, *, dry_run: bool = False, progress: ProgressCallback | None = None) -> Compaction:
-        """Removes records that a later record of the same key supersedes, from all segments but the active
+        """Remove records that a later record of the same key supersedes, from all segments except the active
         one.
 
-        Offsets, order and timestamps of the others stay. A record without a value deletes its key, and goes
-        too delete_retention_ms after the first compaction that met it: in a later compaction, which, as in
-        Kafka, has to have something new to compact. Segments become fewer and larger. Returns a Compaction,
-        which says what went and why; dry_run=True finds that out and changes nothing.
+        The other records keep their offsets, order and timestamps. A record without a value deletes its key.
+        A compaction removes that record delete_retention_ms after the first compaction that has read it, but
+        only if there is something new to compact, as in Kafka. Segments become fewer and larger. Returns a
+        Compaction with the numbers of removed records and the reasons; dry_run=True only computes it.
 
-        It works if cleanup_policy contains compact, and begins if the share of bytes that were not compacted
-        is above min_cleanable_dirty_ratio, or max_compaction_lag_ms is over. Records younger than
-        min_compaction_lag_ms stay, and so does what follows the last stable offset. Other threads may append
+        cleanup_policy must contain compact. A compaction begins if the share of uncompacted bytes is above
+        min_cleanable_dirty_ratio, or max_compaction_lag_ms is over. Records younger than
+        min_compaction_lag_ms stay, and so do records from the last stable offset on. Other threads may append
         and read meanwhile: existing readers continue in the old files, which are removed after
         file_delete_delay_ms. One compaction runs at a time; another call waits. Closing the log stops it.
 
-        progress: called now and then as progress(done, total), with how many bytes were gone through and how
-        many there are; in the last call both are equal. If the keys of the log do not fit into
-        log_cleaner_dedupe_buffer_size, total grows. An exception that it raises ends the compaction, and is
-        passed on: what was compacted stays so. It may use the log, but not call compact, erase,
-        make_key_files or close (ReentrantCallError).
+        progress: called as progress(done, total), in bytes; in the last call both are equal. If the keys of
+            the log do not fit into log_cleaner_dedupe_buffer_size, total grows. An exception that it raises
+            ends the compaction, and is passed on; segments that were compacted stay so. It may use the log,
+            but not call compact, erase, make_key_files or close (ReentrantCallError).
 
-        Raises: PolicyViolationError: cleanup_policy does not contain compact. CorruptFileError: a segment is
-        damaged. It stays as it is, and so do those after it. LogChangedError: the log was truncated, or
-        segments were deleted, meanwhile. What was compacted stays so. LogClosedError: the log was closed
-        meanwhile. OSError: a file could not be read or written. The log is as before, or partly compacted, or
-        refuses to write until it is opened again.
+        Raises:
+            PolicyViolationError: cleanup_policy does not contain compact.
+            CorruptFileError: a segment is damaged. It stays as it is, and so do those after it.
+            LogChangedError: the log was truncated, or segments were deleted, meanwhile. Segments that were
+                compacted stay so.
+            LogClosedError: the log was closed meanwhile.
+            OSError: a file could not be read or written. The log is as before, or partly compacted, or
+                refuses to write until it is opened again.
         """
         boolean("dry_run", dry_run)
         check_progress(progress)
@@ -560,33 +561,39 @@ class LogWriter(RecordAppender, PartitionLog):
         dry_run: bool = False,
         progress: ProgressCallback | None = None,
     ) -> Erasure:
-        """Removes records for good, whatever cleanup_policy says: segments that hold them are rewritten.
+        """Remove records for good, whatever cleanup_policy is. Segments with such records are rewritten.
 
-        keys: those with these keys. where: those for which this function of a Record says True. what:
-        "values" leaves key, offset and timestamp, and removes value and headers. In a compacted topic a
-        record without a value deletes its key: if it is the last of its key, the key is no longer in
-        store.table(topic). reason: is in the Erasure that is returned, with files, offsets, digests and time.
-        It is not stored. cut_files: True removes also what recoveries have kept of this log in .cut files,
-        without a look into them. Those that are left are in `cut_files_left` of the Erasure. dry_run: True
-        finds out what would go, and changes nothing. progress: called now and then as progress(done, total),
-        with how many bytes were gone through and how many there are; in the last call both are equal. total
-        grows once it is known which segments are to be rewritten. An exception that it raises ends the
-        erasure, and is passed on: each segment is as before, or done. As `where`, it may use the log, but not
-        call compact, erase, make_key_files or close (ReentrantCallError).
+        keys: removes the records with these keys.
+        where: removes the records for which this function of a Record returns True.
+        what: "values" keeps key, offset and timestamp, and removes value and headers. In a compacted topic a
+            record without a value deletes its key: if it is the last of its key, the key is no longer in
+            store.table(topic).
+        reason: a text for the Erasure that is returned, with files, offsets, digests and time. It is not
+            saved.
+        cut_files: True also removes all .cut files of this log, whatever they contain. `cut_files_left` of
+            the Erasure has the others.
+        dry_run: True computes the Erasure and changes nothing.
+        progress: called as progress(done, total), in bytes; in the last call both are equal. total grows when
+            the segments to rewrite are known. An exception that it raises ends the erasure, and is passed on:
+            each segment is as before, or done. As `where`, it may use the log, but not call compact, erase,
+            make_key_files or close (ReentrantCallError).
 
-        All other records stay as they are, with their offsets, and so does what is known of producers.
-        Records below log_start_offset are erased too, as long as their files are there. If the active segment
-        holds some, a new one is begun first. Records that are appended meanwhile may stay, and so do those
-        that an appender() of this log has not written yet: call its flush() first. The old files are removed
-        at once, and with them all that wait for file_delete_delay_ms; a reader that has one open reads on in
-        it. Copies elsewhere are not known.
+        All other records keep their offsets, and the states of producers stay. Records below log_start_offset
+        are erased too, if their files exist. If the active segment has such records, the log rolls first.
+        Records that are appended meanwhile may stay, and so do those that an appender() of this log has not
+        written yet: call its flush() first. The old files are removed at once, and so are all files that wait
+        for file_delete_delay_ms; a reader that has one open can still read it. Copies elsewhere are not
+        changed.
 
-        Raises: TypeError, ValueError: an argument. What `where` raises is passed on, and nothing was erased
-        then. CorruptFileError: a segment is damaged. Nothing was erased. LogChangedError: the log was
-        truncated, or segments were deleted, meanwhile. LogClosedError: the log was closed meanwhile.
-        OffsetOverflowError: the offsets of a segment span more than 2^31 - 1. OSError: a file could not be
-        read or written. Each segment is as before or done, or the log refuses to write until it is opened
-        again. The next call does the rest.
+        Raises:
+            TypeError, ValueError: an argument is wrong. An exception of `where` is passed on. Nothing was
+                erased.
+            CorruptFileError: a segment is damaged. Nothing was erased.
+            LogChangedError: the log was truncated, or segments were deleted, meanwhile.
+            LogClosedError: the log was closed meanwhile.
+            OffsetOverflowError: the offsets of a segment span more than 2^31 - 1.
+            OSError: a file could not be read or written. Each segment is as before or done, or the log
+                refuses to write until it is opened again. The next call does the rest.
         """
         match = matching(keys, where, what, reason)
         check_progress(progress)
@@ -602,15 +609,17 @@ class LogWriter(RecordAppender, PartitionLog):
         )
 
     def delete_records(self, before_offset: int) -> int:
-        """Makes `before_offset` (-1: the log end offset) the first offset that can be read, durably, and
-        returns it.
+        """Make `before_offset` (-1: the log end offset) the first offset that can be read, durably, and
+        return it.
 
-        The files are deleted by the next retain(), when a whole segment is below that offset.
+        The next retain() deletes the segments below that offset.
 
-        Raises: TypeError, ValueError: `before_offset` is not an offset. OffsetOutOfRangeError: it is above
-        the end of the log. PolicyViolationError: cleanup_policy is only "compact", or the topic is
-        __cluster_metadata. OSError: it could not be written. This log keeps its start; if the disk failed
-        last of all, the next opening may find the new one.
+        Raises:
+            TypeError, ValueError: `before_offset` is not an offset.
+            OffsetOutOfRangeError: it is above the end of the log.
+            PolicyViolationError: cleanup_policy is only "compact", or the topic is __cluster_metadata.
+            OSError: it could not be written. This log keeps its log start offset; the next opening may have
+                the new one.
         """
         before_offset = integer("before_offset", before_offset, -MAX_OFFSET)
         end = self._log_end
@@ -640,12 +649,12 @@ class LogWriter(RecordAppender, PartitionLog):
         return start
 
     def truncate_to(self, offset: int) -> bool:
-        """Removes the records from `offset` to the end, durably. False if there are none.
+        """Remove the records from `offset` to the end, durably. Return False if there are none.
 
-        The next record gets `offset`. Of a batch with `offset` in its middle, the records before `offset`
-        stay; Kafka removes all of it. If the process dies meanwhile, the next opening for writing completes
-        the truncation. TypeError, ValueError. OSError: nothing is changed, or the log refuses to write until
-        it is opened again.
+        The next record gets `offset`. If `offset` is inside a batch, the records of the batch before `offset`
+        stay; Kafka removes the whole batch. If the process dies meanwhile, the next opening for writing
+        completes the truncation. TypeError, ValueError. OSError: nothing is changed, or the log refuses to
+        write until it is opened again.
         """
         offset = integer("offset", offset)
         with self._log_end.held():
@@ -653,12 +662,13 @@ class LogWriter(RecordAppender, PartitionLog):
             return truncate_to(self._segments, offset)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Removes all records, durably. The next record gets `offset`.
+        """Remove all records, durably. The next record gets `offset`.
 
-        `log_start_offset` is from 0 to `offset`; default `offset`. It lasts until the log is closed: as in
-        Kafka, an opened log starts at its first segment. A crash meanwhile leaves the log before or after it;
-        or if `offset` was in the log, some of the records from there on. TypeError, ValueError. OSError:
-        nothing is changed, or the log refuses to write until it is opened again.
+        `log_start_offset` is from 0 to `offset`; default `offset`. It applies until the log is closed: as in
+        Kafka, an opened log starts at its first segment. If the process dies meanwhile, the log is as before
+        or after the call; if `offset` was in the log, it may have some of the records from there on.
+        TypeError, ValueError. OSError: nothing is changed, or the log refuses to write until it is opened
+        again.
         """
         offset = integer("offset", offset)
         if log_start_offset is not None:
@@ -668,7 +678,7 @@ class LogWriter(RecordAppender, PartitionLog):
             start_at(self._segments, offset, log_start_offset)
 
     def refresh(self) -> bool:
-        """Does nothing and returns False: a log that is open for writing always shows all that it holds.
+        """Do nothing and return False: a log that is open for writing always has all its records.
         LogClosedError."""
         self._now()
         return False
@@ -676,21 +686,21 @@ class LogWriter(RecordAppender, PartitionLog):
     # ---- closing -------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flushes, and leaves the directory as a broker's clean shutdown does: the next opening needs no
+        """Sync the log, and leave the directory as a broker's clean shutdown does: the next opening needs no
         recovery.
 
-        As with a broker, one marker tells that of all partitions of a log directory. If others in it were
-        left unclean, there is none until a LogStore has opened and closed all of them.
+        As with a broker, one marker is for all partitions of a log directory. If others in it were not closed
+        cleanly, close() writes no marker; a LogStore that opens and closes all of them does.
 
         If it is interrupted, call it again. After a failure (LogFailedError) the log is closed as after a
-        crash: the next opening recovers it. LogFailedError is raised for a failure that happened in the
-        background, and if the directory or a .log file of it is no longer there: it says which offsets are
-        lost with it. OSError if closing fails. The log is closed nevertheless.
+        crash: the next opening recovers it. LogFailedError is also raised for a failure in the background,
+        and if the directory or a .log file was removed; its message has the lost offsets. OSError if closing
+        fails; the log is closed nevertheless.
         """
         self._closer.close()
 
     def abandon(self) -> None:
-        """Closes the log without flushing, as if the process had died: the next opening recovers it."""
+        """Close the log without syncing, as if the process had died: the next opening recovers it."""
         self._closer.abandon()
 
     def __exit__(

@@ -40,12 +40,15 @@ KEYS: Final = {api.name: key for key, api in APIS.items()}
 def serve(store: LogStore, host: str = "127.0.0.1", port: int = 0, *, create_topics: bool = False) -> Server:
     """Serve a store to Kafka clients, in threads of this process, until the returned Server is closed.
 
-    The clients see a cluster of one node without replication, TLS and passwords: whoever reaches the port may
-    read, and write if the store is open for writing. A store that is open for reading is served as its
-    directories are, while another process writes them. host: the address of this machine to listen at.
-    Default: 127.0.0.1, which no other machine reaches; kstore warns of another one. port: its port. Default:
-    a free one, which `bootstrap_servers` of the server names. create_topics: True creates a topic of one
-    partition if a client asks for one that does not exist. Default: False.
+    host: the address of this machine to listen at. Default: 127.0.0.1, to which no other machine can connect.
+        Other addresses cause a warning.
+    port: the port. Default: a free one; `bootstrap_servers` of the server has it.
+    create_topics: True creates a topic of one partition if a client asks for one that does not exist.
+        Default: False.
+
+    The clients see a cluster of one node without replication, TLS and passwords: everyone who can connect to
+    the port can read, and write if the store is open for writing. If it is open for reading, another process
+    may write the directories.
 
     Raises: OSError: the address cannot be used. TypeError, ValueError: an argument is wrong.
     """

@@ -69,29 +69,30 @@ def ship(
     storage_options: Mapping[str, Any] | None = None,
     progress: ProgressCallback | None = None,
 ) -> ShipReport:
-    """Uploads the sealed segments of a partition, a store or a broker's log directory to a URL, each once;
-    returns a ShipReport.
+    """Upload the sealed segments of a partition, a store or a broker's log directory to a URL, each once, and
+    return a ShipReport.
 
     source: a directory, which may be written meanwhile, or a log or a store that this program has open for
-    writing. url: of a directory in an object store or another file system that fsspec can write, such as
-    s3://bucket/logs. It gets the files of a partition, or a directory for each partition of a log directory,
-    with Kafka's names and bytes. Each segment has a manifest beside it, 00000000000000000000.shipped, which
-    is written once its other files were read back and have the right SHA-256. kstore.open(url) shows the
-    segments that have one. An interrupted run is continued by the next; several may run at once.
+        writing.
+    url: a directory in an object store or another file system that fsspec can write, such as
+        s3://bucket/logs.
+    local_retention_ms: then deletes local segments whose newest record is older than this, 0 for all shipped
+        ones, if their remote files equal the local ones. If `source` is a directory, no other process may
+        have it open for writing. Default: delete nothing.
+    storage_options: a mapping of fsspec's options for the protocol, such as credentials.
+    progress: called as progress(done, total), in bytes.
 
-    The active segment is not shipped, nor segments with records of open transactions. Compacted topics are
-    left out, because their sealed segments change. A segment that was shipped is not shipped again: what
-    erase() removes from it later is still there.
+    The URL gets the files of a partition, or a directory for each partition of a log directory, with Kafka's
+    names and bytes. Each segment has a manifest, such as 00000000000000000000.shipped, which is written last,
+    after the other files were read back and have the right SHA-256. kstore.open(url) has the segments with a
+    manifest. The next run continues an interrupted one; several may run at once.
 
-    local_retention_ms: then deletes local segments that are there and whose newest record is older than
-    this, 0 for all. Before that, their remote files are read back and compared with the local ones. If
-    `source` is a directory, nothing else may have it open for writing. Default: delete nothing.
-    storage_options: a mapping of fsspec's options for the protocol, such as credentials. progress: called as
-    progress(done, total), in bytes.
+    The active segment is not shipped, nor segments with records of open transactions, nor compacted topics,
+    whose sealed segments change. What erase() removes from a shipped segment stays at the URL.
 
-    LogLockedError if segments are to be deleted and the log is in use. LogNotFoundError; OSError. For a
-    partition given by itself: LogChangedError if the URL has another log, or this one was truncated since it
-    was shipped; PolicyViolationError if it is compacted; CorruptFileError for damage.
+    LogLockedError if segments are to be deleted and the log is in use. LogNotFoundError; OSError. If `source`
+    is a partition: LogChangedError if the URL has another log, or this one was truncated since it was
+    shipped; PolicyViolationError if it is compacted; CorruptFileError for damage.
     """
     if local_retention_ms is not None:
         integer("local_retention_ms", local_retention_ms)

@@ -680,8 +680,8 @@ class LogStore:
             deleted.
 
         A partition that fails is skipped, and `health` reports it. Two kinds of partitions are skipped, too:
-        those without retention_ms, if Kafka's default of 7 days would delete records, and those that are
-        known to be compacted, if cleanup_policy is not set.
+        those without retention_ms and retention_bytes, if Kafka's default of 7 days would delete records, and
+        those that are known to be compacted, if cleanup_policy is not set.
         """
         boolean("dry_run", dry_run)
         groups = [*self._keep_for, *checked_groups("keep_for", keep_for)]

@@ -248,13 +248,14 @@ def broker(
     directory: str | None = None,
     **options: Any,
 ) -> Iterator[Broker]:
-    """A Broker in this process: `with broker(["orders"]) as running:`.
+    """Run a Broker in this process: `with broker(["orders"]) as running:`.
 
     topics: names of topics to create, each with one partition, or a mapping from names to numbers of
-    partitions. create_topics: whether a topic is created if a client asks for one that does not exist.
-    Default: True. directory: where its files are. Default: a temporary directory, which is deleted at the
-    end. `options` are those of LogStore for writing, such as retention_ms or durability. Only background has
-    another default, False: nothing is deleted or compacted unless the test calls store.retain() and so on.
+        partitions.
+    create_topics: whether a topic is created if a client asks for one that does not exist. Default: True.
+    directory: the log directory. Default: a temporary directory, which is deleted at the end.
+    options: those of LogStore for writing, such as retention_ms or durability. But background is False by
+        default: nothing is deleted or compacted unless the test calls store.retain() and so on.
     """
     with tempfile.TemporaryDirectory(prefix="kstore-broker-") as temporary:
         running = Broker(directory or temporary, topics, create_topics=create_topics, **options)

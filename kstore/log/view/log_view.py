@@ -127,16 +127,16 @@ class LogView:
 
     @property
     def recovery(self) -> Recovery:
-        """What opening the log found that a clean shutdown would not leave, as a Recovery."""
+        """The report of the opening, as a Recovery: what differed from a log that was closed cleanly."""
         return self._loaded.recovery
 
     @property
     def leader_epochs(self) -> tuple[tuple[int, int], ...]:
-        """All leader epochs that are known, as (epoch, offset at which it starts), oldest first."""
+        """All known leader epochs, as (epoch, first offset), oldest first."""
         return self._now().leader_epochs.entries
 
     def transactions(self) -> Transactions:
-        """The producers and the transactions of the log. CorruptFileError."""
+        """Return the producers and the transactions of the log. CorruptFileError."""
         if self._transactions is None:
             loaded = self._loaded
             try:
@@ -148,16 +148,16 @@ class LogView:
         return self._transactions
 
     def last_stable_offset(self) -> int:
-        """The offset at which readers of committed records must stop: where the oldest open transaction
-        begins, or the end.
+        """Return the offset at which readers of committed records stop: the first offset of the oldest open
+        transaction, or the end.
 
         The first call reads batch headers, from the newest producer snapshot on.
         """
         return self.transactions().last_stable_offset
 
     def losses_between(self, start: int, stop: int) -> list[str]:
-        """What is known to be lost of these offsets, as sentences; what recovery cuts off lies behind the end
-        of the log."""
+        """Return the known losses in these offsets, as sentences. What recovery removes is after the end of
+        the log."""
         start, stop, now = integer("start", start), integer("stop", stop), self._now()
         losses = [*now.recovery.losses] if stop >= now.log_end_offset else []
         if losses and is_locked(directory_of(self.path)):
@@ -177,11 +177,11 @@ class LogView:
         return now
 
     def refresh(self) -> bool:
-        """Takes in what other processes have changed since the log was opened or refreshed. True if anything
-        changed.
+        """Add what other processes have changed since the log was opened or refreshed. Return True if
+        anything changed.
 
-        Records, slices and iterators that were made before stay as they are. Only what is new is read, but a
-        log that was truncated is loaded again. LogNotFoundError if the directory is gone.
+        Records, slices and iterators of this log do not change. Only the new part is read, but a log that was
+        truncated is loaded again. LogNotFoundError if the directory does not exist any more.
         """
         if self._closed:
             raise LogClosedError(f"{self.path} is closed")
@@ -206,8 +206,8 @@ class LogView:
         return self._closed
 
     def get(self, offset: int) -> Record:
-        """The record at `offset`, or the first one after it if compaction or a transaction marker left none
-        there.
+        """Return the record at `offset`, or the first one after it if compaction has removed it or a
+        transaction marker has the offset.
 
         OffsetOutOfRangeError if there is none, and for an offset below log_start_offset; CorruptRecordError
         if it is damaged.
@@ -233,8 +233,8 @@ class LogView:
         raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
 
     def find_timestamp(self, timestamp: int) -> OffsetAndTimestamp | None:
-        """The first record with this timestamp or a later one; a negative number stands for what it does in
-        Kafka. CorruptFileError."""
+        """Return the first record with this timestamp or a later one; negative numbers have the same meaning
+        as in Kafka. CorruptFileError."""
         timestamp = any_integer("timestamp", timestamp)
         now = self.for_reading()
         try:
