@@ -20,21 +20,24 @@ if TYPE_CHECKING:
     from kstore.checking.finding import Finding
 
 
-def check_both(
-    check: Callable[[list[str]], Report], path: str, url: str, storage_options: Mapping[str, Any] | None
+def with_remote(
+    local: Report,
+    check: Callable[[list[str]], Report],
+    url: str,
+    storage_options: Mapping[str, Any] | None,
 ) -> Report:
-    """Checks a directory, what was shipped of it, and that both are parts of one log. `check` checks paths.
-    LogNotFoundError, LibraryError, OSError."""
+    """The report about a directory, with the findings about what was shipped of it, and about both as one
+    log. `check` checks paths. LogNotFoundError, LibraryError, OSError."""
+    path = local.path.rstrip("/")
     remote = mirrored(url, storage_options or {})
-    reports = [check([path]), check([remote])]
+    reports = local, check([remote])
     findings = [finding for each in reports for finding in each.findings]
-    names = [""] if is_partition(path) else sorted(os.listdir(remote))
-    for name in names:
-        if os.path.isdir(f"{remote}/{name}"):
-            part = RemotePart(f"{url}/{name}".rstrip("/"), storage_options)
-            findings += _between(f"{path}/{name}".rstrip("/"), part)
+    for name in [""] if is_partition(path) else [f"/{name}" for name in sorted(os.listdir(remote))]:
+        if os.path.isdir(f"{remote}{name}"):
+            part = RemotePart(f"{url}{name}", storage_options, f"{remote}{name}")
+            findings += _between(f"{path}{name}", part)
     return Report(
-        path,
+        local.path,
         worst_first(findings),
         sum(each.partitions for each in reports),
         sum(each.files for each in reports),

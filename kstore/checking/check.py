@@ -12,11 +12,11 @@ from functools import partial
 from kstore.arguments import checked_url
 from kstore.checking import directory as directories
 from kstore.checking.assigned import Assigned
-from kstore.checking.both_parts import check_both
+from kstore.checking.both_parts import with_remote
 from kstore.checking.codes import found
 from kstore.checking.copies import check_copy
 from kstore.checking.finding import Report, worst_first
-from kstore.checking.open_transactions import transactions_open, unread_state
+from kstore.checking.open_transactions import coordinated, transactions_open
 from kstore.checking.partition import Checked, PartitionCheck
 from kstore.checking.readers import positions_beyond
 from kstore.checking.segment_facts import read_segment
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from typing import Any
 
+    from kstore.broker.transaction_state import CoordinatedTransaction
     from kstore.checking.segment_facts import SegmentFacts
     from kstore.engine.segment.segment import Segment
     from kstore.log.files.layout import TopicPartition
@@ -62,12 +63,30 @@ def check(
 
     LogNotFoundError if a path does not exist, or is neither a partition nor a log directory.
     """
-    checked = partial(check_paths, manifest=None if manifest is None else str(manifest))
-    if remote is None:
-        return checked([str(path), *map(str, others)])
-    if others:
-        raise TypeError("remote is that of one directory, and several are given")
-    return check_both(checked, str(path), checked_url("remote", remote), storage_options)
+    return check_parts(
+        [str(path), *map(str, others)],
+        None if manifest is None else str(manifest),
+        None if remote is None else checked_url("remote", remote),
+        storage_options,
+    )
+
+
+def check_parts(
+    paths: list[str],
+    manifest: str | None = None,
+    url: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    read: Callable[[Segment], SegmentFacts] = read_segment,
+    listed: Callable[[list[str]], object] = lambda _: None,
+) -> Report:
+    """Check paths, and what was shipped of the first one to a URL. read: reads a segment, in any thread.
+    listed: called with the paths of all partitions. ValueError if a URL is given for several paths."""
+    if url is not None and len(paths) > 1:
+        raise ValueError("the URL of a remote part is that of one directory, and several are given")
+    checked = partial(check_paths, read=read, listed=listed)
+    report = checked(paths, manifest=manifest)
+    return report if url is None else with_remote(report, checked, url, storage_options)
 
 
 def check_paths(
@@ -102,7 +121,7 @@ def check_paths(
         with_state = dict.fromkeys(
             [*(directory_of(each.path) for each in opened), *(each.path for each in around)]
         )
-        findings += transactions_open(opened, list(with_state), state_unread_in(list(with_state)))
+        findings += transactions_open(opened, *coordinated_in(list(with_state)))
     return Report(
         paths[0],
         worst_first(findings),
@@ -113,10 +132,10 @@ def check_paths(
     )
 
 
-def state_unread_in(directories: list[str]) -> str:
-    """Why the state of transaction coordinators in log directories of one store or broker is not known as a
-    whole, in words; "" if it is, or if they never had any. Every byte of it is read."""
-    return unread_state(
+def coordinated_in(directories: list[str]) -> tuple[Mapping[int, CoordinatedTransaction] | None, str]:
+    """The transactions of coordinators in log directories of one store or broker, by producer id, or None, and
+    why they are not known as a whole, or "". Every byte of their state is read."""
+    return coordinated(
         directories,
         lambda paths: (
             finding

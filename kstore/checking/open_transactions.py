@@ -30,31 +30,31 @@ _NOT_KNOWN = (
 )
 
 
-def unread_state(
+def coordinated(
     directories: Sequence[str], problems_in: Callable[[Iterable[str]], Iterable[Finding]]
-) -> str:
-    """Why the state of coordinators in log directories of one store or broker is not known as a whole, in
-    words; "" if it is, or if they never had any. problems_in: checks partitions."""
+) -> tuple[Mapping[int, CoordinatedTransaction] | None, str]:
+    """The transactions of coordinators in log directories of one store or broker, by producer id, as far as
+    they can be read; None if there never were any. And why they are not known as a whole, in words, or "".
+    problems_in: checks partitions."""
+    known, why = None, ""
     try:
-        if lacks := what_lacks(directories):
-            return lacks
-        for worst in problems_in(state_partitions(directories).values()):
-            return f"{worst.file}: {worst.meaning}"
-        read_transaction_state(directories)
+        known = read_transaction_state(directories)
     except (KstoreError, OSError) as e:
-        return str(e)
-    return ""
+        why = str(e)
+    try:
+        why = what_lacks(directories) or why
+        problems = problems_in(state_partitions(directories).values())
+        return known, why or next((f"{worst.file}: {worst.meaning}" for worst in problems), "")
+    except (KstoreError, OSError) as e:
+        return known, why or str(e)
 
 
 def transactions_open(
-    checked: Sequence[Checked], directories: Sequence[str], unread: str, now_ms: int | None = None
+    checked: Sequence[Checked], known: Mapping[int, CoordinatedTransaction] | None, unread: str
 ) -> Iterator[Finding]:
-    """The findings about transactions without an end. unread: why the state of coordinators in the
-    directories is not known as a whole."""
-    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    known: Mapping[int, CoordinatedTransaction] = {}
-    if not unread:
-        known = read_transaction_state(directories) or {}
+    """The findings about transactions without an end. known, unread: the result of coordinated()."""
+    now = time.time_ns() // 1_000_000
+    known = {} if unread else known or {}
     for each in checked:
         for transaction in each.open_transactions:
             told = known.get(transaction.producer_id)

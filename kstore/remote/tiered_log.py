@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 
 class RemotePart:
     """What was shipped of a partition, as it was when it was opened last. It is opened when its records are
-    first needed."""
+    first needed. mirror: a local directory that shows it already."""
 
-    def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, url: str, storage_options: Mapping[str, Any] | None = None, mirror: str | None = None
+    ) -> None:
         self.url = url
         self._options = dict(storage_options or {})
+        self._mirror = mirror
         self._log: PartitionLog | None = None
 
     def snapshot(self, until: int) -> Loaded | None:
@@ -35,7 +38,8 @@ class RemotePart:
         LibraryError, CorruptFileError, OSError."""
         if self._log is None or self._log.log_end_offset < until:
             try:
-                self._log = PartitionLog(mirrored(self.url, self._options))
+                self._log = PartitionLog(self._mirror or mirrored(self.url, self._options))
+                self._mirror = None
             except LogNotFoundError:
                 return None
         return self._log.snapshot

@@ -348,8 +348,13 @@ def test_check_and_copy(tmp_path: Path) -> None:
     assert not kstore.check(local, remote=url).problems()
     assert not kstore.check(local.parent, remote=f"file://{remote.parent}").problems()
     assert kstore.check(local, remote=url).files == len(bases) + 1
-    done = run_command("check", local, "--remote", url)
-    assert done.returncode == 0, done.stdout + done.stderr
+    here = tmp_path / "here-0"
+    manifest = kstore.copy(local, here).manifest  # of the local part only
+    for place, *options in ((local,), (here, "--manifest", manifest)):
+        done = run_command("check", place, "--remote", url, *options)
+        assert done.returncode == 0, done.stdout + done.stderr
+    with pytest.raises(ValueError, match="several"):
+        kstore.check(local, here, remote=url)
     assert run_command("copy", local, tmp_path / "again", "--remote", url).returncode == 0
     for place, there in ((local, url), (local.parent, f"file://{remote.parent}")):
         lines = run_command("records", place, "--format", "jsonl", "--remote", there).stdout.splitlines()

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import kstore
-from kstore.broker.transaction_state import read_transaction_state
-from kstore.checking.check import state_unread_in
-from kstore.errors import CorruptFileError, KstoreError, PolicyViolationError
+from kstore.checking.check import coordinated_in
+from kstore.errors import KstoreError, PolicyViolationError
 from kstore.explain.open_transactions import OpenPartition, OpenTransaction, open_in, with_coordinator
 from kstore.log.files.log_dir_state import directory_of
 from kstore.log.producers.end_marker import abort_marker
@@ -100,9 +99,7 @@ def _found(args: argparse.Namespace) -> tuple[list[OpenTransaction], str, int]:
     directories = list(dict.fromkeys([*(directory_of(one.path) for one in partitions), *args.also]))
     known, unread = None, ""
     if opened:
-        unread = state_unread_in(directories)
-        with contextlib.suppress(CorruptFileError, OSError):  # `unread` says why
-            known = read_transaction_state(directories)
+        known, unread = coordinated_in(directories)
     if unread and not args.abort:
         note(f"what the coordinator is to do is not known as a whole: {unread}")
         code = 1

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kstore.arguments import checked_url
-from kstore.checking.both_parts import check_both
-from kstore.checking.check import check_paths
+from kstore.checking.check import check_parts
 from kstore.checking.finding import SEVERITIES
 from kstore.checking.resume import CheckState
 from kstore.checking.segment_facts import SegmentFacts, read_segment
@@ -75,21 +74,15 @@ def check(args: argparse.Namespace) -> int:
                 bar.update(done)
 
         def listed(paths: list[str]) -> None:
-            bar.total = sum(map(_log_bytes, paths)) if bar.enabled else 0
+            bar.total += sum(map(_log_bytes, paths)) if bar.enabled else 0
 
         read: Callable[[Segment], SegmentFacts] = partial(read_segment, advanced=advanced)
         if args.resume is not None:
             state = stack.enter_context(contextlib.closing(CheckState(args.resume)))
             read = state.reader(read)
         try:
-            checked = partial(check_paths, read=read, listed=listed, manifest=args.manifest)
-            if args.remote is None:
-                report = checked(args.paths)
-            else:
-                path, *others = args.paths
-                if others:
-                    raise ValueError("--remote is that of one directory, and several are given")
-                report = check_both(checked, path, checked_url("--remote", args.remote), None)
+            url = None if args.remote is None else checked_url("--remote", args.remote)
+            report = check_parts(args.paths, args.manifest, url, read=read, listed=listed)
         except LogNotFoundError as e:
             bar.clear()
             note(e)
