@@ -7,7 +7,17 @@ import errno
 import os
 from pathlib import Path
 
-from kstore.arguments import ON_ERROR, boolean, checked_url, choice, instances, integer, moment, path_text
+from kstore.arguments import (
+    ON_ERROR,
+    boolean,
+    checked_url,
+    choice,
+    instances,
+    integer,
+    is_url,
+    moment,
+    path_text,
+)
 from kstore.copying.destination import Destination
 from kstore.copying.partition_copy import copy_partition, write_checkpoints
 from kstore.copying.wanted import Wanted
@@ -21,8 +31,8 @@ from kstore.log.files.manifest import read_manifest, write_manifest
 from kstore.log.files.topic_table import TopicTable
 from kstore.log.read.progress import check_progress
 from kstore.log.recovery.presence import require_partition
-from kstore.remote.remote_files import mirrored
 from kstore.remote.tiered_log import RemotePart
+from kstore.remote.urls import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -136,7 +146,8 @@ def copy(
         LogChangedError: a partition changes too quickly.
         OSError: a file cannot be read or written, or the disk has too little space, which is checked first.
     """
-    place = os.path.abspath(_local(path_text("source", source), storage_options))
+    is_local = remote is not None and not is_url(path_text("source", source))
+    place = os.path.abspath(readable(source, None if is_local else storage_options, name="source"))
     final = os.path.abspath(path_text("destination", destination))
     choice("on_error", on_error, ON_ERROR)
     wanted = Wanted(
@@ -195,11 +206,6 @@ def copy(
         work.release()
     is_complete = not lost and not any(each.gaps for each in partitions.values())
     return CopyReport(Path(place), Path(final), Path(work.manifest), partitions, left_out | lost, is_complete)
-
-
-def _local(source: str, storage_options: Mapping[str, Any] | None) -> str:
-    """The path of a source; for a URL, that of a local directory that shows what is there."""
-    return mirrored(source, storage_options or {}) if "://" in source else source
 
 
 def _is_partition(place: str) -> bool:
