@@ -174,7 +174,7 @@ class PartitionCheck:
             is_filled = loaded.log_end_offset > loaded.log_start_offset
             if is_filled and not (self._is_clean or self.is_live) and locate(self.path).is_alone:
                 self.findings.append(found("not_closed", self.path))
-            self.findings = list(_without_noted(self.path, self.findings, loaded))
+            self.findings = list(_without_noted(self.path, self.findings, loaded, facts))
         size = sum(each.size for each in facts)
         return Checked(
             self.path,
@@ -259,7 +259,9 @@ def _of_step(path: str, step: Step, is_clean: bool) -> Finding:
     )
 
 
-def _without_noted(path: str, findings: Sequence[Finding], loaded: Loaded) -> Iterator[Finding]:
+def _without_noted(
+    path: str, findings: Sequence[Finding], loaded: Loaded, facts: Sequence[SegmentFacts]
+) -> Iterator[Finding]:
     """The findings, with the losses that a repair has noted; those about noted gaps become notes. Losses whose
     offsets are deleted or are in the log again do not count."""
     gaps: Ranges = ()
@@ -267,11 +269,20 @@ def _without_noted(path: str, findings: Sequence[Finding], loaded: Loaded) -> It
     with contextlib.suppress(KstoreError, OSError):  # findings already
         *_, gaps, lost_ends = read_manifest(path)
     seen = [each.offsets for each in findings if each.code in GAPS and each.offsets is not None]
-    for code, ranges in (("gap_noted", gaps), ("end_noted", lost_ends)):
+    # a file that was lost may have been put back
+    seen += [
+        (each.first_offset, each.next_offset - 1)
+        for each in facts
+        if each.batches and segments.are_complete([each])
+    ]
+    # a log that has lost its first segment begins right behind the gap
+    for code, ranges, least in (
+        ("gap_noted", gaps, loaded.log_start_offset - 1),
+        ("end_noted", lost_ends, loaded.log_end_offset),
+    ):
         for first, last in ((begin, begin + count - 1) for begin, count in ranges):
-            # a log that has lost its first segment begins right behind the gap
-            is_left = last >= (loaded.log_end_offset if code == "end_noted" else loaded.log_start_offset - 1)
-            if is_left and (code == "end_noted" or not any(a <= last and first <= b for a, b in seen)):
+            is_seen = code == "gap_noted" and any(low <= last and first <= high for low, high in seen)
+            if last >= least and not is_seen:
                 yield found(code, f"{path}/{layout.MANIFEST}", offsets=(first, last))
     for each in findings:
         if each.code in GAPS and each.offsets is not None:

@@ -146,6 +146,7 @@ def test_a_lost_segment(tmp_path: Path, whole: bool) -> None:
         log.roll()
         log.extend([b"v"] * 100)
     lost = sorted(path.glob("*.log"))[1]
+    content = lost.read_bytes()
     if whole:
         for file in path.glob(f"{lost.stem}.*"):
             file.unlink()
@@ -155,6 +156,9 @@ def test_a_lost_segment(tmp_path: Path, whole: bool) -> None:
     done = check_repair(path)
     assert [step.ranges for step in done.steps if step.action == "note_gaps"] == [((52, 48),)]
     assert kstore.check(path).is_whole
+    assert gaps_found(path) == [("gap_noted", (52, 99))]
+    lost.write_bytes(content)
+    assert gaps_found(path) == []
 
 
 @pytest.mark.parametrize(
