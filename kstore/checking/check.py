@@ -133,8 +133,8 @@ def check_paths(
 
 
 def coordinated_in(directories: list[str]) -> tuple[Mapping[int, CoordinatedTransaction] | None, str]:
-    """The transactions of coordinators in log directories of one store or broker, by producer id, or None, and
-    why they are not known as a whole, or "". Every byte of their state is read."""
+    """The transactions of coordinators in log directories of one store or broker, by producer id, or None,
+    and why they are not known as a whole, or "". Every byte of their state is read."""
     return coordinated(
         directories,
         lambda paths: (

@@ -262,8 +262,8 @@ def _of_step(path: str, step: Step, is_clean: bool) -> Finding:
 def _without_noted(
     path: str, findings: Sequence[Finding], loaded: Loaded, facts: Sequence[SegmentFacts]
 ) -> Iterator[Finding]:
-    """The findings, with the losses that a repair has noted; those about noted gaps become notes. Losses whose
-    offsets are deleted or are in the log again do not count."""
+    """The findings, with the losses that a repair has noted; those about noted gaps become notes. Losses
+    whose offsets are deleted or are in the log again do not count."""
     gaps: Ranges = ()
     lost_ends: Ranges = ()
     with contextlib.suppress(KstoreError, OSError):  # findings already

@@ -47,9 +47,9 @@ def add_transactions_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--without-coordinator",
         action="store_true",
-        help="with --abort: abort also if __transaction_state is incomplete, or if the transaction seems to be "
-        "later than the coordinator's last one. DANGER: if the coordinator has committed the transaction, its "
-        "records are lost here, and committed in other partitions",
+        help="with --abort: abort also if __transaction_state is incomplete, or if the transaction seems to "
+        "be later than the coordinator's last one. DANGER: if the coordinator has committed the transaction, "
+        "its records are lost here, and committed in other partitions",
     )
     add_wait_argument(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON object for each transaction")

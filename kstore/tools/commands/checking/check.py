@@ -48,7 +48,8 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--remote",
         metavar="URL",
-        help="the URL to which kstore ship has uploaded DIR: also check its segments, and that both are one log",
+        help="the URL to which kstore ship has uploaded DIR: also check its segments, and that both are one "
+        "log",
     )
     parser.add_argument(
         "--resume",
