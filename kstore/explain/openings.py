@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from kstore.arguments import boolean
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
@@ -71,7 +70,7 @@ def opening(path: StrPath, *, whole: bool = False) -> Opening:
     if whole:
         state = state._replace(clean=False, recovery_point=0)
     # it counts one for an opening that reads no batch, but is needed
-    to_read = 0 if is_open else max(work_left(Path(place.path), state) - 1, 0)
+    to_read = 0 if is_open else max(work_left(place.path, state) - 1, 0)
     found = load(
         place.path,
         clean=False if whole else None,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from kstore.config import in_python
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from uuid import UUID
 
     from kstore.config import LogConfig
@@ -61,7 +62,7 @@ def describe_topic(catalog: TopicCatalog, name: str) -> TopicDescription:
     if not catalog.is_writing:
         catalog.read_again()
     options = in_python(catalog.own_options(name))
-    paths = {tp.partition: catalog.partitions[tp].path_of(tp) for tp in topic.partitions}
+    paths = {tp.partition: Path(catalog.partitions[tp].path_of(tp)) for tp in topic.partitions}
     return TopicDescription(name, paths, catalog.config_of(name), options, catalog.uuid_of(name))
 
 

@@ -595,7 +595,7 @@ class LogStore:
     def _paths_of_all(self) -> dict[TopicPartition, str]:
         self._logs.check_open()
         self._catalog.refresh()
-        return {tp: str(directory.path_of(tp)) for tp, directory in self._catalog.partitions.items()}
+        return self._catalog.partition_paths()
 
     def follow(
         self,

@@ -223,9 +223,9 @@ def labels_of(labels: dict[str, str]) -> str:
 def sizes_of(logs: OpenPartitions) -> list[tuple[str, int, int, int]]:
     """Each topic with the number of its partitions and segments, and their bytes. OSError."""
     topics = {name: (0, 0, 0) for name in logs.catalog.topics}
-    for tp, directory in logs.catalog.partitions.items():
+    for tp, path in logs.catalog.partition_paths().items():
         partitions, segments, size = topics.get(tp.topic, (0, 0, 0))
-        count, here = _size_of(logs, tp, directory.path_of(tp))
+        count, here = _size_of(logs, tp, path)
         topics[tp.topic] = partitions + 1, segments + count, size + here
     return [(name, *sums) for name, sums in sorted(topics.items())]
 
@@ -261,13 +261,13 @@ def measure(logs: OpenPartitions, failures: int) -> StoreMetrics:
 
 def _partitions_of(logs: OpenPartitions) -> dict[TopicPartition, PartitionMetrics]:
     found = {}
-    for tp, directory in sorted(logs.catalog.partitions.items()):
+    for tp, path in sorted(logs.catalog.partition_paths().items()):
         with contextlib.suppress(OSError, KstoreError):  # health() names it, or it was deleted meanwhile
-            found[tp] = _partition_of(logs, tp, directory.path_of(tp))
+            found[tp] = _partition_of(logs, tp, path)
     return found
 
 
-def _partition_of(logs: OpenPartitions, tp: TopicPartition, path: Path) -> PartitionMetrics:
+def _partition_of(logs: OpenPartitions, tp: TopicPartition, path: str) -> PartitionMetrics:
     """A partition as it is now. One that is closed, in a store that writes, is read once."""
     log = logs.peek(tp)
     if log is not None:
@@ -299,7 +299,7 @@ def _lag_of(
     logs: OpenPartitions, partitions: Mapping[TopicPartition, PartitionMetrics]
 ) -> dict[tuple[str, str, str], int]:
     """The lag of groups by kind, group and topic, as far as their files can be read."""
-    paths = {tp: str(directory.path_of(tp)) for tp, directory in logs.catalog.partitions.items()}
+    paths = logs.catalog.partition_paths()
     lag: dict[tuple[str, str, str], int] = {}
     with contextlib.suppress(OSError, KstoreError):  # cursors() raises it: the other metrics are right
         for group, committed in committed_here(paths).items():
@@ -324,7 +324,7 @@ def _free_bytes(directories: Iterable[Path]) -> Iterator[tuple[str, int]]:
             yield str(directory), found.f_bavail * found.f_frsize
 
 
-def _size_of(logs: OpenPartitions, tp: TopicPartition, path: Path) -> tuple[int, int]:
+def _size_of(logs: OpenPartitions, tp: TopicPartition, path: str) -> tuple[int, int]:
     """The number of segments of a partition, and their bytes."""
     log = logs.peek(tp)
     if log is not None:

@@ -38,7 +38,8 @@ def recover(logs: OpenPartitions) -> None:
                     path = directory.path_of(tp)
                     interval = logs.catalog.config_of(tp.topic).index_interval_bytes
                     work[tp] = work_left(path, directory.held.state_of(path, tp), interval)
-                    work[tp] += (path / layout.SHARED).exists()  # it was left by processes that died
+                    # a file that processes have left which died
+                    work[tp] += os.path.exists(f"{path}/{layout.SHARED}")
 
         def recover_one(tp: TopicPartition, directory: StoreDirectory = directory) -> None:
             with _noting_failures(logs, tp, directory):

@@ -112,9 +112,9 @@ class StoreDirectory:
         except FileNotFoundError:
             return {}
 
-    def path_of(self, tp: TopicPartition) -> Path:
-        """The directory of a partition."""
-        return self.path / str(tp)
+    def path_of(self, tp: TopicPartition) -> str:
+        """The path of a partition."""
+        return os.path.join(self.path, str(tp))
 
     def gone(self) -> list[TopicPartition]:
         """Partitions in use whose directories were removed or renamed. OSError."""
@@ -155,18 +155,19 @@ class StoreDirectory:
         """Makes the directories of these partitions, as far as they are missing, durably. OSError,
         LogFailedError."""
         wanted = list(partitions)
-        missing = [tp for tp in wanted if not self.path_of(tp).is_dir()]
+        missing = [tp for tp in wanted if not os.path.isdir(self.path_of(tp))]
         self.held.forget(set(missing))  # a partition of that name may have been here once
         for tp in missing:
             try:
-                make_empty_directory(str(self.path_of(tp)))
+                make_empty_directory(self.path_of(tp))
             except FileExistsError:
                 text = "is in the way of a new partition: move it away, then open the store for writing again"
-                raise FileExistsError(errno.EEXIST, text, str(self.path_of(tp))) from None
+                raise FileExistsError(errno.EEXIST, text, self.path_of(tp)) from None
         for tp in wanted:  # the file by which a partition without records is known
-            if not any(self.path_of(tp).iterdir()):
-                File(str(self.path_of(tp) / layout.LEADER_EPOCHS), "a").sync()
-                sync_directory(str(self.path_of(tp)))
+            path = self.path_of(tp)
+            if not os.listdir(path):
+                File(f"{path}/{layout.LEADER_EPOCHS}", "a").sync()
+                sync_directory(path)
         sync_directory(str(self.path))
         self.partitions += [tp for tp in wanted if tp not in set(self.partitions)]
 
@@ -176,8 +177,8 @@ class StoreDirectory:
         directory."""
         for path in map(self.path_of, partitions):
             if self.held.has_writer(path):
-                raise LogLockedError(str(path), os.getpid())
-            if path.is_dir() and not self.held.is_shared:
+                raise LogLockedError(path, os.getpid())
+            if os.path.isdir(path) and not self.held.is_shared:
                 lock = PartitionLock(path)
                 try:
                     lock.take(shared=False)
@@ -191,10 +192,10 @@ class StoreDirectory:
         self.held.check_place()
         gone = set(partitions)
         for tp in sorted(gone):
-            if self.path_of(tp).is_dir():
+            if os.path.isdir(self.path_of(tp)):
                 name = layout.deleted_name(tp)
                 with self._alone_in(tp):
-                    rename(str(self.path_of(tp)), str(self.path / name))
+                    rename(self.path_of(tp), f"{self.path}/{name}")
                 self.deleted.append(name)
                 self.others.append(name)
         sync_directory(str(self.path))
@@ -207,7 +208,7 @@ class StoreDirectory:
             return nullcontext()
         from kstore.log.files.shared_session import deleting
 
-        return deleting(str(self.path_of(tp)))
+        return deleting(self.path_of(tp))
 
     def remove(self, name: str) -> None:
         """Removes a directory that was set aside, and what is in it; of a link, only the link. OSError,

@@ -179,6 +179,10 @@ class TopicCatalog:
         """Partitions of known topics that are in none of the directories in use."""
         return [TopicPartition(topic.name, n) for topic in self.topics.values() for n in topic.missing]
 
+    def partition_paths(self) -> dict[TopicPartition, str]:
+        """The paths of the partitions in use."""
+        return {tp: directory.path_of(tp) for tp, directory in self.partitions.items()}
+
     def failed_directories(self) -> tuple[dict[Path, str], dict[TopicPartition, str]]:
         """The directories that are out of use, and the partitions whose directories are gone, with the
         reasons."""
@@ -226,7 +230,7 @@ class TopicCatalog:
         topic, there = self.topics.get(name), self.partitions
         for tp in topic.partitions[:1] if topic is not None else ():
             with contextlib.suppress(FileNotFoundError, CorruptFileError, KeyError):
-                return read_topic_id(there[tp].path_of(tp) / layout.METADATA)
+                return read_topic_id(f"{there[tp].path_of(tp)}/{layout.METADATA}")
         return None
 
     def config_of(self, name: str) -> LogConfig:

@@ -18,8 +18,6 @@ from kstore.log.files.listing import scan_directory
 from kstore.log.recovery.segment_factory import SegmentFactory
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kstore.engine.segment.segment import Segment
     from kstore.log.files.log_dir_state import State
 
@@ -28,14 +26,14 @@ _WIDTHS = {".index": 8, ".timeindex": 12}
 _LEFT_BEHIND = (".deleted", ".cleaned", ".swap", ".tmp")
 
 
-def work_left(path: Path, state: State, index_interval_bytes: int = INDEX_INTERVAL_BYTES) -> int:
+def work_left(path: str, state: State, index_interval_bytes: int = INDEX_INTERVAL_BYTES) -> int:
     """The number of bytes that recovery must read. 0 if it would change nothing and the log is synced: the
     log ends at its recovery point, and nothing follows. Batches below it were flushed and are not checked, as
     after a clean stop. A partition that was moved into the log directory is opened once in any case, to get a
     line in the checkpoints. OSError."""
     sizes: dict[str, int] = {}
     is_tidy = True
-    with scan_directory(str(path)) as entries:
+    with scan_directory(path) as entries:
         for entry in entries:
             is_tidy = is_tidy and not entry.name.endswith(_LEFT_BEHIND)
             if entry.name.endswith((*layout.SEGMENT_KINDS, ".snapshot")):
@@ -47,7 +45,7 @@ def work_left(path: Path, state: State, index_interval_bytes: int = INDEX_INTERV
     )
     if is_tidy and bases and not state.by_itself and _is_complete(sizes, bases):
         stem = layout.segment_stem(bases[-1])
-        last = SegmentFactory(str(path), index_interval_bytes)(stem, bases[-1])
+        last = SegmentFactory(path, index_interval_bytes)(stem, bases[-1])
         if _is_as_closed(path, last, sizes, state):
             return 0
     if state.clean:
@@ -64,7 +62,7 @@ def _is_complete(sizes: dict[str, int], bases: list[int]) -> bool:
     )
 
 
-def _is_as_closed(path: Path, last: Segment, sizes: dict[str, int], state: State) -> bool:
+def _is_as_closed(path: str, last: Segment, sizes: dict[str, int], state: State) -> bool:
     """Whether the log ends at its recovery point, and its last segment has the files that closing writes."""
     point = state.recovery_point
     if point > state.log_start_offset and f"{layout.segment_stem(point)}.snapshot" not in sizes:
@@ -73,7 +71,9 @@ def _is_as_closed(path: Path, last: Segment, sizes: dict[str, int], state: State
         return False
     try:
         found = last.recovery_walk() if last.size <= _SMALL else walk_on(last, point)
-        epochs = checkpoints.read_epochs(path / layout.LEADER_EPOCHS) if found and found.leader_epochs else []
+        epochs = (
+            checkpoints.read_epochs(f"{path}/{layout.LEADER_EPOCHS}") if found and found.leader_epochs else []
+        )
     except (CorruptFileError, FileNotFoundError):
         return False
     if found is None or found.error is not None or max(found.next_offset, state.log_start_offset) != point:

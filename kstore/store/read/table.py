@@ -188,7 +188,7 @@ class Table(Mapping[bytes, bytes]):
         if catalog.is_writing:
             return self._logs.get(tp)
         path = catalog.partitions[tp].path_of(tp)
-        if part.reader is None or part.reader.path != str(path):
+        if part.reader is None or part.reader.path != path:
             part.forget()
             part.reader = catalog.partitions[tp].open_to_read(tp)
             part.reader.traffic = self._logs.traffic_of(self._topic)

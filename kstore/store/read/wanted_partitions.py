@@ -30,7 +30,7 @@ class WantedPartitions:
         partitions = self._current.catalog().partitions
         if partitions is not self._listed:
             self.paths = {
-                tp: str(partitions[tp].path_of(tp)) for tp in sorted(partitions) if self._wants(tp.topic)
+                tp: partitions[tp].path_of(tp) for tp in sorted(partitions) if self._wants(tp.topic)
             }
             self._listed = partitions
 

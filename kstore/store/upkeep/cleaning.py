@@ -15,7 +15,6 @@ from kstore.store.upkeep.partition_files import bases_of, files_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
-    from pathlib import Path
 
     from kstore.log.files.layout import TopicPartition
     from kstore.log.writer import LogWriter
@@ -129,11 +128,11 @@ class Cleaning:
                 with self._failures.noted_of(catalog, "key files", tp):
                     self._index(logs, tp, directory.path_of(tp))
 
-    def _index(self, logs: OpenPartitions, tp: TopicPartition, path: Path) -> None:
+    def _index(self, logs: OpenPartitions, tp: TopicPartition, path: str) -> None:
         facts = logs.facts
         if logs.peek(tp) is None:
             moment = facts.moment
-            names = set(list_directory(str(path)))
+            names = set(list_directory(path))
             bases = bases_of(path)
             made = all(layout.segment_stem(base) + layout.KEYS in names for base in bases[:-1])
             # in the second case, those that lack it cannot have it

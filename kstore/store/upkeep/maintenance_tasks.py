@@ -87,7 +87,7 @@ class MaintenanceTasks:
         task: str,
         logs: OpenPartitions,
         now: int,
-        due_at: Callable[[TopicCatalog, TopicPartition, Path, int], int],
+        due_at: Callable[[TopicCatalog, TopicPartition, str, int], int],
         act: Callable[[LogWriter, TopicPartition], object],
     ) -> None:
         """Does something with each partition that is open, or in which it may be due."""
@@ -180,11 +180,11 @@ def needs_of_groups(
             entries = read_durable_positions(os.path.realpath(directory.path), group)
             for tp in entries:
                 if catalog.partitions.get(tp) is directory:
-                    commit = Home.of(str(directory.path_of(tp))).commit_in(entries)
+                    commit = Home.of(directory.path_of(tp)).commit_in(entries)
                     if commit is not None:
                         commits[tp] = commit
         all_of_group = (
-            (tp, needs_of(str(directory.path_of(tp)), tp, group, commits.get(tp)))
+            (tp, needs_of(directory.path_of(tp), tp, group, commits.get(tp)))
             for tp, directory in catalog.partitions.items()
         )
         needs[group] = {tp: found for tp, found in all_of_group if found}
@@ -204,11 +204,11 @@ def _has_retention(catalog: TopicCatalog, topic: str) -> bool:
     return "retention_ms" in catalog.config_of(topic).given_options()
 
 
-def _segment(path: Path, base: int) -> Segment:
-    return Segment(str(path), layout.segment_stem(base), base)
+def _segment(path: str, base: int) -> Segment:
+    return Segment(path, layout.segment_stem(base), base)
 
 
-def _retention_due(catalog: TopicCatalog, tp: TopicPartition, path: Path, now: int) -> int:
+def _retention_due(catalog: TopicCatalog, tp: TopicPartition, path: str, now: int) -> int:
     """When retention may find something to delete in a partition that is closed: in the oldest segment, if at
     all."""
     bases, config = bases_of(path), catalog.config_of(tp.topic)
@@ -229,7 +229,7 @@ def _retention_due(catalog: TopicCatalog, tp: TopicPartition, path: Path, now: i
     return due
 
 
-def _roll_due(catalog: TopicCatalog, tp: TopicPartition, path: Path, now: int) -> int:
+def _roll_due(catalog: TopicCatalog, tp: TopicPartition, path: str, now: int) -> int:
     """When the active segment of a partition that is closed ends."""
     files = files_of(path)
     return _end_of(_segment(path, files[-1][0]), catalog.config_of(tp.topic)) if files else MAX64

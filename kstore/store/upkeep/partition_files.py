@@ -10,8 +10,6 @@ from kstore.log.files import layout
 from kstore.log.files.listing import list_directory
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kstore.log.files.layout import TopicPartition
 
 
@@ -48,13 +46,13 @@ class FileFacts:
         self._known.pop(tp, None)
 
 
-def bases_of(path: Path) -> list[int]:
+def bases_of(path: str) -> list[int]:
     """The base offsets of the .log files in a directory, oldest first: no file is looked at. OSError."""
-    offsets = map(layout.segment_offset, list_directory(str(path)))
+    offsets = map(layout.segment_offset, list_directory(path))
     return sorted(offset for offset in offsets if offset is not None)
 
 
-def files_of(path: Path) -> list[tuple[int, int]]:
+def files_of(path: str) -> list[tuple[int, int]]:
     """The base offsets and sizes of the .log files in a directory, oldest first. OSError."""
     found = []
     with os.scandir(path) as entries:

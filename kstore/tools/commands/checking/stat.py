@@ -260,7 +260,7 @@ def _directory_stats(args: argparse.Namespace) -> tuple[list[dict[str, Any]], li
             stats.append(_unread(directory.path, f"the log directory cannot be read: {directory.failure}"))
             continue
         for tp in sorted(directory.partitions):
-            path = directory.path_of(tp)
+            path = Path(directory.path_of(tp))
             one = argparse.Namespace(**{**vars(args), "directory": str(path)})
             try:
                 stats.append(partition_stat(open_partition(one, lists=True)))
