@@ -15,13 +15,12 @@ class OpenFiles(NamedTuple):
 
 
 def open_files() -> OpenFiles:
-    """How many .log files all logs of this process keep open for reading, and how many they may.
+    """Return the number of .log files that the logs of this process have open for reading, and its limit.
 
-    A file is opened when it is first read, and closed when others are needed more: those that were not used
-    lately go first. So a log may have more segments than a process may have descriptors, and a process more
-    logs open for reading. What a slice, an iterator or a follower is reading stays open beside these. A
-    LogWriter holds 5 descriptors, or 4 and one for all in a log directory: for its locks, and for the
-    segment that it appends to.
+    A file is opened when it is first read. At the limit, the least recently used file is closed. So a log may
+    have more segments than a process may have descriptors. The files of slices, iterators and followers in
+    use are open in addition. A LogWriter has 5 descriptors for its locks and its active segment, of which all
+    in one log directory share one.
     """
     return OpenFiles(*file.open_files())
 

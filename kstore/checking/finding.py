@@ -13,15 +13,15 @@ SEVERITIES = ("lost", "damaged", "suspicious", "note")  # the worst first
 
 
 class Finding(NamedTuple):
-    """One thing that a check found.
+    """A finding of a check.
 
-    `code` is a stable word; docs/checking.md has the table of all. `severity`: "lost" (records are gone),
-    "damaged" (bytes are wrong, or a program that needs them fails), "suspicious" (looks wrong, but may be
-    right for a reason that is not in the directory), "note" (nothing is wrong). `file`: a path. `position`: a
-    byte of the file, -1 if it means nothing. `offsets`: the first and the last offset that are concerned, or
-    None.
-    `meaning` and `remedy` are sentences. `stops_kafka`: whether the start of a broker of Kafka fails on it,
-    or takes the log directory out of use.
+    `code` is a stable word; docs/checking.md has a table of all. `severity`: "lost" (records are lost),
+    "damaged" (bytes are wrong, or a program that needs them fails), "suspicious" (wrong, unless there is a
+    reason that is not in the directory), "note" (nothing is wrong). `file`: a path. `position`: a byte of the
+    file, or -1. `offsets`: the first and the last offset, or None.
+
+    `meaning` and `remedy` are sentences. `stops_kafka`: whether a Kafka broker does not start, or does not
+    use the log directory.
     """
 
     code: str

@@ -127,7 +127,7 @@ class RepairStep(NamedTuple):
 
 
 class RepairPlan(NamedTuple):
-    """What a repair does, or did if `is_done`.
+    """The plan of a repair, which was carried out if `is_done`.
 
     `steps` in order. `left`: problems that a repair does not treat, such as lost records. `kept`: the .cut
     files that were made.
@@ -159,15 +159,17 @@ class RepairPlan(NamedTuple):
 
 
 def repair(path: StrPath, *others: StrPath, run: bool = False) -> RepairPlan:
-    """Plan the repair of what kstore.check(path, *others) finds, and carry the plan out if `run`.
+    """Plan the repair of the findings of kstore.check(path, *others), and carry the plan out if `run`.
 
-    Damaged batches and wrong files are moved to .cut files beside the logs; nothing readable is lost.
-    Indexes, snapshots, leader epochs and checkpoints are made from the batches. A second repair does nothing.
+    A repair moves damaged batches and wrong files to .cut files beside the logs; no readable record is lost.
+    It rebuilds indexes, snapshots, leader epochs and checkpoints from the batches. A second repair does
+    nothing.
 
     The logs are locked while they are changed. LogLockedError if one is open for writing, and
-    LogNotFoundError if nothing is there; nothing is changed then. OSError if a file cannot be read, before
-    anything is changed, or if a change fails: repair again. KstoreError if an opening for writing would still
-    remove sound batches from a partition: that partition, and those behind it in the plan, are not opened.
+    LogNotFoundError if a path does not exist; nothing is changed then. OSError if a file cannot be read,
+    before anything is changed, or if a change fails: repair again. KstoreError if an opening for writing
+    would remove undamaged batches from a partition: that partition, and later ones in the plan, are not
+    opened.
     """
     boolean("run", run)
     paths = [str(path), *map(str, others)]

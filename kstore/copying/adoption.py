@@ -92,24 +92,26 @@ def adopt(
     dry_run: bool = False,
     progress: ProgressCallback | None = None,
 ) -> Adoption:
-    """Makes the topics of a store topics of a Kafka broker in KRaft mode; returns an Adoption. The store is
-    not changed.
+    """Copy the topics of a store to a Kafka broker in KRaft mode, and return an Adoption. The store is not
+    changed.
 
-    store: the directory of the store, which no program has open for writing. into: all log directories of the
-    broker, which must be stopped. topics: the names of those to adopt; all if it is None.
+    store: the directory of the store, which no program has open for writing.
+    into: all log directories of the broker, which must be stopped.
+    topics: the names of the topics to copy. Default: all.
+    dry_run: True changes nothing.
+    bootstrap_server: the address for the commands.
+    progress: called as progress(done, total), in bytes.
 
     If the broker does not have the topics yet, or with other options, nothing is changed, and the `commands`
     of the result create them: run them while the broker runs, stop it, and call adopt() again. Partitions are
-    copied into the directories that the broker has made for them. Records, offsets, timestamps, transactions,
-    log starts, the state of compaction and positions of groups are kept. Leader epochs become 0, because
-    those of kstore mean nothing to the broker. The broker starts without recovery.
+    copied into the directories that the broker has created. The copies have equal records, offsets,
+    timestamps, transactions, log start offsets, states of compaction and positions of groups. Leader epochs
+    become 0, because those of kstore mean nothing to the broker. The broker starts without recovery. After a
+    crash in the middle, call adopt() again before the broker starts.
 
-    After a crash in the middle, call it again before the broker starts. dry_run: changes nothing.
-    bootstrap_server: for the commands. progress: called as progress(done, total), in bytes.
-
-    LogLockedError if the broker is running or the store is being written. LogNotFoundError if the store lacks
-    a topic, or has none. ValueError if a directory is not a broker's, if the broker's partition has records,
-    or if it has more partitions than the store. CorruptFileError for damage. OSError.
+    LogLockedError if the broker is running or a program has the store open for writing. LogNotFoundError if
+    the store lacks a topic, or has none. ValueError if a directory is not a broker's, if the broker's
+    partition has records, or if it has more partitions than the store. CorruptFileError for damage. OSError.
     """
     boolean("dry_run", dry_run)
     if progress is not None:

@@ -35,10 +35,10 @@ def _send_unpaced(listener: socket.socket) -> None:
 
 
 class Server:
-    """A server for Kafka clients. kstore.serve() makes one.
+    """A server for Kafka clients. kstore.serve() creates one.
 
-    `bootstrap_servers`: the address to give to a client, as "host:port". Closing the server, or leaving its
-    `with` block, ends all connections. The store that it serves stays open.
+    `bootstrap_servers`: the address for clients, as "host:port". Closing the server, or leaving its `with`
+    block, ends all connections. Its store stays open.
     """
 
     def __init__(

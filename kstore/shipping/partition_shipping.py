@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class ShippedPartition(NamedTuple):
-    """What is in the remote directory of a partition: the offsets `start` to `end` (exclusive); both are -1
-    if nothing is. `shipped_bytes` were uploaded by this run. `deleted_segments` local ones were deleted by
-    it. `gaps` describes what is missing, as sentences."""
+    """The remote log of a partition: the offsets `start` to `end` (exclusive); both are -1 if it is empty.
+    `shipped_bytes` is the number of bytes that this run has uploaded, `deleted_segments` the number of local
+    segments that it has deleted. `gaps` describes missing offsets, as sentences."""
 
     start: int
     end: int

@@ -38,10 +38,9 @@ _ATTEMPTS = 3
 class ShipReport(NamedTuple):
     """The result of kstore.ship().
 
-    `source` is a directory, `url` where it was shipped to. `partitions` maps the name of each shipped
-    partition to a ShippedPartition: the offsets that are there, the bytes that this run has uploaded, how
-    many local segments it has deleted, and gaps. `left_out` maps directories that are not shipped, such as
-    those of compacted topics, to the reason; `failed` partitions that are damaged, or are not what is there.
+    `source` is a directory, `url` its destination. `partitions` maps the name of each shipped partition to a
+    ShippedPartition. `left_out` maps directories that are not shipped, such as those of compacted topics, to
+    the reason. `failed` maps partitions that are damaged, or differ from the shipped log, to the reason.
     """
 
     source: Path

@@ -50,11 +50,11 @@ _CONFIG = LogConfig(cleanup_policy="compact", retention_ms=-1)
 
 
 class CursorTransfer(NamedTuple):
-    """Positions that were taken over from a broker's __consumer_offsets, or given back.
+    """Positions that were imported from a broker's __consumer_offsets, or exported to it.
 
-    `positions` has them by group and partition; `left_out` maps (group, topic, partition) to the reason why
-    it was not. `unreadable` says which records of __consumer_offsets were skipped, because they do not say
-    whose they are.
+    `positions` has them by group and partition; `left_out` maps (group, topic, partition) to the reason why a
+    position was left out. `unreadable` lists the records of __consumer_offsets whose group or partition
+    cannot be read.
     """
 
     positions: dict[str, dict[TopicPartition, OffsetAndMetadata]]

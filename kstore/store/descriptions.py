@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 class TopicDescription(NamedTuple):
     """A topic of a LogStore.
 
-    `partitions` maps the numbers of its partitions to their directories. `config` is the configuration that
-    its logs have, `options` what of it is the topic's own, as options of LogConfig; the rest is the store's.
-    `id` is the topic's: a topic that is deleted and created again has another one. It is None for a topic
-    whose partitions were made one by one.
+    `partitions` maps the numbers of its partitions to their directories. `config` is the configuration of its
+    logs. `options` are the options that the topic sets; the others are the store's. `id` is the id of the
+    topic: a topic that is deleted and created again has another one. It is None for a topic whose partitions
+    were created one by one.
     """
 
     name: str
@@ -34,13 +34,14 @@ class TopicDescription(NamedTuple):
 
 
 class StoreHealth(NamedTuple):
-    """What of a LogStore is out of use, or failed in the background.
+    """The partitions and directories of a LogStore that are unavailable, and the background tasks that
+    failed.
 
     `directories` maps the log directories that failed to the reason, `partitions` the partitions that failed
     by themselves. `missing` are partitions of known topics that are in none of the directories in use.
-    `unfinished` says which change of topics is not finished, "" if none is. `not_removed` maps directories of
-    deleted partitions that could not be removed to the reason. `background` maps what failed in the
-    background, such as "retention of orders-0", to the reason, until it has succeeded.
+    `unfinished` names the change of topics that is not finished, "" if there is none. `not_removed` maps
+    directories of deleted partitions that could not be removed to the reason. `background` maps tasks that
+    failed and have not succeeded since, such as "retention of orders-0", to the reason.
     """
 
     directories: dict[Path, str]

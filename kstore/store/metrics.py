@@ -104,20 +104,18 @@ class PartitionMetrics(NamedTuple):
 
 
 class StoreMetrics(NamedTuple):
-    """What a LogStore has counted since it was opened, and what it is when the metrics are asked for.
+    """The counters of a LogStore since its opening, and values of the time of the call.
 
-    `topics` has TopicMetrics by topic. `append_seconds` is a Histogram of calls that append, as long as the
-    caller waited: of one in 16, to each log, if they wait for no sync (durability "none"), because to read
-    the clock takes time. `flush_seconds` is of syncs, each of which may serve many appends. `open_partitions`
-    is how many logs are open, and `failures` how many things health() names. `is_writing`: whether the store
-    is open for writing. If it is not, it counts only what is read; the other numbers are 0, and the text for
-    Prometheus leaves them out.
+    `topics` has TopicMetrics by topic. `append_seconds` is a Histogram of the durations of calls that append.
+    Each log measures one in 16 of the calls that wait for no sync (durability "none"). `flush_seconds` is a
+    Histogram of syncs, each of which may serve many appends. `open_partitions` is the number of open logs,
+    and `failures` the number of failures in health(). `is_writing`: whether the store is open for writing. If
+    it is not, it counts only what is read; the other counters are 0, and absent in the text for Prometheus.
 
-    Of the time of the call, which is `time` in ms since 1970: `partitions` has PartitionMetrics by
+    Values of the time of the call, which is `time` in ms since 1970: `partitions` has PartitionMetrics by
     TopicPartition, without partitions that cannot be read. `lag` has the lag of groups by kind, "cursor" or
     "share", group and topic: {("cursor", "billing", "orders"): 17}. LogStore.lag and LogStore.share_groups
-    have it by partition. `free_bytes` has, by directory, the bytes that can still be written in its file
-    system.
+    have it by partition. `free_bytes` has, by directory, the free bytes of its file system.
     """
 
     topics: dict[str, TopicMetrics]

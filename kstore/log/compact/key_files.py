@@ -28,11 +28,11 @@ _TICK_NS = 20_000_000  # two changes of a file that lie so far apart have differ
 
 
 class KeyFileReport(NamedTuple):
-    """What make_key_files() did for one segment, the one at `base_offset`.
+    """The result of make_key_files() for one segment, the one at `base_offset`.
 
-    `keys` is how many keys its .keys file has, `size` the bytes of that file. If it has none, `keys` is -1
-    and `reason` says why: its keys are too many for log_cleaner_dedupe_buffer_size, or a batch of it is
-    damaged, say. `made` says whether the file was made now.
+    `keys` is the number of keys in its .keys file, `size` the bytes of that file. If there is no file, `keys`
+    is -1 and `reason` is the reason, such as too many keys for log_cleaner_dedupe_buffer_size, or a damaged
+    batch. `made`: whether the file was made by this call.
     """
 
     base_offset: int

@@ -6,12 +6,13 @@ from kstore.light_typing import NamedTuple
 
 
 class CompactedSegment(NamedTuple):
-    """What compaction made of one segment, the one at `base_offset`: it is part of the segment at `into` now.
+    """The result of a compaction for one segment, the one at `base_offset`, which is now part of the segment
+    at `into`.
 
-    `bytes_after` and `records_after` are what is left of it there. The other numbers say why records went:
-    `superseded`, a later record has their key; `deleted`, they had no value and delete_retention_ms was over;
-    `keyless`, they had no key; `aborted`, their transaction was; `markers`, these ended transactions of which
-    nothing is left.
+    `bytes_after` and `records_after` are the bytes and records that remain. The other numbers count removed
+    records: `superseded`, a later record has their key; `deleted`, they had no value and delete_retention_ms
+    was over; `keyless`, they had no key; `aborted`, their transaction was aborted; `markers`, markers of
+    transactions without remaining records.
     """
 
     base_offset: int
@@ -40,15 +41,14 @@ class CompactedSegment(NamedTuple):
 
 
 class Compaction(NamedTuple):
-    """What log.compact() did, or would do with dry_run=True.
+    """The result of log.compact(), or with dry_run=True what it would be.
 
-    `segments` has a CompactedSegment for each segment that was gone through, oldest first, and none if
-    nothing was to be done; `reason` says why in a sentence. If log_cleaner_dedupe_buffer_size has not room
-    for all keys, there are several passes, and a segment is in there for each pass that went through it. With
-    dry_run=True there is one pass.
+    `segments` has a CompactedSegment for each compacted segment, oldest first. If it is empty, `reason` is
+    the reason, as a sentence. If the keys do not fit into log_cleaner_dedupe_buffer_size, there are several
+    passes, and a segment is listed for each pass. With dry_run=True there is one pass.
 
-    Records from `first_dirty_offset` up to `first_uncleanable_offset` were not compacted before and could be
-    now; `end_offset` is where the compacted part ends afterwards. `dirty_ratio` is the share of bytes that
+    Records from `first_dirty_offset` up to `first_uncleanable_offset` were not compacted before, and can be
+    now; `end_offset` is the end of the compacted part afterwards. `dirty_ratio` is the share of bytes that
     were not compacted.
     """
 

@@ -37,14 +37,13 @@ _POLLS = (0.001, 0.05)  # s: how often to ask at first and at last, where the sy
 
 class Follower(Closing, Waitable, Generic[Item]):
     """An iterator of the records (or batches) from an offset on, which waits for more at the end.
-    log.follow() makes one.
+    log.follow() creates one.
 
-    `for` and `async for` both work. It ends if nothing was appended for `timeout` seconds, when it is closed,
-    and when it follows a writer of this process that is closed and has been read to its end. If the offset is
-    deleted before it gets there, or records before it are truncated, it raises OffsetOutOfRangeError: `first`
-    and `end` of the error say up to where the log is what was read, `offset` of the follower where it was.
-    To go on, follow the log from `position` of the error. One thread or task at a time may iterate; any may
-    call `close`.
+    `for` and `async for` both work. The iteration ends if nothing was appended for `timeout` seconds, when
+    the follower is closed, and when its log is a LogWriter of this process that is closed and was read to its
+    end. OffsetOutOfRangeError if the record at `offset` is deleted before it is read, or records before it
+    are truncated: `end` of the error is then the first offset that was removed. To continue, follow the log
+    from `position` of the error. One thread or task at a time may iterate; any may call `close`.
     """
 
     def __init__(self, feed: Feed, read: Read, timeout: float | None) -> None:
@@ -65,19 +64,19 @@ class Follower(Closing, Waitable, Generic[Item]):
 
     @property
     def position(self) -> Position:
-        """The position to follow the log from later: it detects a truncation made in between, which `offset`
-        does not."""
+        """The Position of the next record. A follower that starts there detects a truncation below it; one
+        that starts at `offset` does not."""
         return self._feed.position
 
     @property
     def skipped(self) -> list[Skipped]:
-        """What on_error="skip" has left out so far."""
+        """The damage that on_error="skip" has skipped: for each, the file, the byte, the size and the error."""
         return self._feed.skipped
 
     def take(self) -> Item | None:
-        """The next record (or batch) if there is one, else None, without waiting.
+        """Return the next record (or batch) if there is one, else None, without waiting.
 
-        OffsetOutOfRangeError if the position was deleted; CorruptRecordError, OSError.
+        OffsetOutOfRangeError if the record at the position was deleted; CorruptRecordError, OSError.
         """
         self._enter()
         try:
@@ -184,7 +183,7 @@ class Follower(Closing, Waitable, Generic[Item]):
             self._feed.source.mark_stale()
 
     def close(self) -> None:
-        """Ends the iteration, also in a thread that is waiting in it."""
+        """End the iteration, also in a thread that waits in it."""
         self._feed.close()
         self._event.set()
 

@@ -36,12 +36,13 @@ Reader = TypeVar("Reader", bound=Waitable)
 def wait(readers: Iterable[Reader], timeout: float | None = None) -> list[Reader]:
     """Wait until one of several readers has a record, and return those that have, in the given order.
 
-    readers: followers and cursors of logs and of stores, with follow=True or without. timeout: how many
-    seconds to wait at most. Default: for ever. The list is empty if none has a record then; 0 only looks.
+    readers: followers, cursors and share groups of logs and of stores, with follow=True or without.
+    timeout: the largest number of seconds to wait. Default: for ever. The list is empty if no reader has a
+        record then; 0 does not wait.
 
-    Nothing is read: the next iteration, `take()` or `batch()` of a reader yields the record. A reader whose
-    iteration would raise an error or has ended, because it was closed or its writer was, is in the list, too.
-    A reader belongs to one thread at a time, also while it is waited for.
+    Nothing is read: the next iteration, `take()` or `batch()` of a reader yields the record. The list also
+    has readers whose iteration would end or raise an error. A reader belongs to one thread at a time, also
+    while wait() uses it.
     """
     if isinstance(readers, Waitable):  # iterating it would read its records
         raise TypeError(

@@ -47,14 +47,14 @@ _groups: weakref.WeakSet[ShareGroup] = weakref.WeakSet()
 
 
 class ShareGroup(Closing, Waitable):
-    """A worker of a share group. log.share_group() and store.share_group() make one.
+    """A worker of a share group. log.share_group() and store.share_group() create one.
 
     Iterating acquires one record after the other, as an AcquiredRecord, for this worker alone. The worker
     acknowledges each with `acknowledge(record)`. A record is delivered again if its worker closes the group
     or dies, if its lock expires, or if it is released.
 
-    Threads and tasks may share the object: each record goes to one of them. Workers in other processes open
-    the group there. In a forked child all methods raise LogClosedError.
+    Threads and tasks may share the object: each record is delivered to one of them. Workers in other
+    processes open the group there. In a forked child all methods raise LogClosedError.
     """
 
     def __init__(
@@ -109,13 +109,12 @@ class ShareGroup(Closing, Waitable):
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """The partitions that are read now."""
+        """The partitions that the group reads now."""
         return sorted(self._partitions.open)
 
     @property
     def skipped(self) -> list[Skipped]:
-        """What on_error="skip" has left out so far: of each damage the file, the byte, how many bytes, and
-        the error."""
+        """The damage that on_error="skip" has skipped: for each, the file, the byte, the size and the error."""
         for shared in self._partitions:
             self._left_out.note(shared.skipped)
         return self._left_out.listed()
@@ -179,11 +178,12 @@ class ShareGroup(Closing, Waitable):
     def next(self, timeout: float) -> NextRecord[AcquiredRecord | None]: ...
 
     def next(self, timeout: float | None = None) -> NextRecord[Any]:
-        """The next record, for a `with` statement: `with group.next() as job: …`. `async with` works too.
+        """Return the next record, for a `with` statement: `with group.next() as job: …`. `async with` works
+        too.
 
-        The end of the block accepts the record; an exception that leaves the block releases it. What the
-        block itself has acknowledged stays as it is. timeout: how many seconds to wait for a record; then the
-        block gets None. Default: no limit. LogClosedError if the group is closed meanwhile.
+        The end of the block acknowledges the record; an exception that leaves the block releases it, unless
+        the block has acknowledged it. timeout: how many seconds to wait for a record; then the block gets
+        None. Default: no limit. LogClosedError if the group is closed meanwhile.
         """
         timeout = None if timeout is None else number("timeout", timeout, 0)
         self._check_open()
@@ -218,16 +218,16 @@ class ShareGroup(Closing, Waitable):
     # ---- acknowledging -------------------------------------------------------------------------------------
 
     def acknowledge(self, record: AcquiredRecord, type: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Report what became of a record that this group object has delivered.
+        """Acknowledge, release or reject a record that this group object has delivered.
 
         type: AcknowledgeType.ACCEPT (the default): the work is done. RELEASE: the record is delivered again.
-        REJECT: it is not delivered again; it becomes a dead letter if the group has a place for them. After
-        max_delivery_attempts deliveries, RELEASE does what REJECT does.
+            REJECT: it is not delivered again; a dead letter gets a copy if the group has a topic or a log for
+            them. After max_delivery_attempts deliveries, RELEASE is REJECT.
 
         When this returns, the acknowledgement survives the end of the process, and with durable=True a power
-        cut. InvalidRecordStateError if the record is no longer acquired by this worker: its lock expired, and
-        another worker has acquired it, or it was acknowledged before. OSError: the acknowledgement may have
-        been stored.
+        cut. InvalidRecordStateError if this worker no longer has the record: its lock expired, and another
+        worker has acquired it, or it was acknowledged before. OSError: the acknowledgement may have been
+        saved.
         """
         shared = self._partition_of(record)
         if type is AcknowledgeType.ACCEPT:
@@ -254,8 +254,8 @@ class ShareGroup(Closing, Waitable):
     async def acknowledge_async(
         self, record: AcquiredRecord, type: AcknowledgeType = AcknowledgeType.ACCEPT
     ) -> None:
-        """Report what became of a record, as acknowledge() does, in another thread: the event loop goes on
-        meanwhile. A task that is cancelled ends when it is reported, or not begun."""
+        """Acknowledge a record, as acknowledge() does, in another thread, without blocking the event loop. A
+        task that is cancelled ends when this is done or has not begun."""
         await in_thread(partial(self.acknowledge, record, type))
 
     def holds(self, record: AcquiredRecord) -> bool:

@@ -38,7 +38,7 @@ _DAY_MS = 24 * _HOUR_MS
 
 
 class Decision(NamedTuple):
-    """What retention does with a segment, the one at `base_offset`: `delete` is True if it is deleted.
+    """The decision of retention about a segment, the one at `base_offset`: `delete` is True if it is deleted.
 
     `rule` is why: "start_offset" (it is below the log start offset), "size" or "time"; None if the segment is
     kept. `reason` is a sentence.

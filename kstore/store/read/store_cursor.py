@@ -131,15 +131,16 @@ class _StoreBatchSlot:
 
 
 class StoreCursor(TopicReader):
-    """The positions of a group of readers in the partitions of topics. store.cursor() makes one.
+    """A reader of the partitions of some topics whose positions are saved on disk for a group. store.cursor()
+    creates one.
 
-    Iterating gives a TopicRecord for each record from the committed positions on. `commit()` writes down, for
-    all partitions, that what was given out is done. Cursors of one group, in any thread or process, are its
-    members: they share the partitions, each of which one member has at a time. A member gives up what is more
-    than its share once all that it was given of it is committed, and takes over the partitions of one that
-    has died. It does so while it is iterated, and when it commits.
+    Iterating yields a TopicRecord for each record from the committed positions on. `commit()` saves the
+    positions of all partitions. The cursors of one group, in any threads and processes, are its members. They
+    divide the partitions evenly, and no partition has two members. A member releases partitions beyond its
+    share when all records that it has yielded from them are committed, and takes over those of a member that
+    has died. It does so while it is iterated, and in `commit()`.
 
-    For one thread or task at a time; `close` may be called from any.
+    One thread or task at a time may use it; any may call `close`.
     """
 
     topics: list[str]
@@ -258,11 +259,11 @@ class StoreCursor(TopicReader):
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
     ) -> StoreColumns:
-        """The records from the committed positions on as columns, each batch of one partition:
-        `for topic, partition, batch in cursor.scan(["key", "value"]): …; cursor.commit()`.
+        """Read the records from the positions on as columns, each batch of one partition: `for topic,
+        partition, batch in cursor.scan(["key", "value"]): …; cursor.commit()`.
 
-        Each batch that is given moves the position of its partition behind it. `async for` works too. All
-        else is as when the cursor is iterated.
+        Each batch advances the position of its partition. `async for` works too. With follow=True the
+        iteration waits for more records, as iterating the cursor does.
 
         columns, batch_rows, batch_bytes: as in PartitionLog.scan.
         """
@@ -334,14 +335,13 @@ class StoreCursor(TopicReader):
     # ---- positions -----------------------------------------------------------------------------------------
 
     def positions(self) -> dict[TopicPartition, int]:
-        """The offset of the next record, for each partition that is read now."""
+        """Return the offset of the next record, for each partition of this member."""
         self._check_open()
         return {tp: self._readers[tp].position for tp in self.partitions}
 
     def lag(self) -> dict[TopicPartition, int]:
-        """How many offsets lie between the position, or the log start if that is above it, and the end of
-        the log, for each partition of this member: {("orders", 0): 17, …}.
-        """
+        """Return the number of offsets from the position, or the log start offset if that is above it, to the
+        end of the log, for each partition of this member: {("orders", 0): 17, …}."""
         self._check_open()
         return {
             tp: max(lag_behind(reader.feed.source.view(), reader.position), 0)
@@ -351,12 +351,13 @@ class StoreCursor(TopicReader):
     def seek(
         self, place: str | int | datetime, topic: str | None = None, partition: int | None = None
     ) -> None:
-        """Goes to "earliest", "latest", an offset or a datetime in all partitions of this member, or in those
-        of a topic, or in one partition. Nothing is written before the next commit(). Errors as those of
-        Cursor.seek, and no partition has another position then: an offset has to be in all of them.
-        ValueError for a topic that the cursor does not read, LogNotFoundError for a partition that there is
-        not, CursorLockedError if one that is named is not this member's, RuntimeError in the block of a
-        batch().
+        """Move to "earliest", "latest", an offset or a datetime, in all partitions of this member, in those
+        of a topic, or in one partition.
+
+        The next commit() saves the positions. The errors are those of Cursor.seek. After an error no
+        partition was moved: an offset must be in all of them. ValueError for a topic that the cursor does not
+        read, LogNotFoundError for a partition that does not exist, CursorLockedError for a partition of
+        another member, RuntimeError in the block of a batch().
         """
         place = checked_place("place", place)
         if partition is not None:
@@ -386,17 +387,17 @@ class StoreCursor(TopicReader):
         durable: bool = True,
         metadata: str = "",
     ) -> None:
-        """Writes down that all records that were given out are done: all partitions in one step for each log
-        directory, with one sync.
+        """Save the positions behind all yielded records: all partitions in one step for each log directory,
+        with one sync.
 
-        record: only this record, and those before it in its partition; or the offset of the next record to
-        read in each of some partitions, as in Kafka: {("orders", 0): record.offset + 1}, or what positions()
-        returns.
+        record: a TopicRecord, to commit only it and those before it in its partition; or a mapping from
+            partitions to the offset of the next record to read, as in Kafka: {("orders", 0): record.offset +
+            1}, or positions().
 
-        The other arguments, and errors, are those of Cursor.commit. ValueError for a record of a topic that
-        the cursor does not read, LogNotFoundError for one of a partition that there is not. CursorLockedError
-        if the partition was lost to another member: nothing of its log directory is committed, this one has
-        it no longer, and the next commit is for the others.
+        The other arguments, and errors, are those of Cursor.commit. ValueError for a topic that the cursor
+        does not read, LogNotFoundError for a partition that does not exist. CursorLockedError if another
+        member has taken the partition: nothing in its log directory is committed, and the next commit covers
+        the other partitions.
         """
         check_commit(durable, metadata)
         self._check_open()
@@ -470,9 +471,8 @@ class StoreCursor(TopicReader):
     async def commit_async(
         self, record: TopicRecord | Mapping[TopicPartition, int] | None = None, *, metadata: str = ""
     ) -> None:
-        """Commits durably, as commit() does, in another thread: the event loop goes on meanwhile. A task that
-        is cancelled ends when the commit is done, or has not begun.
-        """
+        """Commit durably in another thread, without blocking the event loop. A task that is cancelled ends
+        when the commit is done or has not begun."""
         await in_thread(partial(self.commit, record, metadata=metadata))
 
     def _named(self, topic: str | None, partition: int | None) -> list[TopicPartition]:
@@ -504,7 +504,7 @@ class StoreCursor(TopicReader):
             raise LogClosedError(f"the cursor of group {self.group!r} belongs to process {self._pid}")
 
     def close(self) -> None:
-        """Gives the partitions to the other members. Nothing is committed. OSError."""
+        """Release the partitions for the other members. Nothing is committed. OSError."""
         super().close()
         failure: OSError | None = None
         for reader in list(self._readers.values()):

@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
 
 class StoreFollower(TopicReader):
-    """The records of many partitions as they come, each as a TopicRecord. store.follow() makes one.
+    """An iterator of the records of many partitions as they are appended, as TopicRecord objects.
+    store.follow() creates one.
 
-    `for` and `async for` both work. One thread or task at a time may iterate; any may call `close`. It ends
-    if nothing came for `timeout` seconds, if it is closed, and if its store is closed and all is read.
-    Partitions that are made later are read from their beginning; those that are deleted are left out. If a
-    position is deleted before it is reached, or records before it are truncated: OffsetOutOfRangeError, with
-    the partition in a note. Another follower continues with start=follower.positions().
+    `for` and `async for` both work. One thread or task at a time may iterate; any may call `close`. The
+    iteration ends after `timeout` seconds without a record, if the follower is closed, and if its store is
+    closed and all records were read. Partitions that are created later are read from their beginning; deleted
+    ones are left out. OffsetOutOfRangeError, with the partition in a note, if the record at a position is
+    deleted before it is read, or records before the position are truncated. Another follower continues with
+    start=follower.positions().
     """
 
     def __init__(
@@ -83,9 +85,9 @@ class StoreFollower(TopicReader):
         return PartitionReader(Feed(log.source(), position, self._isolation, self._left_out), topic_id)
 
     def positions(self) -> dict[TopicPartition, Position]:
-        """The position of the next record, for each partition that is read now. Another follower that starts
-        there detects a truncation made in between, and reads all of a topic that was deleted and created
-        again."""
+        """Return the position of the next record, for each partition that is read now. Another follower that
+        starts there detects a truncation below it. It also detects that a topic was deleted and created
+        again, and then reads all of the new topic."""
         self._check_open()
         readers = self._readers
         return {

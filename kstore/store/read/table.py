@@ -126,18 +126,17 @@ class _Part:
 
 
 class Table(Mapping[bytes, bytes]):
-    """A topic as a read-only mapping: the last value of every key. store.table() makes one.
+    """A topic as a read-only mapping from each key to its last value. store.table() creates one.
 
-    It follows its topic: each call shows what was committed up to then. A key whose last record has no value
-    was deleted, and is not in it. Keys and values are bytes; `record` gives all of the record. Threads may
-    share it.
+    It follows its topic: each call includes what was committed before. A key whose last record has no value
+    was deleted, and is not in the mapping. Keys and values are bytes; `record` returns the whole record.
+    Threads may share it.
 
-    If the sealed segments of a partition have .keys files, which the option key_files makes, a lookup asks
-    those, and nothing is read before. Otherwise, and for what gives all keys, it reads all keys when it is
-    first used, and holds them in memory; what gives all keys reads them once more if the topic was compacted
-    since. `dict(table.items())` takes all of it, whoever writes meanwhile. Python's `dict(table)` asks for
-    the keys first, and raises KeyError if one is deleted before its value is asked for. If a key is in
-    several partitions, its value is that in the partition where `append` puts it now.
+    If the sealed segments of a partition have .keys files, which the option key_files makes, a lookup reads
+    those. Otherwise the first lookup reads all keys, and the table has them in memory. Iterating and len()
+    always need all keys, and read them again after a compaction. `dict(table.items())` works while others
+    write; `dict(table)` raises KeyError if a key is deleted meanwhile. If a key is in several partitions, its
+    value is that in the partition which `append` selects now.
     """
 
     def __init__(self, logs: OpenPartitions, topic: str) -> None:
@@ -150,11 +149,12 @@ class Table(Mapping[bytes, bytes]):
         self._topic_now()
 
     def record(self, key: bytes) -> Record | None:
-        """The last record of a key, with its offset, timestamp and headers; None if there is none, or the key
-        was deleted.
+        """Return the last record of a key, with its offset, timestamp and headers; None if there is none, or
+        the key was deleted.
 
         TypeError if `key` is not bytes. LogNotFoundError if the topic was deleted, LogClosedError if the
-        store is closed, CorruptRecordError if a log is damaged, OSError."""
+        store is closed, CorruptRecordError if a log is damaged, OSError.
+        """
         if not isinstance(key, bytes):
             raise TypeError(f"key is bytes, not {key!r}")
         with self._guard:
