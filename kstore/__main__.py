@@ -62,7 +62,7 @@ locks (a broker or a program that writes the directory has the same lock):
   no lock, other files are written copy (DST), ship (URL), cursors --reset-to --expire --import (positions),
                                    shares --forget (states)
   lock, or an error after --wait   append truncate retain compact erase keys recover create alter delete keep
-                                   serve --write, transactions --abort
+                                   serve --write, transactions --abort; none of them with --dry-run
   lock, or an error                adopt, repair --run, cursors --export, ship --local-retention-ms,
                                    sink --recover
 

@@ -62,7 +62,7 @@ def serve(args: argparse.Namespace) -> int:
     )
     with store, start(store, args.host, args.port, create_topics=args.create_topics) as server:
         mode = "reading and writing" if args.write else "reading"
-        note(f"for {mode}; one node, no replication, no TLS, no SASL: whoever reaches the port may use it")
+        note(f"for {mode}; one node, no replication, no TLS, no SASL: everyone who can connect may use it")
         print(visible(server.bootstrap_servers), flush=True)
         signal.sigwait(_SIGNALS)
     return 0
