@@ -62,10 +62,10 @@ def test_the_questions_of_the_help_are_answered(tmp_path: Path, run: Run) -> Non
     data = shutil.copytree(golden, tmp_path / "data")
     help_text = run("--help")[1]
     answers = {
-        "what is in here?": "bounded  1 partition  index.interval.bytes=256",
+        "which topics are in DATA?": "bounded  1 partition  index.interval.bytes=256",
         "why is this segment still here?": "retention.bytes is 6000",
         "which transaction hangs": "no transaction is open",
-        "what does compaction wait for?": "dirty ratio",
+        "why is a topic not compacted?": "dirty ratio",
     }
     restored = tmp_path / "restored"
     named = {"DATA": f"{data}", "BACKUP": f"{data}", "RESTORED": f"{restored}"}
