@@ -9,7 +9,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from kstore.arguments import checked_url
+from kstore.arguments import checked_url, is_url
 from kstore.checking import directory as directories
 from kstore.checking.assigned import Assigned
 from kstore.checking.both_parts import with_remote
@@ -20,10 +20,11 @@ from kstore.checking.open_transactions import coordinated, transactions_open
 from kstore.checking.partition import Checked, PartitionCheck
 from kstore.checking.readers import positions_beyond
 from kstore.checking.segment_facts import read_segment
-from kstore.errors import KstoreError, LogChangedError, LogNotFoundError
+from kstore.errors import KstoreError, LogChangedError, LogNotFoundError, shown
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.log_dir_state import directory_of, name_of
 from kstore.log.recovery.presence import is_partition, require_partition
+from kstore.remote.urls import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -50,12 +51,12 @@ def check(
     """Check partitions, .log files, or the log directories of a store or a broker, and return the findings as
     a Report.
 
-    path, others: a partition, a file, or all log directories of one store.
+    path, others: a partition, a file, or all log directories of one store; or their URLs.
     manifest: the kstore-copy.jsonl that kstore.copy() has written in a copy; all files of `path` are compared
         with it.
     remote: the URL to which kstore.ship() has uploaded `path`: its segments are checked, too, and that both
         are one log.
-    storage_options: a mapping of fsspec's options for `remote`.
+    storage_options: a mapping of fsspec's options for `remote` and for paths that are URLs.
 
     Every byte of the .log files is read, by as many threads as there are processors. Nothing is written or
     locked. Processes may be writing the logs; what they append meanwhile is not checked. A file that cannot
@@ -64,7 +65,7 @@ def check(
     LogNotFoundError if a path does not exist, or is neither a partition nor a log directory.
     """
     return check_parts(
-        [str(path), *map(str, others)],
+        [readable(each, storage_options if is_url(str(each)) else None) for each in (path, *others)],
         None if manifest is None else str(manifest),
         None if remote is None else checked_url("remote", remote),
         storage_options,
@@ -123,8 +124,8 @@ def check_paths(
         )
         findings += transactions_open(opened, *coordinated_in(list(with_state)))
     return Report(
-        paths[0],
-        worst_first(findings),
+        shown(paths[0]),
+        worst_first([each._replace(file=shown(each.file)) for each in findings]),
         len(done),
         sum(each.segments for each in done),
         sum(each.bytes for each in done),

@@ -347,6 +347,8 @@ def test_check_and_copy(tmp_path: Path) -> None:
         assert not kstore.check(copied).problems()
     assert not kstore.check(local, remote=url).problems()
     assert not kstore.check(local.parent, remote=f"file://{remote.parent}").problems()
+    for whole_url in (url, f"file://{remote.parent}"):
+        assert kstore.check(whole_url).findings == ()
     assert kstore.check(local, remote=url).files == len(bases) + 1
     here = tmp_path / "here-0"
     manifest = kstore.copy(local, here).manifest  # of the local part only
@@ -364,7 +366,8 @@ def test_check_and_copy(tmp_path: Path) -> None:
     file = remote / f"{bases[2]:020}.log"
     whole = file.read_bytes()
     file.write_bytes(whole[:-2] + b"??")
-    assert kstore.check(local, remote=url).problems()
+    for report in (kstore.check(local, remote=url), kstore.check(url)):
+        assert [each.file for each in report.problems()] == [f"{url}/{file.name}"]
     with pytest.raises(kstore.CorruptFileError):
         kstore.copy(local, tmp_path / "damaged", remote=url)
     file.write_bytes(whole)

@@ -34,7 +34,12 @@ def filler(path: str, mode: str) -> Callable[[int, int, int], None] | None:
     return None
 
 
+def is_remote(path: str) -> bool:
+    """Whether a path is that of such a directory, or below one."""
+    return any(f"{path}/".startswith(f"{directory}/") for directory in SOURCES)
+
+
 def refuse_waiting(path: str) -> None:
     """KstoreError for what lies below such a directory, where nothing is appended."""
-    if any(path.startswith(f"{directory}/") for directory in SOURCES):
+    if is_remote(path):
         raise KstoreError(f"{path} is remote: it is read as it was when it was opened; open it again")
