@@ -136,7 +136,7 @@ class PartitionLog(LogView):
         return object.__new__(PartitionLog)
 
     def source(self) -> Source:
-        """Where a reader that goes on takes views of this log from, later ones as well."""
+        """Return the Source from which followers and cursors get views of this log. Internal."""
         return DirectorySource(self.view())
 
     def producers(self) -> dict[int, ProducerState]:
@@ -755,8 +755,8 @@ def source_at(path: str) -> Source:
 
 
 class _OfWriters:
-    """A method that a log has only if it is open for writing, as AttributeError says: hasattr() is false. It
-    costs other attributes nothing, as a __getattr__ would."""
+    """A method of a LogWriter. A log that is open for reading raises AttributeError, so hasattr() is false.
+    Unlike a __getattr__, it does not slow other attributes down."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -198,7 +198,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._lease.session.enter()
 
     def reload_options(self) -> None:
-        """Goes on with the configuration and the leader epoch of another process. It is called with the mutex
+        """Apply the configuration and the leader epoch that another process has saved. Internal: the mutex is
         held."""
         if "_flushes" not in self.__dict__:  # it is being opened
             return
@@ -288,8 +288,8 @@ class LogWriter(RecordAppender, PartitionLog):
             )
 
     def use_config(self, config: LogConfig) -> None:
-        """Continues with another LogConfig, and keeps what is set in it as configure() does. LogStore calls
-        it after alter_topic(). OSError: nothing is changed."""
+        """Replace the configuration, and save it as configure() does. LogStore calls this after
+        alter_topic(). OSError: nothing is changed."""
         instance("config", config, LogConfig)
         self._change_config(lambda _: config)
 
@@ -338,7 +338,7 @@ class LogWriter(RecordAppender, PartitionLog):
         return found
 
     def source(self) -> Source:
-        """Where a reader that goes on takes views of this log from, later ones as well."""
+        """Return the Source from which followers and cursors get views of this log. Internal."""
         if self._lease.session is not None:  # other processes change it, too
             return DirectorySource(self._view_now(None))
         return WriterSource(self.path, self._view_now, self.notify_at_change, lambda: self._closed)

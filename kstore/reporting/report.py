@@ -19,25 +19,24 @@ if TYPE_CHECKING:
 
 
 def report(subject: StrPath | PartitionLog | LogStore, *, checked: Report | None = None) -> Page:
-    """Return a page of HTML that shows a partition, or all partitions of a store or of a broker.
+    """Return an HTML page about a partition, or about all partitions of a store or of a broker:
+    `kstore.report("data").save("report.html")`.
 
-        kstore.report("data").save("report.html")
+    subject: the path of a partition, of a .log file or of a log directory, or an open log or store. For
+        several directories, pass LogStore(first, second).
+    checked: the result of kstore.check for it. The page then has the findings of this check.
 
-    subject: the path of a partition, of a .log file or of a log directory, or an open log or store. A store
-    of several directories is passed as LogStore(first, second). checked: what kstore.check returned for it.
-    The page then shows these findings, those of a check of every byte, in place of those of opening.
-
-    The page shows the partitions by size, the segments with their states, the rate of writing, the sizes and
-    codecs of batches, producers and open transactions, groups and their lag, what the page cache holds, and
-    the findings of opening. It is one file, which loads nothing. It has names of topics and groups, offsets,
-    sizes and times, and no keys or values.
+    The page has the partitions by size, the segments with their states, the rate of appends, the sizes and
+    codecs of batches, producers and open transactions, groups and their lag, the page cache, and the findings
+    of the opening. It is one file, which loads nothing. It has names of topics and groups, offsets, sizes and
+    times, and no keys or values.
 
     Nothing is written or locked, so a broker may be running. The headers of batches are read, and of records
     only those with the positions of groups. If the logs have more than 64 GiB, the headers of some segments
-    only are read, and the page says so.
+    only are read, and the page reports this.
 
     LogNotFoundError: there is no partition and no log directory. OSError: a directory cannot be listed.
-    Partitions and files that cannot be read are findings on the page.
+        Partitions and files that cannot be read are findings on the page.
     """
     if isinstance(subject, PartitionLog):
         facts = facts_of_log(subject, checked)

@@ -183,13 +183,13 @@ class Cursor(Closing, Waitable):
         return self._follower
 
     def looks(self) -> Iterator[float]:
-        """Look for a record again and again, for `kstore.wait`."""
+        """Yield how many seconds to wait before the next check for a record, for `kstore.wait`. Internal."""
         if not self._committer.is_closed:
             self._check_open()
             yield from self._following(self._timeout).looks()
 
     def signals(self) -> tuple[Any, ...]:
-        """What becomes readable when the next look is worth it, for `kstore.wait`."""
+        """Return the files that become readable when there may be a record, for `kstore.wait`. Internal."""
         return self._following(self._timeout).signals()
 
     def scan(

@@ -146,7 +146,7 @@ class Follower(Closing, Waitable, Generic[Item]):
         return item
 
     def looks(self) -> Iterator[float]:
-        """Look for a record again and again, for `kstore.wait`."""
+        """Yield how many seconds to wait before the next check for a record, for `kstore.wait`. Internal."""
         wait = _Wait(None)
         while not self._is_ready():
             source = self._feed.source
@@ -173,7 +173,7 @@ class Follower(Closing, Waitable, Generic[Item]):
             self._busy = 0
 
     def signals(self) -> tuple[Any, ...]:
-        """What becomes readable when the next look is worth it, for `kstore.wait`."""
+        """Return the files that become readable when there may be a record, for `kstore.wait`. Internal."""
         return self._event, self._feed.source.watch
 
     def _woken(self, by_signal: bool, wait: _Wait) -> None:

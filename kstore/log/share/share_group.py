@@ -203,7 +203,7 @@ class ShareGroup(Closing, Waitable):
         return record
 
     def looks(self) -> Iterator[float]:
-        """Look for a record again and again, for `kstore.wait`."""
+        """Yield how many seconds to wait before the next check for a record, for `kstore.wait`. Internal."""
         with suppress(KstoreError, OSError):  # iterating raises it
             while not self._partitions.is_closed:
                 self._partitions.take_changes()
@@ -212,7 +212,7 @@ class ShareGroup(Closing, Waitable):
                 yield self._partitions.pause()
 
     def signals(self) -> tuple[Any, ...]:
-        """What becomes readable when the next look is worth it, for `kstore.wait`."""
+        """Return the files that become readable when there may be a record, for `kstore.wait`. Internal."""
         return self._partitions.signals()
 
     # ---- acknowledging -------------------------------------------------------------------------------------

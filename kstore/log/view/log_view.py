@@ -165,8 +165,7 @@ class LogView:
         return losses + now.recovery.missing_between(start, stop)
 
     def for_reading(self) -> Loaded:
-        """The log as it is now. Warns, once, of what is lost: it is first looked for when records are
-        read."""
+        """Return the snapshot of the log, and warn once of lost records. Internal."""
         now = self._now()
         recovery = now.recovery
         if recovery is not self._told_of:
