@@ -621,8 +621,8 @@ cdef class LogEnd:
         return 0
 
     def sync_sealed(self):
-        """Brings the sealed segments to the disk: all of their files, and names. That their records are
-        durable, as `durable_offset` tells, does not say so."""
+        """Brings the sealed segments to the disk: all of their files, and names. `durable_offset` is only
+        about their records."""
         if self.active is None:
             raise LogClosedError("the log was not opened")
         if self.enter_gate(INT64_MAX) < 0:
