@@ -1,11 +1,11 @@
-"""Positions of a broker's groups, in its topic __consumer_offsets: taken over, and given back."""
+"""Positions of groups in a broker's topic __consumer_offsets: import and export."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Collection, Mapping
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 from kstore.arguments import boolean, integer, path_text
@@ -216,10 +216,10 @@ def partition_of(group: str, count: int) -> int:
     return value % count
 
 
-# ---- taking over -------------------------------------------------------------------------------------------
+# ---- importing ---------------------------------------------------------------------------------------------
 
 
-def take_over(
+def import_from(
     paths: Mapping[TopicPartition, str],
     source: str | PathLike[str],
     groups: Iterable[str] | None,
@@ -274,15 +274,14 @@ def _commit(group: str, positions: Mapping[Home, OffsetAndMetadata]) -> None:
             file = GroupFile.of(home.directory, group, lock.file)
             by_file.setdefault(file, {})[home.tp] = Commit(position, home.make_id())
         for file, commits in by_file.items():
-            changes: Changes = commits
-            file.write(partial(_decided, changes), lambda: None, True)
+
+            def decide(_: Entries, changes: Changes = commits) -> Changes:
+                return changes
+
+            file.write(decide, lambda: None, True)
 
 
-def _decided(changes: Changes, _: Entries) -> Changes:
-    return changes
-
-
-# ---- giving back -------------------------------------------------------------------------------------------
+# ---- exporting ---------------------------------------------------------------------------------------------
 
 
 def committed_here(
@@ -310,7 +309,7 @@ def committed_here(
     return {group: dict(sorted(found[group].items())) for group in sorted(found)}
 
 
-def give_back(
+def export_to(
     paths: Mapping[TopicPartition, str],
     target: str | PathLike[str],
     groups: Iterable[str] | None,
@@ -338,7 +337,7 @@ def append_positions(
     *,
     dry_run: bool,
 ) -> CursorTransfer:
-    """Appends the positions of groups to __consumer_offsets, as `give_back` does. `paths` are the partitions
+    """Appends the positions of groups to __consumer_offsets, as `export_to` does. `paths` are the partitions
     with the topic ids that a broker knows."""
     if partitions is not None:
         partitions = integer("partitions", partitions, 1, 2**31 - 1)

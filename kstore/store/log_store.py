@@ -16,7 +16,7 @@ from kstore.log.partition import PartitionLog
 from kstore.log.recovery.report import DataLossWarning
 from kstore.page import notebook_table, page_of
 from kstore.store.arguments import checked_arguments
-from kstore.store.consumer_offsets import committed_here, expire_positions, give_back, lag_of, take_over
+from kstore.store.consumer_offsets import committed_here, expire_positions, export_to, import_from, lag_of
 from kstore.store.descriptions import describe_topic, health_of
 from kstore.store.metrics import measure, sizes_of
 from kstore.store.open_partitions import OpenPartitions
@@ -190,7 +190,7 @@ class LogStore:
             self._upkeep.start()
         except BaseException:  # the exception keeps this object, whose directories must not stay locked
             if is_untouched:
-                self._catalog.give_back()
+                self._catalog.release()
             closer.leave(clean=False)
             raise
 
@@ -552,7 +552,7 @@ class LogStore:
         LogNotFoundError if there is no __consumer_offsets; CorruptRecordError if a batch of it is damaged.
         OSError.
         """
-        return take_over(self._paths_of_all(), source, groups, dry_run=dry_run)
+        return import_from(self._paths_of_all(), source, groups, dry_run=dry_run)
 
     def export_cursors(
         self,
@@ -578,7 +578,7 @@ class LogStore:
         CorruptRecordError.
         """
         beside = [directory.path for directory in self._catalog.live()]
-        return give_back(self._paths_of_all(), target, groups, partitions, beside, dry_run=dry_run)
+        return export_to(self._paths_of_all(), target, groups, partitions, beside, dry_run=dry_run)
 
     def expire_cursors(self, *, dry_run: bool = False) -> dict[str, list[TopicPartition]]:
         """Remove the positions of groups without a read or commit for offsets_retention_minutes, durably, and

@@ -52,7 +52,7 @@ class StoreDirectory:
         self.listed_at = -1
 
     def open(self, *, writing: bool, shared: bool = False) -> None:
-        """Locks it, for writing, and lists what is there. After any exception the caller calls `give_back`.
+        """Locks it, for writing, and lists what is there. After any exception the caller calls `release`.
         LogLockedError, LogNotFoundError."""
         path = self.path
         if not (writing or path.is_dir()):
@@ -67,7 +67,7 @@ class StoreDirectory:
         except KstoreError:
             raise
         except OSError as e:
-            self.give_back()
+            self.release()
             self.fail(str(e))
 
     def fail(self, reason: str) -> None:
@@ -122,7 +122,7 @@ class StoreDirectory:
         names = set(os.listdir(self.path))
         return [tp for tp in known if str(tp) not in names]
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Unlocks it as it was found. If that fails, the next opening recovers it."""
         with suppress(OSError):
             self.leave(clean=self.was_clean)

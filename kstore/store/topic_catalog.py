@@ -267,16 +267,16 @@ class TopicCatalog:
                 self.directories[-1].open(writing=self.is_writing, shared=self.is_shared)
         except (LogLockedError, LogNotFoundError):
             while self.directories:
-                self.directories[-1].give_back()
+                self.directories[-1].release()
                 self.directories.pop()
             raise
         if not self.live():
             raise OSError(f"no log directory can be used: {self.directories[0].failure}")
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Unlocks the directories as they were found."""
         for directory in self.directories:
-            directory.give_back()
+            directory.release()
 
     def refresh(self) -> None:
         """Takes in what other processes have changed. A store that reads lists its directories again.

@@ -25,7 +25,7 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.position import position_in
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import require_partition
-from kstore.store.consumer_offsets import TOPIC, give_back, take_over
+from kstore.store.consumer_offsets import TOPIC, export_to, import_from
 from kstore.tools.numbers import moment, offset, time_text, whole
 from kstore.tools.terminal import aligned, note, say
 
@@ -194,10 +194,10 @@ def _transfer(args: argparse.Namespace, unread: Unread) -> None:
     paths = {home.tp: home.partition for home in _partitions(args, unread)}
     groups = None if args.group is None else [args.group]
     if args.source is not None:
-        done = take_over(paths, args.source, groups, dry_run=args.dry_run)
+        done = import_from(paths, args.source, groups, dry_run=args.dry_run)
     else:
         beside = (args.directory, *args.also)
-        done = give_back(paths, args.target, groups, args.offsets_partitions, beside, dry_run=args.dry_run)
+        done = export_to(paths, args.target, groups, args.offsets_partitions, beside, dry_run=args.dry_run)
     logs: dict[TopicPartition, PartitionLog | None] = {}
     rows: list[Row] = []
     for group, positions in done.positions.items():
