@@ -112,22 +112,18 @@ def with_coordinator(
     is_whole: whether all of it is known."""
     opened = []
     for (producer_id, epoch), partitions in found.items():
+        hanging = True if known is not None and is_whole else None  # if no coordinator knows the producer
+        transaction = OpenTransaction(producer_id, epoch, None, None, None, None, hanging, tuple(partitions))
         about = None if known is None else known.get(producer_id)
-        hanging = None
-        if known is not None and (is_whole or about is not None):
-            hanging = about is None or not all(about.ends(name_of(each.path), epoch) for each in partitions)
-        is_this = about is not None and not hanging
-        opened.append(
-            OpenTransaction(
-                producer_id,
-                epoch,
-                None if about is None else about.transactional_id,
-                None if about is None else about.state,
-                about.start_ms if about is not None and is_this else None,
-                None if about is None else about.timeout_ms,
-                hanging,
-                tuple(partitions),
-                about is not None and all(is_behind(each, about) for each in partitions),
+        if about is not None:
+            hanging = not all(about.ends(name_of(each.path), epoch) for each in partitions)
+            transaction = transaction._replace(
+                transactional_id=about.transactional_id,
+                coordinator_state=about.state,
+                start_ms=None if hanging else about.start_ms,
+                timeout_ms=about.timeout_ms,
+                is_hanging=hanging,
+                is_new=all(is_behind(each, about) for each in partitions),
             )
-        )
+        opened.append(transaction)
     return sorted(opened, key=lambda each: each.since_ms)
