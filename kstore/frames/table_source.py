@@ -50,7 +50,7 @@ class TableSource:
         """`options` are those of PartitionLog.scan, without columns and conditions. threads: None for half of
         the processors, because the library that reads the table uses the others."""
         options["threads"] = min(4, max(1, (os.cpu_count() or 1) // 2)) if threads is None else threads
-        self._source = (
+        self._source: PartitionLog | LogStore | str = (
             source
             if isinstance(source, PartitionLog | LogStore)
             else os.path.abspath(readable(source, storage_options, name="source"))
@@ -68,10 +68,10 @@ class TableSource:
         self.columns = COLUMNS if tp is None else (*NAMES, *COLUMNS)
 
     def _finds_log(self) -> bool:
-        if self._topics is not None or isinstance(self._source, LogStore):
-            return False
         if isinstance(self._source, PartitionLog):
             return True
+        if self._topics is not None or isinstance(self._source, LogStore):
+            return False
         try:
             PartitionLog(self._source).close()
         except LogNotFoundError as e:
@@ -81,22 +81,19 @@ class TableSource:
         return True
 
     def _logs(self) -> Iterator[tuple[TopicPartition | None, PartitionLog]]:
-        if self._is_log:
-            log = (
-                self._source
-                if isinstance(self._source, PartitionLog)
-                else PartitionLog(cast(str, self._source))
-            )
-            yield partition_named(os.path.basename(log.path)), log
+        source = self._source
+        if isinstance(source, str):
+            source = PartitionLog(source) if self._is_log else LogStore(source)
+        if isinstance(source, PartitionLog):
+            yield partition_named(os.path.basename(source.path)), source
             return
-        store = self._source if isinstance(self._source, LogStore) else LogStore(cast(str, self._source))
-        there = store.topics
+        there = source.topics
         for topic in self._topics or there:
             if topic not in there:
                 named = ", ".join(there) or "none"
-                raise LogNotFoundError(f"no topic {topic} in {store.path}: the topics are {named}")
+                raise LogNotFoundError(f"no topic {topic} in {source.path}: the topics are {named}")
             for number in there[topic] if self._numbers is None else self._numbers:
-                yield TopicPartition(topic, number), store.log(topic, number)
+                yield TopicPartition(topic, number), source.log(topic, number)
 
     def _scan(self, log: PartitionLog, names: Iterable[str], **more: Any) -> Scan:
         columns = cast("tuple[Column, ...]", tuple(name for name in names if name not in NAMES))
