@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from kstore.arguments import boolean, elements, integer, warn
-from kstore.errors import KstoreError, LogLockedError, LogNotFoundError, shown
+from kstore.errors import LogLockedError, LogNotFoundError, shown
 from kstore.light_typing import TYPE_CHECKING, cast
 from kstore.log.cursors.arguments import checked_groups
 from kstore.log.files import layout
@@ -22,7 +22,7 @@ from kstore.store.metrics import measure, sizes_of
 from kstore.store.open_partitions import OpenPartitions
 from kstore.store.read.store_cursor import StoreCursor
 from kstore.store.read.store_follower import StoreFollower
-from kstore.store.read.store_scan import StoreScan
+from kstore.store.read.store_scan import StoreScan, numbers_to_scan
 from kstore.store.read.store_share_group import open_share_group, share_groups_here
 from kstore.store.read.table import Table
 from kstore.store.recovery import recover
@@ -31,7 +31,7 @@ from kstore.store.topic import checked_name
 from kstore.store.topic_appender import TopicAppender
 from kstore.store.topic_catalog import TopicCatalog
 from kstore.store.topic_changes import TopicChanges
-from kstore.store.upkeep.maintenance_tasks import needs_of_groups
+from kstore.store.upkeep.maintenance_tasks import retain_all
 from kstore.store.upkeep.upkeep import Upkeep
 from kstore.typed import Column
 
@@ -416,15 +416,10 @@ class LogStore:
         partition. LogNotFoundError.
         """
         self._logs.check_open()
-        found = self._catalog.topic(topic)
         for name in ("start", "stop"):
             if name in options:
                 raise TypeError(f"{name} is an offset of one partition: use log(topic, partition).scan()")
-        if partitions is None:
-            self._catalog.require_all(found, "read as a whole")
-        numbers = found.numbers if partitions is None else found.chosen(partitions)
-        if not numbers:
-            raise LogNotFoundError(f"no partition of topic {topic} is to be read")
+        numbers = numbers_to_scan(self._catalog, topic, partitions)
 
         def scan_of(number: int, names: tuple[str, ...]) -> Scan:
             return self.log(topic, number).scan(cast(tuple[Column, ...], names), **options)
@@ -686,19 +681,7 @@ class LogStore:
         boolean("dry_run", dry_run)
         groups = [*self._keep_for, *checked_groups("keep_for", keep_for)]
         self._check_writing()
-        needs = needs_of_groups(self._catalog, groups)
-        decisions = {}
-        for tp in self.partitions:
-            if tp.topic == layout.CLUSTER_METADATA:
-                continue
-            topic = self._catalog.topics.get(tp.topic)
-            try:
-                decisions[tp] = self._logs.get(tp).maintenance.retain(needs(tp), dry_run=dry_run)
-            except (OSError, KstoreError) as e:
-                if topic is not None and not self._catalog.was_deleted(topic):
-                    self._logs.failed(tp, e)
-            else:
-                self._logs.failures.pop(tp, None)
+        decisions = retain_all(self._logs, groups, dry_run=dry_run)
         if not dry_run:
             self._changes.remove_due()
         return decisions

@@ -4,6 +4,7 @@ column."""
 from __future__ import annotations
 
 from kstore.engine.columns.array import ConstantColumn
+from kstore.errors import LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.read.arrow_stream import ArrowStream
 from kstore.log.read.scan import COLUMNS, checked_columns
@@ -15,8 +16,21 @@ if TYPE_CHECKING:
     from kstore.engine.columns.array import ColumnBatch
     from kstore.engine.scan.batch_reader import Skipped
     from kstore.log.read.scan import Scan
+    from kstore.store.topic_catalog import TopicCatalog
 
 PARTITION = "partition"
+
+
+def numbers_to_scan(catalog: TopicCatalog, topic: str, partitions: Iterable[int] | None) -> tuple[int, ...]:
+    """The numbers of the partitions that a scan of a topic reads; None for all of them. TypeError,
+    ValueError, LogNotFoundError, LogFailedError."""
+    found = catalog.topic(topic)
+    if partitions is None:
+        catalog.require_all(found, "read as a whole")
+    numbers = found.numbers if partitions is None else found.chosen(partitions)
+    if not numbers:
+        raise LogNotFoundError(f"no partition of topic {topic} is to be read")
+    return numbers
 
 
 class StoreScan(ArrowStream):

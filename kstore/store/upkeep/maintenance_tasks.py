@@ -11,7 +11,7 @@ import os
 
 from kstore.arguments import MAX64
 from kstore.engine.segment.segment import Segment
-from kstore.errors import InvalidConfigError
+from kstore.errors import InvalidConfigError, KstoreError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.cursors.expiry import expire
 from kstore.log.cursors.group_file import groups_in, read_durable_positions
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from kstore.config import LogConfig
     from kstore.log.cursors.offset_commits import Commit
-    from kstore.log.write.retention import Need
+    from kstore.log.write.retention import Decision, Need
     from kstore.log.writer import LogWriter
     from kstore.store.open_partitions import OpenPartitions
     from kstore.store.topic_catalog import TopicCatalog
@@ -166,6 +166,27 @@ class MaintenanceTasks:
                         for tp in expire(place, group, limit, now):
                             text = "the position of group %s in %s has expired"
                             self._failures.reports.info(text, group, tp)
+
+
+def retain_all(
+    logs: OpenPartitions, groups: Sequence[str], *, dry_run: bool
+) -> dict[TopicPartition, list[Decision]]:
+    """Delete old segments of all partitions, as LogStore.retain does; the decisions by partition."""
+    catalog, decisions = logs.catalog, {}
+    needs = needs_of_groups(catalog, groups)
+    catalog.look()
+    for tp in sorted(catalog.partitions):
+        if tp.topic == layout.CLUSTER_METADATA:
+            continue
+        topic = catalog.topics.get(tp.topic)
+        try:
+            decisions[tp] = logs.get(tp).maintenance.retain(needs(tp), dry_run=dry_run)
+        except (OSError, KstoreError) as e:
+            if topic is not None and not catalog.was_deleted(topic):
+                logs.failed(tp, e)
+        else:
+            logs.failures.pop(tp, None)
+    return decisions
 
 
 def needs_of_groups(
