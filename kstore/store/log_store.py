@@ -79,8 +79,8 @@ class LogStore:
             `close()`, or use a `with` statement. If a directory was not closed cleanly, all are recovered
             first, as by a broker.
 
-    Threads may share the store. Iterating yields a TopicPartition for each partition, and `in` says whether the
-    store has one.
+    Threads may share the store. Iterating yields a TopicPartition for each partition, and `in` says whether
+    the store has one.
 
     Options for both:
         dirs: the log directories (Kafka's log.dirs): each contains a directory for each partition. For

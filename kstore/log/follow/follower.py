@@ -70,7 +70,8 @@ class Follower(Closing, Waitable, Generic[Item]):
 
     @property
     def skipped(self) -> list[Skipped]:
-        """The damage that on_error="skip" has skipped: for each, the file, the byte, the size and the error."""
+        """The damage that on_error="skip" has skipped: for each, the file, the byte, the size and the
+        error."""
         return self._feed.skipped
 
     def take(self) -> Item | None:

@@ -114,7 +114,8 @@ class ShareGroup(Closing, Waitable):
 
     @property
     def skipped(self) -> list[Skipped]:
-        """The damage that on_error="skip" has skipped: for each, the file, the byte, the size and the error."""
+        """The damage that on_error="skip" has skipped: for each, the file, the byte, the size and the
+        error."""
         for shared in self._partitions:
             self._left_out.note(shared.skipped)
         return self._left_out.listed()

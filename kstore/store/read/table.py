@@ -1,5 +1,5 @@
-"""A topic as a table: the last value of every key. Its offset is in a .keys file, or in memory; values stay in
-the logs."""
+"""A topic as a table: the last value of every key. Its offset is in a .keys file, or in memory; values stay
+in the logs."""
 
 from __future__ import annotations
 
