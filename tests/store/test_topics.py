@@ -41,6 +41,7 @@ def test_records_come_back(tmp_path: Path) -> None:
     assert again.closed_cleanly
     assert again.topics == {"orders": [0, 1, 2, 3]}
     assert list(again) == [TopicPartition("orders", number) for number in range(4)]
+    assert [each in again for each in (("orders", 3), ("orders", 4), "orders")] == [True, False, False]
     for i, (key, (partition, offset)) in enumerate(places.items()):
         record = again.log("orders", partition).get(offset)
         assert (record.key, record.value, record.timestamp) == (key, b"v%d" % i, 1000 + i)
