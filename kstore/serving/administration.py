@@ -12,8 +12,7 @@ from kstore.kinds import as_text
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.serving.cluster import NO_ID, topic_id_of
-from kstore.serving.error_codes import ErrorCode
-from kstore.serving.refusals import RefusedError, attempt
+from kstore.serving.error_codes import ErrorCode, RefusedError, attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kstore.errors import KstoreError
 from kstore.log.files import layout
 from kstore.log.files.checkpoints import read_epochs, topic_id_text
-from kstore.serving.error_codes import ErrorCode, code_of
+from kstore.serving.error_codes import ErrorCode, attempt, code_of
 from kstore.serving.protocol.apis import APIS
-from kstore.serving.refusals import attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

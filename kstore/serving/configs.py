@@ -10,8 +10,7 @@ from kstore.config import LogConfig, in_python
 from kstore.errors import InvalidConfigError
 from kstore.kinds import as_text
 from kstore.log.files import layout
-from kstore.serving.error_codes import ErrorCode
-from kstore.serving.refusals import RefusedError, attempt
+from kstore.serving.error_codes import ErrorCode, RefusedError, attempt
 
 if TYPE_CHECKING:
     from kstore.config import ConfigOption

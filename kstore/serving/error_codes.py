@@ -1,8 +1,9 @@
-"""Kafka's error codes, and those of kstore's errors."""
+"""Kafka's error codes, those of kstore's errors, and errors as fields of an answer."""
 
 import io
+from collections.abc import Callable
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 from kstore.errors import (
     CorruptFileError,
@@ -11,6 +12,7 @@ from kstore.errors import (
     InvalidRecordError,
     InvalidTimestampError,
     InvalidTxnStateError,
+    KstoreError,
     LogClosedError,
     LogNotFoundError,
     OffsetOutOfRangeError,
@@ -116,3 +118,21 @@ def code_of(error: Exception) -> ErrorCode:
     """The code for an error of kstore or of the system. A log that refuses writes, and any other error of
     kstore, is a failure of the storage."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+class RefusedError(Exception):
+    """What a request asks for is refused: a code and a reason."""
+
+    def __init__(self, code: ErrorCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+def attempt(action: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
+    """The fields that an action returns, with its error code and message."""
+    try:
+        return {"errorCode": ErrorCode.NONE, "errorMessage": None, **(action() or {})}
+    except RefusedError as error:
+        return {"errorCode": error.code, "errorMessage": str(error)}
+    except (KstoreError, OSError) as error:
+        return {"errorCode": code_of(error), "errorMessage": str(error)}
