@@ -609,7 +609,7 @@ class LogStore:
         start: "latest" (default), "earliest", a datetime with a time zone, or positions() of another
             follower; a partition without a position is read from its beginning. With offsets by partition,
             the follower does not detect a truncation below them.
-        timeout: the iteration ends after so many seconds without a record. Default: never.
+        timeout: seconds without a record after which the iteration ends. Default: never.
         isolation, on_error: as in PartitionLog.follow.
 
         Iterating raises OffsetOutOfRangeError if an offset is not in its partition.

@@ -302,7 +302,8 @@ def own_handler() -> None:
     assert seen == [1, 2]
     os.truncate(f"t-0/{COUNT:020}.index", 0)
     check([log.get(COUNT + 2)], COUNT + 2, COUNT + 3)
-    log.close()
+    with contextlib.suppress(kstore.LogFailedError):  # the flush of the sealed segment has met it first
+        log.close()
     signal.signal(signal.SIGBUS, signal.SIG_IGN)
     with opened("t-1"):
         os.kill(os.getpid(), signal.SIGBUS)
