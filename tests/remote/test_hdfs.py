@@ -34,7 +34,15 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp("hdfs")
     manager = ["org.apache.hadoop.mapreduce.MiniHadoopClusterManager", "-nomr", "-format"]
     manager += ["-nnport", str(port), "-datanodes", "1", "-D", "dfs.replication=1", "-writeConfig", "started"]
-    command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{jars}/*", *manager]
+    command = [
+        "java",
+        "-Xmx256m",
+        f"-Djava.io.tmpdir={directory}",
+        "-XX:+UseSerialGC",
+        "-cp",
+        f"{jars}/*",
+        *manager,
+    ]
     with (
         (directory / "output").open("wb") as output,
         subprocess.Popen(
