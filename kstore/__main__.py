@@ -100,7 +100,7 @@ GROUPS = {
         "adopt": "copy the topics of a store to a stopped Kafka broker",
     },
     "groups of readers": {
-        "cursors": "print the positions and lag of cursor groups, move a group, exchange positions with Kafka",
+        "cursors": "print positions and lag of cursor groups, move a group, exchange positions with Kafka",
         "shares": "print the state of share groups, or delete the state of a group",
     },
     "append, delete, compact": {

@@ -255,8 +255,8 @@ READER: tuple[Option, ...] = (
         "maxBytesPerTrigger",
         size(1),
         None,
-        "largest number of bytes of `.log` files that a micro-batch reads, such as `64m`, divided likewise; but "
-        "at least one batch of records",
+        "largest number of bytes of `.log` files that a micro-batch reads, such as `64m`, divided likewise; "
+        "but at least one batch of records",
         only="streams",
     ),
     Option(

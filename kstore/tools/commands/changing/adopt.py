@@ -29,8 +29,8 @@ def add_adopt_arguments(parser: argparse.ArgumentParser) -> None:
 
 def adopt(args: argparse.Namespace) -> int:
     """Copy the topics of a store to a stopped Kafka broker, with records, offsets, log start offsets and
-    positions of groups. If the broker lacks a topic, kstore adopt changes nothing and prints the commands that
-    create it: run them while the broker runs, stop it, and run kstore adopt again. After a crash, run it
+    positions of groups. If the broker lacks a topic, kstore adopt changes nothing and prints the commands
+    that create it: run them while the broker runs, stop it, and run kstore adopt again. After a crash, run it
     again before the broker starts. The exit code is 1 if commands must be run first."""
     with Progress(0, "adopt") as progress:
         done = kstore.adopt(

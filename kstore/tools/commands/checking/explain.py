@@ -74,8 +74,8 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def explain(args: argparse.Namespace) -> int:
-    """Explain retention, lookups, openings, compaction or sizes of a partition. Nothing is changed and nothing
-    is locked. The saved options of the topic apply."""
+    """Explain retention, lookups, openings, compaction or sizes of a partition. Nothing is changed and
+    nothing is locked. The saved options of the topic apply."""
     _check(args)
     partitions, _ = selected(args)
     code = 0

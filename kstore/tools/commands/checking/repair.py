@@ -46,9 +46,10 @@ def _saved(path: str) -> object:
 
 
 def repair(args: argparse.Namespace) -> int:
-    """Print a plan that repairs the findings of kstore check; with --run, carry it out. A repair moves damaged
-    batches to .cut files, and rebuilds indexes, snapshots and checkpoints from the logs. The exit codes are
-    0, 1 (problems are left, or the repair has failed), 2 (wrong usage, or nothing is at the path)."""
+    """Print a plan that repairs the findings of kstore check; with --run, carry it out. A repair moves
+    damaged batches to .cut files, and rebuilds indexes, snapshots and checkpoints from the logs. The exit
+    codes are 0, 1 (problems are left, or the repair has failed), 2 (wrong usage, or nothing is at the
+    path)."""
     if args.plan is not None and os.path.exists(args.plan) and not os.path.isfile(args.plan):
         raise OSError(errno.EINVAL, "not a regular file", args.plan)
     try:

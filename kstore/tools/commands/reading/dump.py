@@ -185,8 +185,8 @@ def dump(args: argparse.Namespace) -> int:
     that it cannot dump to the end. Unlike it, the command takes files without --files and decoder classes
     without a package, has --json, prints text with DefaultDecoder, and changes no file (Kafka's tool shortens
     index files to whole entries, and creates missing ones). The exit code is 2 for wrong usage. It is 1 also
-    for an unknown file, a wrong checksum, a corrupt snapshot and an index that does not match its log; Kafka's
-    tool then exits with 0.
+    for an unknown file, a wrong checksum, a corrupt snapshot and an index that does not match its log;
+    Kafka's tool then exits with 0.
     """
     if args.files is None and not args.paths:
         raise ValueError("no file given: name one, or use --files A,B")

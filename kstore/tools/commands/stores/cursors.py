@@ -130,7 +130,8 @@ class Unread(list[str]):
 def cursors(args: argparse.Namespace) -> int:
     """Print the positions and the lag of cursor groups, move a group, exchange positions with a broker, or
     remove old positions. A group has a line for each partition of the topics in which it has a position. The
-    exit code is 1 if a group, a topic or a file of positions is missing or cannot be read; stderr names it."""
+    exit code is 1 if a group, a topic or a file of positions is missing or cannot be read; stderr names
+    it."""
     if args.group is not None:
         checked_group(args.group)
     actions = {
