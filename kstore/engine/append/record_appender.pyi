@@ -55,16 +55,16 @@ class RecordAppender(LogAppender):
         """Appends many records in batches of up to `batch_bytes`, and returns the range of their offsets.
 
         values and keys: sequences of bytes-like objects or None, numpy arrays (S, V, or two-dimensional
-        uint8), or whatever exports Arrow binary, string or fixed-size binary (PyCapsule interface). Elements
-        of an S array are what numpy gives for them, without the zero bytes at their end: use V
-        (array.view("V8") of an S8) to keep all bytes. timestamps: integers of ms, datetimes with a time zone,
+        uint8), or an object that exports Arrow binary, string or fixed-size binary (PyCapsule interface).
+        Elements of an S array have no zero bytes at their end, as in numpy: use V (array.view("V8") of an S8)
+        to append all bytes. timestamps: integers of ms, datetimes with a time zone,
         numpy datetime64 or int64, Arrow timestamps, or one int or datetime for all; None for now. A null of
         Arrow is a record without a timestamp (-1). headers: pairs for all records, or one such sequence for
-        each. The GIL is free while records are encoded and written; arrays are read where they lie, so do not
-        change them meanwhile.
+        each. The GIL is free while records are encoded and written. Arrays are not copied: do not change them
+        meanwhile.
 
-        Every batch is atomic. Errors in the arguments are found before anything is written; should the system
-        fail half way, the batches before that stay, as `log_end_offset` tells."""
+        Each batch is written whole or not at all. An error in an argument is raised before anything is
+        written. After an error of the system, the batches before it stay, and `log_end_offset` is their end."""
     def check_extend(
         self,
         values: Cells,
@@ -100,6 +100,5 @@ class RecordAppender(LogAppender):
 
         CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError,
         OffsetsOutOfOrderError, UnexpectedAppendOffsetError, the errors about producers and transactions,
-        OSError: the log is as it was then. Of several batches, those before the one at which the system
-        failed may be there, as `log_end_offset` tells. LogFailedError: the log refuses to write until it is
-        opened again."""
+        OSError: the log is unchanged; after an error of the system, the batches before it may stay, and
+        `log_end_offset` is their end. LogFailedError: the log refuses to write until it is opened again."""
