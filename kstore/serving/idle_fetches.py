@@ -16,9 +16,8 @@ from kstore.engine.io.synchronization import EventFd
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_ROUND_SECONDS = (
-    0.01  # from one look at all consumers to the next: those that are due together share a wake-up
-)
+# from one look at all consumers to the next: those that are due together share a wake-up
+_ROUND_SECONDS = 0.01
 _MOST = 1 << 16  # bytes that are read at once
 
 
