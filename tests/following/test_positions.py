@@ -608,6 +608,9 @@ class Transactional(Positions):
 
     def begin_at(self, offset: int) -> None:
         super().begin_at(offset)
+        if any(each.marker is None and each.end <= offset for each in self.transactions):
+            # It stays open, as in Kafka, and a recovery may forget it: the model does not say which.
+            self.end_transactions(commits=True)
         self.transactions = [each for each in self.transactions if each.end > offset]
 
     def committed(self) -> dict[int, bytes]:
