@@ -194,6 +194,7 @@ class Positions(RuleBasedStateMachine):
         readers go on beside a recovery that cuts off what follows a damaged byte."""
         how = "close" if self.has_broker else how
         ended = self.end_readers(of_writer=how != "lose power")
+        self.durable_end = max(self.durable_end, self.log.durable_offset)  # a deletion flushes, too
         if how == "close":
             self.log.close()
         else:
