@@ -61,6 +61,7 @@ def in_a_compaction(path: Path) -> LogStore:
 
 
 def test_the_work_is_done_by_at_most_two_threads(ram: Path) -> None:
+    until(lambda: not threads())  # those of an earlier test end
     with LogStore(ram, mode="a", retention_ms=-1, flush_ms=1, **SMALL) as store:
         assert not threads()  # an empty store needs none
         store.create_topic("t", retention_bytes=2000)
