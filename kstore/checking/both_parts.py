@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
 def with_remote(
     local: Report,
+    path: str,
     check: Callable[[list[str]], Report],
     url: str,
     storage_options: Mapping[str, Any] | None,
 ) -> Report:
-    """The report about a directory, with the findings about what was shipped of it, and about both as one
+    """The report about the directory at `path`, with the findings about what was shipped of it, and about both as one
     log. `check` checks paths. LogNotFoundError, LibraryError, OSError."""
-    path = local.path.rstrip("/")
+    path = path.rstrip("/")
     remote = mirrored(url, storage_options or {})
     reports = local, check([remote])
     findings = [finding for each in reports for finding in each.findings]

@@ -65,7 +65,7 @@ def check(
     LogNotFoundError if a path does not exist, or is neither a partition nor a log directory.
     """
     return check_parts(
-        [readable(each, storage_options if is_url(str(each)) else None) for each in (path, *others)],
+        [readable(each, storage_options if is_url(each) else None) for each in (path, *others)],
         None if manifest is None else str(manifest),
         None if remote is None else checked_url("remote", remote),
         storage_options,
@@ -87,7 +87,7 @@ def check_parts(
         raise ValueError("the URL of a remote part is that of one directory, and several are given")
     checked = partial(check_paths, read=read, listed=listed)
     report = checked(paths, manifest=manifest)
-    return report if url is None else with_remote(report, checked, url, storage_options)
+    return report if url is None else with_remote(report, paths[0], checked, url, storage_options)
 
 
 def check_paths(

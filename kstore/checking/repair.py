@@ -236,7 +236,7 @@ def _steps_for(partition: str, findings: list[Finding]) -> Iterator[RepairStep]:
     reasons: dict[str, set[str]] = {}
     for finding in findings:
         reasons.setdefault(finding.file, set()).add(finding.code)
-    # gaps in a damaged file are told by the file: the opening may have ended it at the damage
+    # damage_of() finds the gaps of a damaged file: the opening may have ended it at the damage
     gaps = [
         (finding.offsets[0], finding.offsets[1] - finding.offsets[0] + 1)
         for finding in findings
