@@ -7,7 +7,7 @@ import stat
 from collections import Counter
 
 from kstore.checking.codes import found, why
-from kstore.engine.io.sources import is_remote
+from kstore.engine.io.sources import directory_around
 from kstore.errors import CorruptCheckpointError, KstoreError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.cursors.group_file import groups_in, path_of, unread_bytes
@@ -175,7 +175,7 @@ def check_checkpoints(
         if is_clean and name in COMPLETE:
             lacking = sorted(filled.difference(offsets))
             # a directory that shows a remote one has none, because it ends where its files end
-            is_needed = name == layout.RECOVERY_POINTS and not is_remote(path)
+            is_needed = name == layout.RECOVERY_POINTS and directory_around(path) is None
             if lacking and (size >= 0 or is_needed):
                 text = f"it has no offset of {lacking[0]}" + (
                     f" and {len(lacking) - 1} more" * (len(lacking) > 1)

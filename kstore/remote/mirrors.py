@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
-from kstore.engine.io.sources import SOURCES
+from kstore.engine.io.sources import SOURCES, directory_around
 from kstore.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ def discard(path: StrPath) -> None:
     """Removes the local directory of a remote log or store, given its `path`: nothing may read it from then
     on. A directory that is not removed exists until the process ends."""
     shown = os.fspath(path)
-    for directory in [own for own in SOURCES if f"{shown}/".startswith(f"{own}/")]:
+    directory = directory_around(shown)
+    if directory is not None:
         SOURCES.pop(directory, None)
     shutil.rmtree(os.path.dirname(shown), ignore_errors=True)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 4
 _PIECE = 8 << 20
+_LOCAL = {"file", "local"}
 # Protocols that list a tree in one request for 1,000 names, and replace an object as a whole. Others list
 # each directory, and there a file is written under another name and renamed.
-_LOCAL = {"file", "local"}
 _OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
 
 

@@ -26,20 +26,20 @@ def read_through(
 
 def filler(path: str, mode: str) -> Callable[[int, int, int], None] | None:
     """What fills a file. OSError for one that is to be written, and lies in such a directory."""
-    for directory, source in SOURCES.items():
-        if path.startswith(f"{directory}/"):
-            if mode != "r":
-                raise OSError(errno.EROFS, "what is remote can only be read", visible(path))
-            return source(path)
-    return None
+    directory = directory_around(path)
+    if directory is None:
+        return None
+    if mode != "r":
+        raise OSError(errno.EROFS, "what is remote can only be read", visible(path))
+    return SOURCES[directory](path)
 
 
-def is_remote(path: str) -> bool:
-    """Whether a path is that of such a directory, or below one."""
-    return any(f"{path}/".startswith(f"{directory}/") for directory in SOURCES)
+def directory_around(path: str) -> str | None:
+    """The directory of this kind that a path names or is below; None if there is none."""
+    return next((directory for directory in SOURCES if f"{path}/".startswith(f"{directory}/")), None)
 
 
 def refuse_waiting(path: str) -> None:
     """KstoreError for what lies below such a directory, where nothing is appended."""
-    if is_remote(path):
+    if directory_around(path) is not None:
         raise KstoreError(f"{path} is remote: it is read as it was when it was opened; open it again")
