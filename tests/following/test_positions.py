@@ -91,6 +91,7 @@ class Positions(RuleBasedStateMachine):
         self.written: dict[int, tuple[bytes, bytes]] = {}  # the value and key that an offset has, or had last
         self.start = self.end = self.durable_end = 0
         self.truncated: set[tuple[int, bytes]] = set()
+        self.restored: set[tuple[int, bytes]] = set()  # truncated, and appended again as they were
         self.deleted: set[tuple[int, bytes]] = set()  # with their topic
         self.readers: list[Reading] = []
         self.groups: dict[str, Position] = {}
@@ -180,7 +181,9 @@ class Positions(RuleBasedStateMachine):
                 self.log.append(value, key, NOW + offset)
             self.live[offset] = value
             self.written[offset] = value, key
-            self.truncated.discard((offset, value))
+            if (offset, value) in self.truncated:
+                self.truncated.remove((offset, value))
+                self.restored.add((offset, value))
         self.end = first + len(records)
         assert self.log.log_end_offset == self.end
 
@@ -334,7 +337,7 @@ class Positions(RuleBasedStateMachine):
         self.cut_at(0)
         # also what retention had removed, which an older view still has
         self.deleted |= self.truncated | {(o, value) for o, (value, _) in self.written.items()}
-        self.written, self.truncated, self.groups = {}, set(), {}
+        self.written, self.truncated, self.restored, self.groups = {}, set(), set(), {}
         for reading in self.readers:
             reading.position, reading.is_of_deleted = Position(0, {}, is_cut=True), True
         self.open()
@@ -463,6 +466,8 @@ class Positions(RuleBasedStateMachine):
             if (offset, value) in self.truncated:
                 assert on, (reading, offset, value)
                 position.is_cut = True
+            if on and (offset, value) in self.restored:
+                position.is_cut = True  # an older view may have given the one that was truncated
             position.copy[offset] = value
             position.offset = offset + 1
 
