@@ -58,7 +58,8 @@ from kstore.engine.record.text import java_text
 
 cdef enum:
     LEAST_RECORD = 7   # bytes of an encoded record
-    FIRST_ROWS = 1 << 14   # room in the first batch: one that is too large costs nothing, to let it grow does
+    FIRST_ROWS = 1 << 16   # room in the first batch: one that is too large costs nothing, to let it grow does
+    FIRST_KEYS = 256 << 10
     FIRST_BYTES = 2 << 20
     HEADER_COST = 16   # what a header counts for beside its bytes, so that empty ones cannot pile up
 
@@ -391,7 +392,7 @@ cdef class ColumnBuilder:
         self.key.viewed = self.value.viewed = views
         self.pool = _POOL
         self.rows_hint = min(self.most_rows, <int64_t>FIRST_ROWS)
-        self.key.hint = FIRST_ROWS * 16
+        self.key.hint = FIRST_KEYS
         self.value.hint = min(self.most_bytes, <int64_t>FIRST_BYTES)
 
     def __dealloc__(self):
