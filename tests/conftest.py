@@ -1,5 +1,6 @@
 """What tests in several rooms need."""
 
+import gc
 import os
 import shutil
 import signal
@@ -35,6 +36,8 @@ settings.load_profile("untimed")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as a shell has it for what runs in the background
     # else programs that tests start would ignore it too
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# A child must not collect what its parent has left: librdkafka crashes when a client is freed after a fork.
+os.register_at_fork(after_in_child=gc.freeze)
 for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(name, options())
 

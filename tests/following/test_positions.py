@@ -614,9 +614,6 @@ class Transactional(Positions):
 
     def begin_at(self, offset: int) -> None:
         super().begin_at(offset)
-        if any(each.marker is None and each.end <= offset for each in self.transactions):
-            # It stays open, as in Kafka, and a recovery may forget it: the model does not say which.
-            self.end_transactions(commits=True)
         self.transactions = [each for each in self.transactions if each.end > offset]
 
     def committed(self) -> dict[int, bytes]:
@@ -673,6 +670,22 @@ DEFECTS: dict[str, Steps] = {
         ("truncate", {"back": 2}),
         ("end_transactions", {"commits": True}),
         ("restore", {"count": 1}),
+        ("look", {}),
+    ],
+    "an open transaction whose records were deleted, after its marker was truncated": [
+        ("begin", {"segment_bytes": 450}),
+        ("transact", {"commits": False}),
+        ("tend", {"how": "delete", "back": 1}),
+        ("truncate", {"back": 1, "by_broker": False, "regrown": 0}),
+        ("look", {}),
+    ],
+    "an open transaction whose records were deleted, in a sealed segment": [
+        ("begin", {"segment_bytes": 450}),
+        ("transact", {"ends": False}),
+        ("append", {"count": 12}),
+        ("tend", {"how": "delete", "back": 3}),
+        ("look", {}),
+        ("end_the_writer", {"how": "kill", "back": 0}),
         ("look", {}),
     ],
     "kstore truncates, and then a broker further below": [
