@@ -6,6 +6,7 @@ import hashlib
 import os
 import secrets
 from contextlib import suppress
+from functools import partial
 
 from kstore.engine.io.file import sync_directory, sync_file
 from kstore.libraries import library
@@ -46,21 +47,37 @@ class Storage:
     def list(self, depth: int = 1) -> dict[str, Listed]:
         """The files by their paths below the URL, in so many levels of directories."""
         self._files.invalidate_cache()  # of listings: what is there now counts
-        given = {} if self._protocol in _OBJECT_STORES else {"maxdepth": depth}
-        listed = self._attempted("", lambda: self._files.find(self._root, detail=True, **given))
+        if self._protocol in _OBJECT_STORES:
+            listed = self._attempted("", lambda: self._files.find(self._root, detail=True))
+        else:
+            listed = self._walked(depth)
         entries = {self._name(path): (path, entry) for path, entry in listed.items()}
         entries = {name: entry for name, entry in entries.items() if name.count("/") < depth}
         # a listing of HTTP has no sizes
-        asked = [path for path, entry in entries.values() if entry["size"] is None]
+        asked = [path for path, entry in entries.values() if entry.get("size") is None]
         sizes = dict(zip(asked, self._attempted("", lambda: self._files.sizes(asked)), strict=True))
         found = {}
         for name, (path, entry) in entries.items():
-            size = sizes.get(path, entry["size"])
+            size = sizes.get(path, entry.get("size"))
             if size is None:
                 raise OSError(f"{self.url}/{name}: its size is not known")
             changed = entry.get("LastModified") or entry.get("mtime") or entry.get("created")
             found[name] = Listed(int(size), _seconds(changed))
         return found
+
+    def _walked(self, depth: int) -> dict[str, Any]:
+        """The files by their paths. `find` of fsspec leaves out a directory that it could not list."""
+        files, directories = {}, [self._root]
+        for _ in range(depth):
+            found: list[dict[str, Any]] = []
+            for path in directories:
+                with suppress(FileNotFoundError):
+                    found += self._attempted(
+                        f"/{self._name(path)}", partial(self._files.ls, path, detail=True)
+                    )
+            files.update({entry["name"]: entry for entry in found if entry["type"] != "directory"})
+            directories = [entry["name"] for entry in found if entry["type"] == "directory"]
+        return files
 
     def _name(self, path: str) -> str:
         return path.rstrip("/")[len(self._root) :].lstrip("/")
@@ -74,7 +91,8 @@ class Storage:
         def request() -> bytes:
             data = bytes(self._files.cat_file(self._path(name), start=start, end=end))
             if start is not None and end is not None and len(data) != end - start:
-                raise OSError(f"bytes {start} to {end} were asked for, and {len(data)} came")
+                whole = ": perhaps the server gives only whole files" if len(data) > end - start else ""
+                raise OSError(f"bytes {start} to {end} were asked for, and {len(data)} came{whole}")
             return data
 
         data: bytes = self._attempted(f"/{name}", request)
@@ -143,12 +161,25 @@ class Storage:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 return request()
-            except (FileNotFoundError, FileExistsError, PermissionError):
+            except (FileExistsError, PermissionError):
                 raise
             except Exception as e:
+                reason = self._reason(e)
+                if reason is None:
+                    raise
                 if attempt == _ATTEMPTS:
-                    raise OSError(f"{self.url}{name}: {str(e) or type(e).__name__}") from e
+                    raise OSError(f"{self.url}{name}: {str(reason) or type(reason).__name__}") from e
         raise AssertionError
+
+    def _reason(self, error: Exception) -> BaseException | None:
+        """Why a request failed; None if the file is not there. fsspec has FileNotFoundError for every failure
+        of a request by HTTP for the size of a file."""
+        if not isinstance(error, FileNotFoundError):
+            return error
+        reason = error.__cause__
+        if self._protocol not in ("http", "https") or reason is None:
+            return None
+        return None if getattr(reason, "status", None) in (404, 410) else reason
 
 
 def _seconds(time: datetime | float | None) -> float | None:

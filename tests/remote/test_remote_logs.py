@@ -47,17 +47,17 @@ class Requests:
         self.lists = 0
         self.ranges: list[tuple[str, int, int]] = []
         kind = type(files)
-        find, cat_file = kind.find, kind.cat_file
+        ls, cat_file = kind.ls, kind.cat_file
 
-        def counted_find(own: Any, *args: Any, **given: Any) -> Any:
+        def counted_ls(own: Any, *args: Any, **given: Any) -> Any:
             self.lists += 1
-            return find(own, *args, **given)
+            return ls(own, *args, **given)
 
         def counted_cat(own: Any, path: str, start: Any = None, end: Any = None, **given: Any) -> Any:
             self.ranges.append((path, start, end))
             return cat_file(own, path, start=start, end=end, **given)
 
-        monkeypatch.setattr(kind, "find", counted_find)
+        monkeypatch.setattr(kind, "ls", counted_ls)
         monkeypatch.setattr(kind, "cat_file", counted_cat)
 
 
@@ -211,6 +211,30 @@ def test_http(web: tuple[str, list[str]]) -> None:
                 log.get(offset * 1000)
         assert log.get(offset * 1000).value == b"%01000d" % (offset * 1000)
         assert not faults
+
+
+def test_an_outage_is_not_taken_for_absence(web: tuple[str, list[str]]) -> None:
+    """Each of the first requests of an opening fails for a while, or for good; no partition is left out."""
+    url, faults = web
+    options = {"skip_instance_cache": True}
+    for working in range(12):
+        for fault, times in (("503", 3), ("reset", 3), ("503", 4)):
+            faults[:] = [fault] * times + ["none"] * working
+            error: OSError | None = None
+            try:
+                store = kstore.LogStore(url, storage_options=options)
+                assert store.log("orders").get(5000).value == b"%01000d" % 5000
+            except OSError as e:
+                error = e
+            faults.clear()
+            if error is not None:
+                assert (times, type(error), "503" in str(error)) == (4, OSError, True), error
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        nobody = f"http://127.0.0.1:{unused.getsockname()[1]}/orders-0"
+    with pytest.raises(OSError, match=f"{nobody}.*Connect"):
+        kstore.open(nobody, storage_options=options)
+    with pytest.raises(kstore.LogNotFoundError, match="nothing is at"):
+        kstore.open(f"{url}/payments-0", storage_options=options)
 
 
 def test_options_of_the_storage(web: tuple[str, list[str]], local: Path) -> None:

@@ -19,7 +19,7 @@ from tests.helpers.processes import run_command
 
 fsspec = pytest.importorskip("fsspec")
 
-CALLS = ("find", "cat_file", "put_file", "pipe_file", "mv", "rm_file")
+CALLS = ("ls", "cat_file", "put_file", "pipe_file", "mv", "rm_file")
 
 
 class Killed(BaseException):
