@@ -25,18 +25,21 @@ _INTEGERS = ("BIGINT", "UBIGINT", "HUGEINT")  # HUGEINT: values of both signs
 class JsonValues:
     """The type of values, and their decoding. Thread-safe."""
 
-    def __init__(self, structure: Any, sampled: Any = None) -> None:
+    def __init__(self, structure: Any, sampled: Any = None, schema: Any = None) -> None:
         """`structure`: the name of a type of DuckDB, a list with that of elements, or a dict with those of
-        fields. `sampled`: the structure of the sample that it was inferred from."""
+        fields. `sampled`: the structure of the sample that it was inferred from. `schema`: the type of
+        pyarrow that was asked for."""
         pa = library("pyarrow")
         self._database = _duckdb().connect()
         self._decode = f"from_json(v, {_quoted(json.dumps(structure))})"
         self._structure = structure
         self._sampled = sampled
         try:
-            self.type = self._query(f"select {self._decode} v from t", v=pa.array([None], pa.string())).type
+            decoded = self._query(f"select {self._decode} v from t", v=pa.array([None], pa.string())).type
         except _duckdb().Error as e:
             raise ValueError(f"values in JSON cannot be decoded with this schema: {_line(e)}") from None
+        self.type = decoded if schema is None else _with_times_of(schema, decoded)
+        self._is_cast = self.type != decoded
 
     @classmethod
     def of(cls, schema: Any, table: TableSource) -> JsonValues:
@@ -44,7 +47,8 @@ class JsonValues:
         types or a Struct. Without one, that of the first values of a table. ValueError."""
         pa = library("pyarrow")
         if schema is not None:
-            return cls(_structure_of(_arrow_type(schema)))
+            kind = _arrow_type(schema)
+            return cls(_structure_of(kind), schema=kind)
         batches = [pa.record_batch(found.batch)["value"] for found in table.read(["value"], most=_SAMPLE)]
         values = pa.chunked_array(batches, pa.binary()).drop_null().combine_chunks()
         if not len(values):
@@ -106,7 +110,7 @@ class JsonValues:
             conditions = ["contains(v, '\\')", *_unexplained(known, self._structure, "x", "true")]
             where = " or ".join(conditions)  # the first one because a key with escapes has another text
             self._query(f"select count({'), count('.join(doubts)}) v from t where {where}", v=text, x=found)
-        return found
+        return found.cast(self.type, safe=False) if self._is_cast else found
 
     def _query(self, query: str, **columns: Any) -> Any:
         pa = library("pyarrow")
@@ -209,7 +213,7 @@ def _wrong() -> tuple[type[Exception], ...]:
     return (_duckdb().Error, ValueError)  # also ArrowInvalid, and UnicodeError of a message with such bytes
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     return str(error).partition("\n")[0]
 
 
@@ -237,9 +241,26 @@ def _lasting(structure: Any) -> Any:
     return _LATER.get(structure, structure) if structure else "VARCHAR"
 
 
+def _with_times_of(schema: Any, decoded: Any) -> Any:
+    """The type that was decoded, with the timestamps of a schema: DuckDB has microseconds, and the time zone
+    of the process."""
+    pa = library("pyarrow")
+    if pa.types.is_struct(schema):
+        pairs = zip(schema, decoded, strict=True)
+        return pa.struct([own.with_type(_with_times_of(asked.type, own.type)) for asked, own in pairs])
+    if pa.types.is_list(decoded):
+        return pa.list_(_with_times_of(schema.value_type, decoded.value_type))
+    return schema if pa.types.is_timestamp(schema) else decoded
+
+
 def _structure_of(kind: Any) -> Any:
     pa = library("pyarrow")
+    if pa.types.is_dictionary(kind) or pa.types.is_duration(kind):
+        raise TypeError(f"values in JSON are not decoded as {kind}")
     if pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        if len(set(names)) < len(names):
+            raise ValueError(f"schema names a field twice: {', '.join(names)}")
         return {field.name: _structure_of(field.type) for field in kind}
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return [_structure_of(kind.value_type)]
@@ -252,6 +273,11 @@ def _arrow_type(schema: Any) -> Any:
         return schema
     if isinstance(schema, pa.Schema):
         return pa.struct(list(schema))
+    if hasattr(schema, "keys") and all(isinstance(schema[name], pa.DataType) for name in schema):
+        return pa.struct(list(schema.items()))
     pl = library("polars")
     kind = pl.Struct(schema) if hasattr(schema, "keys") else schema
-    return pl.DataFrame(schema={"v": kind}).to_arrow().schema.field("v").type
+    try:
+        return pl.DataFrame(schema={"v": kind}).to_arrow().schema.field("v").type
+    except pl.exceptions.PanicException as e:  # of a type that Arrow has not, such as Object
+        raise TypeError(f"schema has a type that values in JSON cannot have: {_line(e)}") from None

@@ -16,12 +16,14 @@ from kstore.store.log_store import LogStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from typing import Any
+    from typing import Any, TypeVar
 
     from kstore.engine.columns.array import ColumnBatch
     from kstore.frames.conditions import Condition
     from kstore.log.read.scan import Scan
     from kstore.typed import Column, StrPath
+
+    _T = TypeVar("_T")
 
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 8 << 20
 NAMES = ("topic", "partition")
@@ -32,6 +34,18 @@ class Found(NamedTuple):
 
     partition: TopicPartition | None
     batch: ColumnBatch
+
+
+def _named_topics(topic: str | Iterable[str]) -> tuple[str, ...]:
+    """The names, each once. TypeError, ValueError."""
+    names = (topic,) if isinstance(topic, str) else _once(instances("topic", topic, str))
+    if not names:
+        raise ValueError("topic names no topic: leave it out for all topics")
+    return names
+
+
+def _once(values: Iterable[_T]) -> tuple[_T, ...]:
+    return tuple(dict.fromkeys(values))
 
 
 class TableSource:
@@ -55,8 +69,10 @@ class TableSource:
             if isinstance(source, PartitionLog | LogStore)
             else os.path.abspath(readable(source, storage_options, name="source"))
         )
-        self._topics = (topic,) if isinstance(topic, str) else topic and tuple(instances("topic", topic, str))
-        self._numbers = None if partitions is None else elements("partitions must be numbers", partitions)
+        self._topics = None if topic is None else _named_topics(topic)
+        self._numbers = (
+            None if partitions is None else _once(elements("partitions must be numbers", partitions))
+        )
         self._options = options
         self._is_log = self._finds_log()
         if self._is_log and (topic is not None or partitions is not None):

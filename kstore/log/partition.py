@@ -425,9 +425,9 @@ class PartitionLog(LogView):
         threads: 2 or more decode parts of the log at the same time, in the same order.
         views: True does not copy keys and values of more than 12 bytes. A ColumnBatch then keeps everything
             that was read in memory.
-        in_order: True means that timestamps increase from batch to batch. The scan then ends at the first
-            batch that begins at `until` or later. Otherwise it reads every batch, because a later one may
-            have an earlier record.
+        in_order: True means that no record has an earlier timestamp than a record before it. The scan then
+            ends at the first batch that begins at `until` or later. Otherwise it reads every batch, because a
+            later one may have an earlier record.
         on_error: "skip" continues at the next undamaged batch, and the scan's `.skipped` lists what it
             skipped. By default damage raises CorruptRecordError.
         timestamps: "datetime" makes the column timestamp an Arrow timestamp[ms, UTC]; by default it is an

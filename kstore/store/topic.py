@@ -94,10 +94,11 @@ class Topic:
         return tp
 
     def chosen(self, numbers: object) -> tuple[int, ...]:
-        """Numbers of partitions that are here. TypeError, ValueError, LogNotFoundError."""
+        """Numbers of partitions that are here, each once. TypeError, ValueError, LogNotFoundError."""
         if not isinstance(numbers, Iterable):
             raise TypeError(f"partitions must be numbers of partitions, not {numbers!r}")
-        return tuple(self.partition(integer("partition", each, 0, 2**31 - 1)).partition for each in numbers)
+        checked = (integer("partition", each, 0, 2**31 - 1) for each in numbers)
+        return tuple(dict.fromkeys(self.partition(each).partition for each in checked))
 
     def partition_for(self, key: Any, value: object) -> TopicPartition:
         """Where a record goes, as Kafka's default partitioner has it. TypeError for what is no key or value:

@@ -295,3 +295,13 @@ except kstore.LibraryError as e:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert f"pip install {name}" in done.stdout or f"{name} cannot be imported" in done.stdout
+
+
+def test_what_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    with kstore.LogStore(tmp_path, mode="a") as store:
+        store.create_topic("o", partitions=2)
+        store.extend("o", [b"%d" % i for i in range(10)], partition=0)
+        assert sum(len(batch) for batch in store.scan("o", partitions=[0, 0])) == 10
+        assert kstore.polars.scan(store, ["o", "o"], partitions=[0, 0, 1]).collect().height == 10
+        with pytest.raises(ValueError, match="names no topic"):
+            kstore.polars.scan(store, [])

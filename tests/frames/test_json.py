@@ -7,6 +7,7 @@ import json
 import re
 import tempfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -241,3 +242,50 @@ def test_no_schema(tmp_path: Path) -> None:
         for make in (kstore.polars.scan, kstore.arrow.dataset):
             with pytest.raises(ValueError, match=text):
                 make(path, value_format="json")
+
+
+ASKED = [
+    ({"at": pl.Datetime("ms", "UTC")}, "struct<at: timestamp[ms, tz=UTC]>"),
+    ({"at": pl.Datetime("ms")}, "struct<at: timestamp[ms]>"),
+    ({"at": pa.timestamp("s", "Europe/Paris")}, "struct<at: timestamp[s, tz=Europe/Paris]>"),
+    (
+        pa.schema([("list", pa.list_(pa.timestamp("ms", "UTC")))]),
+        "struct<list: list<element: timestamp[ms, tz=UTC]>>",
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "kind"), ASKED, ids=[kind for _, kind in ASKED])
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_times_have_the_type_of_the_schema(
+    tmp_path: Path, schema: Any, kind: str, zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the time zone of the machine is. The instant is that of the value."""
+    monkeypatch.setenv("TZ", zone)
+    value = b'{"at": "2024-03-01T10:00:00.123456Z", "list": ["2024-03-01T11:00:00+01:00"]}'
+    path = write(tmp_path / "o-0", [value])
+    table = kstore.arrow.dataset(path, value_format="json", schema=schema).to_table(columns=["value"])
+    assert re.sub("element|item", "element", str(table.schema.field("value").type)) == kind
+    (row,) = table["value"].to_pylist()
+    (found,) = row.values()
+    at = found[0] if isinstance(found, list) else found
+    assert at.replace(microsecond=0, tzinfo=at.tzinfo or UTC) == datetime(2024, 3, 1, 10, tzinfo=UTC)
+    frame = kstore.polars.scan(path, value_format="json", schema=schema)
+    assert frame.collect_schema()["value"] == frame.collect()["value"].dtype
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"),
+    [
+        ({"a": pl.Enum(["x"])}, TypeError),
+        ({"a": pl.Categorical}, TypeError),
+        ({"a": pl.Duration}, TypeError),
+        ({"a": pl.Object}, TypeError),
+        (pa.schema([("a", pa.int8()), ("a", pa.int16())]), ValueError),
+    ],
+    ids=str,
+)
+def test_types_that_are_refused(tmp_path: Path, schema: Any, kind: type[Exception]) -> None:
+    path = write(tmp_path / "o-0", [b'{"a": 1}'])
+    with pytest.raises(kind, match=r"schema|decoded"):
+        kstore.polars.scan(path, value_format="json", schema=schema)
