@@ -300,7 +300,7 @@ except kstore.LibraryError as e:
 def test_what_is_named_twice_is_read_once(tmp_path: Path) -> None:
     with kstore.LogStore(tmp_path, mode="a") as store:
         store.create_topic("o", partitions=2)
-        store.extend("o", [b"%d" % i for i in range(10)], partition=0)
+        store.log("o", 0).extend([b"%d" % i for i in range(10)])
         assert sum(len(batch) for batch in store.scan("o", partitions=[0, 0])) == 10
         assert kstore.polars.scan(store, ["o", "o"], partitions=[0, 0, 1]).collect().height == 10
         with pytest.raises(ValueError, match="names no topic"):

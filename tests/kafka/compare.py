@@ -84,27 +84,16 @@ class Account:
         said.pop("recovery_point")
         for a, b in zip(self.summary["segments"], said["segments"], strict=True):
             assert a == b
-        start = self.summary["log_start_offset"]
-        producers = self.summary["producers"].values()
-        # Kafka's readers of committed records wait for these, kstore's do not: docs/differences-from-kafka.md
-        of_deleted = any(first >= 0 and last < start for *_, first, last in producers)
         if said["last_stable_offset"] != self.summary["last_stable_offset"]:
             # of a transaction that began below the log start, Kafka's is that of a whole batch at the log
             # start
-            assert said["last_stable_offset"] <= start
-            assert of_deleted or self.summary["last_stable_offset"] == start
-            said["last_stable_offset"] = self.summary["last_stable_offset"]
+            assert self.summary["last_stable_offset"] == self.summary["log_start_offset"]
+            said["last_stable_offset"] = self.summary["log_start_offset"]
         assert self.summary == said
         assert theirs.wrong() == []
         said_too = theirs.answers(each["query"] for each in self.answers)
         pairs = zip(self.answers, said_too, strict=True)
-        wrong = [
-            (a, b)
-            for a, b in pairs
-            if a != b
-            and not self._passes_over(a, b)
-            and not (of_deleted and "read_committed" in str(a["query"]))
-        ]
+        wrong = [(a, b) for a, b in pairs if a != b and not self._passes_over(a, b)]
         assert not wrong, f"{len(wrong)} of {len(said_too)} answers differ, the first: {wrong[0]}"
 
     def _passes_over(self, ours: dict[str, Any], theirs: dict[str, Any]) -> bool:

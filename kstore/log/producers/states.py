@@ -245,8 +245,7 @@ def _marker_of(batch: RecordBatch) -> tuple[int, Record] | None:
 class OpenTransactions:
     """The first offsets of open transactions, with their producers, in a heap.
 
-    One thread changes them; any thread may call `first()` and `listed()`, which may return an offset that is
-    being removed.
+    One thread changes them; any thread may call `first()`, which may return an offset that is being removed.
     """
 
     def __init__(self, producers: Iterable[tuple[int, int]] = ()) -> None:
@@ -269,10 +268,6 @@ class OpenTransactions:
             return self._offsets[0]
         except IndexError:
             return None
-
-    def listed(self) -> list[tuple[int, int]]:
-        """The first offsets, each with its producer."""
-        return list(self._producers.items())
 
     def first_without(self, removed: Collection[int]) -> int | None:
         """The lowest offset that is not in `removed`."""
@@ -338,26 +333,10 @@ class ProducerStates:
         for producer_id in [pid for pid, state in self.states.items() if expiry.is_over(state)]:
             del self.states[producer_id]
 
-    def first_unstable_offset(self, log_start_offset: int) -> int | None:
-        """The first offset of the oldest open transaction that has a record at or above the log start, or
-        None.
-
-        The batches that are left tell whether there is one. Of a transaction whose records were all deleted,
-        a rebuild knows only by chance (see `rebuild`), so it would be open for one reader and not for
-        another.
-        """
-        first = self.ongoing.first()
-        if first is None or first >= log_start_offset:
-            return first
-        return min(
-            (offset for offset, pid in self.ongoing.listed() if self._has_record(pid, log_start_offset)),
-            default=None,
-        )
-
-    def _has_record(self, producer_id: int, log_start_offset: int) -> bool:
-        """Whether the last batch of a producer reaches to the log start."""
-        state = self.states.get(producer_id)
-        return state is not None and bool(state.batches) and state.batches[-1].last_offset >= log_start_offset
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the oldest open transaction, or None."""
+        return self.ongoing.first()
 
     def analyze(
         self, batches: Sequence[RecordBatch], origin: str, transaction_version: int = -1

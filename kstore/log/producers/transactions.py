@@ -45,7 +45,7 @@ class Transactions:
         return known
 
     def _stop_at(self, log_start_offset: int, log_end_offset: int) -> None:
-        unstable = self.producers.first_unstable_offset(log_start_offset)
+        unstable = self.producers.first_unstable_offset
         self.last_stable_offset = (
             log_end_offset if unstable is None else min(max(unstable, log_start_offset), log_end_offset)
         )
