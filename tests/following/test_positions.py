@@ -9,6 +9,7 @@ record of the copy was removed.
 and plans of Spark beside transactions too. `DEFECTS` are the shortest operations that showed each defect.
 """
 
+import math
 import os
 import shutil
 import struct
@@ -70,6 +71,11 @@ class Reading:
     def __init__(self, kind: str, reader: Reader, group: str, position: Position) -> None:
         self.kind, self.reader, self.group, self.position = kind, reader, group, position
         self.is_of_deleted = False  # it has not yet met the topic that was created in place of its own
+        self.cut_at: float = math.inf  # the log was truncated there since its view was taken
+        self.is_damaged = False  # and a recovery has cut off damage in the files of the view
+
+    def begin_view(self) -> None:
+        self.cut_at, self.is_damaged = math.inf, False
 
     def __repr__(self) -> str:
         return f"{self.kind} at {self.position.offset}, which was given {sorted(self.position.copy)}"
@@ -91,7 +97,6 @@ class Positions(RuleBasedStateMachine):
         self.written: dict[int, tuple[bytes, bytes]] = {}  # the value and key that an offset has, or had last
         self.start = self.end = self.durable_end = 0
         self.truncated: set[tuple[int, bytes]] = set()
-        self.restored: set[tuple[int, bytes]] = set()  # truncated, and appended again as they were
         self.deleted: set[tuple[int, bytes]] = set()  # with their topic
         self.readers: list[Reading] = []
         self.groups: dict[str, Position] = {}
@@ -181,9 +186,7 @@ class Positions(RuleBasedStateMachine):
                 self.log.append(value, key, NOW + offset)
             self.live[offset] = value
             self.written[offset] = value, key
-            if (offset, value) in self.truncated:
-                self.truncated.remove((offset, value))
-                self.restored.add((offset, value))
+            self.truncated.discard((offset, value))
         self.end = first + len(records)
         assert self.log.log_end_offset == self.end
 
@@ -214,6 +217,8 @@ class Positions(RuleBasedStateMachine):
         assert left == {o: value for o, value in self.live.items() if o < end}
         if end < self.end:
             self.cut_at(end)
+        for reading in self.readers:
+            reading.is_damaged |= how == "damage"
         self.durable_end = self.end
         self.is_as_modelled()
         self.begin_readers(ended)
@@ -264,6 +269,7 @@ class Positions(RuleBasedStateMachine):
             position.is_cut |= position.offset > end
         for reading in self.readers:
             reading.position.is_cut |= max(reading.position.offset, reading.reader.planned) > end
+            reading.cut_at = min(reading.cut_at, end)
 
     def begin_at(self, offset: int) -> None:
         """The log begins there now."""
@@ -337,7 +343,7 @@ class Positions(RuleBasedStateMachine):
         self.cut_at(0)
         # also what retention had removed, which an older view still has
         self.deleted |= self.truncated | {(o, value) for o, (value, _) in self.written.items()}
-        self.written, self.truncated, self.restored, self.groups = {}, set(), set(), {}
+        self.written, self.truncated, self.groups = {}, set(), {}
         for reading in self.readers:
             reading.position, reading.is_of_deleted = Position(0, {}, is_cut=True), True
         self.open()
@@ -425,6 +431,12 @@ class Positions(RuleBasedStateMachine):
             self.take(reading, given, on)
             self.exchange_reader(slot, reading.kind)
             return False
+        except kstore.CorruptRecordError:
+            if not (on and reading.is_damaged):
+                raise
+            self.take(reading, given, on)
+            position.is_cut = True
+            return False
         except kstore.OffsetOutOfRangeError as e:
             self.take(reading, given, on)
             end = self.checked_end(reading, e)
@@ -435,6 +447,7 @@ class Positions(RuleBasedStateMachine):
                 reader.go_to(end)
                 reading.position = Position(end, position.copy)
             reading.is_of_deleted = False
+            reading.begin_view()
             return False
         self.take(reading, given, on)
         if reading.is_of_deleted:
@@ -450,6 +463,7 @@ class Positions(RuleBasedStateMachine):
         assert wrong is None, (reading, "has other records from here on", wrong)
         assert self.start <= position.offset <= self.end, reading
         position.is_cut = False
+        reading.begin_view()
         return True
 
     def take(self, reading: Reading, given: list[tuple[int, bytes]], on: bool) -> None:
@@ -466,8 +480,8 @@ class Positions(RuleBasedStateMachine):
             if (offset, value) in self.truncated:
                 assert on, (reading, offset, value)
                 position.is_cut = True
-            if on and (offset, value) in self.restored:
-                position.is_cut = True  # an older view may have given the one that was truncated
+            if on and offset >= reading.cut_at:
+                position.is_cut = True  # it has passed this place in an older view, whatever is there now
             position.copy[offset] = value
             position.offset = offset + 1
 
