@@ -145,9 +145,12 @@ class PartitionCheck:
         )
         gaps = {each.offsets[0] for each in self.findings if each.offsets is not None}
         self.findings += segments.gaps_between(read, state, gaps)
+        base = loaded.segments[0].base_offset if loaded.segments else 0
+        epoch = max((epoch for epoch, at in loaded.leader_epochs.entries if at <= base), default=-1)
         for each in facts:
             self.findings += segments.damage_in(each, state)
-            self.findings += segments.lies_in(each, state)
+            self.findings += segments.lies_in(each, state, epoch)
+            epoch = each.epochs[-1][0] if each.epochs else epoch
             if not self.is_file:
                 self.findings += segments.index_faults(each, state, each.segment is loaded.segments[-1])
         open_transactions: list[OpenTransaction] = []
@@ -192,7 +195,7 @@ class PartitionCheck:
         state = segments.State(self._is_clean, self.is_live, True, True, 0, 0)
         for each in facts:
             self.findings += segments.damage_in(each, state)
-            self.findings += segments.lies_in(each, state)
+            self.findings += segments.lies_in(each, state, -1)
             self.findings += segments.index_faults(each, state, each.segment.end_offset == MAX64)
         if not self.is_file:
             with contextlib.suppress(OSError):  # a finding already

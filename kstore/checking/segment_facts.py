@@ -39,7 +39,7 @@ class SegmentFacts(NamedTuple):
     records of batches do not parse, by byte. `late`, `early`: batches whose largest timestamp is below, or
     above, those of their records. `is_zeros_behind`: the last thing skipped reaches to the end of the file,
     and is zeros. `kind`: what a file without batches is. `gaps`: missing offsets between two batches, with
-    the leader epochs of both; `inner_gaps`: batches that lack some of their records. Lists have the first
+    the leader epochs of both, and between the name and the first batch, with -1 for the first epoch; `inner_gaps`: batches that lack some of their records. Lists have the first
     places only; `gap_count` and `inner_count` count all. `epochs`: leader epochs in order, each with the
     first offset and the byte. `producers`: the batches that change the state of a producer or of a
     transaction. `index_faults`: (suffix of the file, byte in it, what is wrong). `holes`: where bytes
@@ -117,7 +117,7 @@ def read_segment(segment: Segment, advanced: Callable[[int], object] = lambda _:
         _places(inner, table, lacking, "last_offset", "last_record")
         inner_count += int(lacking.sum())
         before = numpy.concatenate(([last], ends[:-1]))
-        # where damage was skipped, the offsets are missing for that reason; the first batch may begin later
+        # where damage was skipped, the offsets are missing for that reason
         begins = numpy.concatenate(([end], (table["position"] + table["size"])[:-1]))
         contiguous = table["position"] == begins
         holes += [
@@ -125,7 +125,6 @@ def read_segment(segment: Segment, advanced: Callable[[int], object] = lambda _:
             for at in (~contiguous).nonzero()[0].tolist()
         ]
         missing = (base > before + 1) & contiguous & known
-        missing[0] &= batches > 0
         gap_count += int(missing.sum())
         epoch_before = numpy.concatenate(([epoch], table["leader_epoch"][:-1]))
         gaps += [

@@ -151,8 +151,9 @@ def _of_skipped(skipped: Skipped, is_recovered: bool, offsets: tuple[int, int] |
     return found("corrupt_batch", path, text, position=skipped.position, offsets=offsets)
 
 
-def lies_in(facts: SegmentFacts, state: State) -> Iterator[Finding]:
-    """The findings about headers that contradict the records, and about missing offsets in the segment."""
+def lies_in(facts: SegmentFacts, state: State, epoch: int) -> Iterator[Finding]:
+    """The findings about headers that contradict the records, and about missing offsets in the segment.
+    epoch: the leader epoch before it, or -1."""
     path = facts.segment.path
 
     def at(code: str, place: Place, text: str, severity: str = "") -> Finding:
@@ -177,14 +178,19 @@ def lies_in(facts: SegmentFacts, state: State) -> Iterator[Finding]:
         return
     if not state.is_compacted:
         for place in facts.gaps:
-            if place.expected != place.found:
+            if place.last < state.log_start_offset:
+                continue
+            if place.position == 0:  # a segment that was never compacted has the name of its first batch
+                place = place._replace(expected=epoch)
+            if place.found > place.expected:
                 text = (
                     f"offsets are missing where leader epoch {place.found} begins: a broker that truncates "
                     "inside a batch removes the whole batch"
                 )
                 yield at("offset_gap", place, text, "note")
             else:
-                text = "offsets are missing between two batches, and the log does not look compacted"
+                where = "between two batches" if place.position else "before the first batch of the segment"
+                text = f"offsets are missing {where}, and the log does not look compacted"
                 yield at("offset_gap", place, text)
     elif facts.gap_count + facts.inner_count and not state.is_known_compacted:
         text = (

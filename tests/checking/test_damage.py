@@ -121,6 +121,25 @@ def test_an_entry_of_a_time_index_behind_its_batch(tmp_path: Path) -> None:
     assert (finding.code, finding.file, finding.position) == ("index_differs", str(index), slot * 12)
 
 
+@pytest.mark.parametrize(("at", "offsets"), [(1, (4, 5)), (-1, (8, 9)), (-1, (8, 15))])
+def test_offsets_missing_before_the_first_batch(tmp_path: Path, at: int, offsets: tuple[int, int]) -> None:
+    """A segment that was never compacted begins at its name. The last one may be that of another log."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        for number in range(6):
+            log.extend([b"value"] * 2)
+            if number in (1, 3):
+                log.roll()
+        batches = [batch.data for batch in log.batches()]
+    lost = sorted(path.glob("*.log"))[at]
+    other = kstore.encode_batch([(1, None, b"other", None)], base_offset=offsets[1] + 1)
+    lost.write_bytes(batches[offsets[1] // 2 + 1] if offsets[1] < 12 else other)
+    found = [each for each in kstore.check(path).problems() if each.code == "offset_gap"]
+    assert [(each.file, each.position, each.offsets) for each in found] == [(str(lost), 0, offsets)]
+    kstore.repair(path, run=True)
+    assert ("gap_noted", offsets) in [(each.code, each.offsets) for each in kstore.check(path).findings]
+
+
 def test_no_false_alarm(tmp_path: Path) -> None:
     """EFFORT=25 tries 1,000."""
     for number in range(times(40)):
