@@ -126,6 +126,13 @@ def is_url(path: object) -> bool:
     return "://" in path_text("path", path)
 
 
+def local_path(name: str, value: object) -> str:
+    """`value` as the text of a path that is no URL. TypeError, ValueError."""
+    if is_url(value):
+        raise ValueError(f"{value} is a URL: {name} must be a local directory")
+    return path_text(name, value)
+
+
 def is_datetime(value: object) -> TypeGuard[datetime]:
     """Whether a value is a datetime."""
     from datetime import datetime  # imported here, because few programs have one

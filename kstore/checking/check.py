@@ -9,7 +9,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from kstore.arguments import checked_url, is_url
+from kstore.arguments import checked_url, is_url, path_text
 from kstore.checking import directory as directories
 from kstore.checking.assigned import Assigned
 from kstore.checking.both_parts import with_remote
@@ -24,10 +24,10 @@ from kstore.errors import KstoreError, LogChangedError, LogNotFoundError, shown
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.log_dir_state import directory_of, name_of
 from kstore.log.recovery.presence import is_partition, require_partition
-from kstore.remote.urls import readable
+from kstore.remote.remote_files import mirrored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
     from typing import Any
 
@@ -65,7 +65,7 @@ def check(
     LogNotFoundError if a path does not exist, or is neither a partition nor a log directory.
     """
     return check_parts(
-        [readable(each, storage_options if is_url(each) else None) for each in (path, *others)],
+        [path, *others],
         None if manifest is None else str(manifest),
         None if remote is None else checked_url("remote", remote),
         storage_options,
@@ -73,7 +73,7 @@ def check(
 
 
 def check_parts(
-    paths: list[str],
+    given: Sequence[StrPath],
     manifest: str | None = None,
     url: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -81,13 +81,26 @@ def check_parts(
     read: Callable[[Segment], SegmentFacts] = read_segment,
     listed: Callable[[list[str]], object] = lambda _: None,
 ) -> Report:
-    """Check paths, and what was shipped of the first one to a URL. read: reads a segment, in any thread.
-    listed: called with the paths of all partitions. ValueError if a URL is given for several paths."""
+    """Check paths or URLs, and what was shipped of the first one to a URL. read: reads a segment, in any
+    thread. listed: called with the paths of all partitions. ValueError if a URL is given for several paths."""
+    paths = [_local(each, storage_options) for each in given]
     if url is not None and len(paths) > 1:
         raise ValueError("the URL of a remote part is that of one directory, and several are given")
     checked = partial(check_paths, read=read, listed=listed)
     report = checked(paths, manifest=manifest)
     return report if url is None else with_remote(report, paths[0], checked, url, storage_options)
+
+
+def _local(path: StrPath, storage_options: Mapping[str, Any] | None) -> str:
+    """A path, or that of a local directory or .log file that shows what is at a URL."""
+    text = path_text("path", path)
+    if not is_url(text):
+        return text
+    directory, _, name = text.rpartition("/")
+    options = storage_options or {}
+    if name.endswith(".log"):
+        return f"{mirrored(directory, options, is_whole=False)}/{name}"
+    return mirrored(text, options, is_whole=False)
 
 
 def check_paths(
@@ -166,18 +179,18 @@ def _wanted(paths: list[str]) -> tuple[list[tuple[str, bool]], list[directories.
     around = []
     for path in paths:
         if not os.path.lexists(path):
-            raise LogNotFoundError(f"nothing is at {path}")
+            raise LogNotFoundError(f"nothing is at {shown(path)}")
         if not (os.path.isdir(path) or os.path.isfile(path)):
             is_nowhere = os.path.islink(path) and not os.path.exists(path)
             what = "a link that leads nowhere" if is_nowhere else "neither a directory nor a regular file"
-            raise LogNotFoundError(f"{path} is {what}")
+            raise LogNotFoundError(f"{shown(path)} is {what}")
         if is_partition(path):
             wanted.append((path.rstrip("/") or path, False))
             continue
         names = directories.read_names(path)
         if not (names.partitions or names.set_aside or names.logs or names.links or names.is_a_brokers):
             require_partition(path)  # raises, with what the directory has
-            raise LogNotFoundError(f"{path} is neither a partition nor a log directory that holds any")
+            raise LogNotFoundError(f"{shown(path)} is neither a partition nor a log directory that holds any")
         around.append(names)
         wanted += [(os.path.join(path, str(tp)), True) for tp in names.partitions]
         wanted += [(os.path.join(path, name), True) for name in names.set_aside]

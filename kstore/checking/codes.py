@@ -315,7 +315,7 @@ CODES: Mapping[str, Code] = {
     "hanging_transaction": Code(
         "suspicious",
         "a transaction is open for longer than its timeout; readers of committed records wait for it",
-        "kstore transactions --abort ends it",
+        "kstore transactions --abort --producer-id ID ends it",
     ),
     "position_beyond_end": Code(
         "suspicious",
@@ -327,7 +327,12 @@ CODES: Mapping[str, Code] = {
         "the positions of a group of cursors are damaged",
         "put the file back from a copy; or remove it, and set the group with kstore cursors --reset-to",
     ),
-    # a copy and its manifest
+    # a copy and its manifest, and what was shipped
+    "remote_differs": Code(
+        "suspicious",
+        "what was shipped is not of this log",
+        "give the URL to which kstore ship has uploaded this log; or ship it to another one",
+    ),
     "copy_file_missing": Code("lost", "the manifest of the copy lists the file", "make the copy again"),
     "copy_file_differs": Code(
         "damaged", "the file is not the one that was copied, or was written since", "make the copy again"

@@ -22,12 +22,13 @@ _LONGEST_TRANSACTION_MS = 15 * 60 * 1000  # Kafka's transaction.max.timeout.ms
 _COMMITTED = "its coordinator has committed it, so its marker may be lost: restore the partition from a copy"
 _NEW = (
     "it begins later than the one that its coordinator has committed, and behind its marker: "
-    "kstore transactions --abort --without-coordinator ends it"
+    "{} --without-coordinator ends it"
 )
 _NOT_KNOWN = (
-    "its coordinator may have committed it, because {}: restore that first; else kstore transactions --abort "
-    "--without-coordinator ends it"
+    "its coordinator may have committed it, because {}: restore that first; else {} --without-coordinator "
+    "ends it"
 )
+_ABORT = "kstore transactions --abort --producer-id {}"
 
 
 def coordinated(
@@ -64,14 +65,15 @@ def transactions_open(
                 f"a transaction of producer {transaction.producer_id} is open since offset "
                 f"{transaction.first_offset}; its last record is of {_time(begun)}"
             )
-            remedy = _NOT_KNOWN.format(unread) if unread else ""
+            abort = _ABORT.format(transaction.producer_id)
+            remedy = _NOT_KNOWN.format(unread, abort) if unread else f"{abort} ends it"
             if told is not None:
                 text += f"; its transactional id is {told.transactional_id!r}, its state {told.state}"
                 if told.start_ms >= 0 and told.is_under_way:
                     begun = told.start_ms
                     text += f", it began at {_time(begun)}"
                 if told.state.endswith("Commit"):
-                    remedy = _NEW if _is_new(each.path, told) else _COMMITTED
+                    remedy = _NEW.format(abort) if _is_new(each.path, told) else _COMMITTED
             age = now - begun
             offsets = transaction.first_offset, transaction.first_offset
             severity = "" if age > limit and not each.is_live else "note"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from kstore.arguments import boolean
+from kstore.arguments import boolean, local_path
 from kstore.checking.check import check_paths
 from kstore.checking.codes import ENDS, GAPS
 from kstore.checking.directory import COMPLETE, read_names
@@ -167,12 +167,12 @@ def repair(path: StrPath, *others: StrPath, run: bool = False) -> RepairPlan:
 
     The logs are locked while they are changed. LogLockedError if one is open for writing, and
     LogNotFoundError if a path does not exist; nothing is changed then. OSError if a file cannot be read,
-    before anything is changed, or if a change fails: repair again. KstoreError if an opening for writing
+    before anything is changed, or if a change fails: repair again. ValueError for a URL. KstoreError if an opening for writing
     would remove undamaged batches from a partition: that partition, and later ones in the plan, are not
     opened.
     """
     boolean("run", run)
-    paths = [str(path), *map(str, others)]
+    paths = [local_path("path", each) for each in (path, *others)]
     plan = plan_of(paths, check_paths(paths))
     return run_plan(plan, paths) if run else plan
 

@@ -63,9 +63,9 @@ class RemoteDirectory:
     """A partition or a log directory under a URL: one listing, and a local directory with a sparse file for
     each file. Of a partition that was shipped, it has the files of shipped segments only."""
 
-    def __init__(self, url: str, storage_options: Mapping[str, Any]) -> None:
-        """storage_options: those of fsspec for the URL's protocol. LibraryError, CorruptCheckpointError,
-        OSError."""
+    def __init__(self, url: str, storage_options: Mapping[str, Any], *, is_whole: bool) -> None:
+        """storage_options: those of fsspec for the URL's protocol. is_whole: no log of a shipped segment may
+        be missing. LibraryError, CorruptCheckpointError, OSError."""
         self._fillers: dict[str, Callable[[int, int, int], None]] = {}  # by the path of the local file
         self._storage = Storage(url, storage_options)
         self.url = self._storage.url
@@ -80,7 +80,7 @@ class RemoteDirectory:
         for directory, log in self._shipped.items():
             for base in log.bases:
                 name = join(directory, f"{layout.segment_stem(base)}.log")
-                if name not in listed:
+                if is_whole and name not in listed:
                     raise OSError(f"{self.url}/{name} was removed: only its manifest is left")
 
     def materialize(self, directory: str) -> None:
@@ -142,12 +142,12 @@ class RemoteDirectory:
         return read
 
 
-def mirrored(url: str, storage_options: Mapping[str, Any]) -> str:
+def mirrored(url: str, storage_options: Mapping[str, Any], *, is_whole: bool = True) -> str:
     """The path of a local directory that shows a remote one as it is now: its files are filled by ranges
-    before kstore reads them, and it exists until the process ends. LogNotFoundError, LibraryError,
-    OSError."""
+    before kstore reads them, and it exists until the process ends. is_whole: no log of a shipped segment may
+    be missing. LogNotFoundError, LibraryError, OSError."""
     try:
-        remote = RemoteDirectory(url, storage_options)
+        remote = RemoteDirectory(url, storage_options, is_whole=is_whole)
     except FileNotFoundError as e:
         raise LogNotFoundError(f"nothing is at {url}: {e}") from e
     if not remote.files:

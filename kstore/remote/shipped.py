@@ -13,15 +13,18 @@ from posixpath import join, split
 
 from kstore.errors import CorruptCheckpointError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
-from kstore.log.files import layout
+from kstore.log.files import checkpoints, layout
 from kstore.log.files.checked_json import corrupt, decode, encode, has_checksum
 from kstore.log.files.leader_epochs import LeaderEpochs
-from kstore.log.follow.position import Position, checked_position
+from kstore.log.files.manifest import read_manifest
+from kstore.log.follow.position import Position, are_of_one_topic, checked_position, diverged_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
+    from kstore.log.partition import PartitionLog
+    from kstore.log.recovery.loader import Loaded
     from kstore.remote.storage import Storage
 
 _VERSION = 0
@@ -130,3 +133,20 @@ def continued(older: LeaderEpochs, newer: LeaderEpochs) -> LeaderEpochs:
     """The leader epochs of a log of which `newer` has lost the beginning, and `older` the end."""
     last = -1 if older.latest is None else older.latest
     return LeaderEpochs([*older.entries, *(entry for entry in newer.entries if entry[0] > last)])
+
+
+def id_of(log: PartitionLog) -> str:
+    """The id of the topic, else that of the log in its manifest; "" if it has neither."""
+    topic_id = log.topic_id()
+    return checkpoints.topic_id_text(topic_id) if topic_id is not None else read_manifest(log.path).id.hex()
+
+
+def difference(now: Loaded, own_id: str, newest: Position) -> str:
+    """Why a log with this id is not the one that was shipped up to a position; "" if nothing tells so."""
+    if not are_of_one_topic(own_id, newest.topic_id):
+        return "another log is there"
+    if now.log_end_offset < newest.offset:
+        return f"it ends at {now.log_end_offset}, and that at {newest.offset}"
+    if (diverged := diverged_at(now, newest, "read_uncommitted")) >= 0:
+        return f"it was truncated at offset {diverged}, and the old records are there"
+    return ""

@@ -53,6 +53,8 @@ class Storage:
             listed = self._walked(depth)
         entries = {self._name(path): (path, entry) for path, entry in listed.items()}
         entries = {name: entry for name, entry in entries.items() if name.count("/") < depth}
+        if "" in entries:
+            raise NotADirectoryError(f"{self.url} is a file, not a directory")
         # a listing of HTTP has no sizes
         asked = [path for path, entry in entries.values() if entry.get("size") is None]
         sizes = dict(zip(asked, self._attempted("", lambda: self._files.sizes(asked)), strict=True))

@@ -13,9 +13,16 @@ from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.log_dir_state import is_known_compacted
-from kstore.log.files.manifest import read_manifest
-from kstore.log.follow.position import Position, are_of_one_topic, diverged_at, epoch_before
-from kstore.remote.shipped import Shipped, ShippedFile, continued, manifest_name, shipped_logs
+from kstore.log.follow.position import Position, epoch_before
+from kstore.remote.shipped import (
+    Shipped,
+    ShippedFile,
+    continued,
+    difference,
+    id_of,
+    manifest_name,
+    shipped_logs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -57,7 +64,7 @@ class PartitionShipping:
         self.newest: Shipped | None = None
         self._start = -1
         self._verified: set[int] = set()  # base offsets of segments that this run has read back
-        self._id = _id_of(log)
+        self._id = id_of(log)
         # whether records were deleted, and not only segments
         self._is_cut = bool(log.segments) and log.log_start_offset > log.segments[0].base_offset
         if known is not None:
@@ -69,16 +76,11 @@ class PartitionShipping:
         """LogChangedError unless a snapshot is of the log that was shipped."""
         if self.newest is None:
             return
-        position, url = self.newest.position, self._storage.url
-        if now.log_end_offset < position.offset:
-            raise self._other(f"it ends at {now.log_end_offset}, and that at {position.offset}")
-        if (diverged := diverged_at(now, position, "read_uncommitted")) >= 0:
-            raise self._other(f"it was truncated at offset {diverged}, and {url} has the old records")
+        if why := difference(now, self._id, self.newest.position):
+            raise self._other(why)
 
     def _check_newest(self, base: int, newest: Shipped) -> None:
         """LogChangedError if the newest shipped segment is of another log."""
-        if not are_of_one_topic(self._id, newest.position.topic_id):
-            raise self._other("another log is there")
         same = next((each for each in self._log.segments if each.base_offset == base), None)
         if same is not None and not (self._id and newest.position.topic_id):  # nothing else tells
             name = f"{same.stem}.log"
@@ -209,9 +211,3 @@ class PartitionShipping:
         for name, file in known.files.items():
             if self._storage.sha256(name, file.size) != file.sha256:
                 raise self._other(f"{name} has changed there, so nothing is deleted here")
-
-
-def _id_of(log: PartitionLog) -> str:
-    """The id of the topic, else that of the log in its manifest; "" if it has neither."""
-    topic_id = log.topic_id()
-    return checkpoints.topic_id_text(topic_id) if topic_id is not None else read_manifest(log.path).id.hex()

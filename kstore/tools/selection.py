@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from kstore.arguments import local_path
 from kstore.errors import LogNotFoundError
 from kstore.log.files import layout
 from kstore.log.recovery.presence import is_partition
@@ -47,7 +48,7 @@ def selected(args: argparse.Namespace, *, internal: bool = True) -> tuple[list[S
     """The partitions, by topic and number, and whether DIR is a log directory. internal: with the topics
     whose names begin with "__". __cluster_metadata is only selected by its name. LogNotFoundError if there is
     none."""
-    path = Path(args.directory)
+    path = Path(local_path("DIR", args.directory))
     if not path.exists():
         raise LogNotFoundError(f"no partition and no log directory at {path}")
     if is_partition(args.directory):

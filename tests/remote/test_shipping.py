@@ -382,3 +382,51 @@ def test_check_and_copy(tmp_path: Path) -> None:
             *range(bases[-1]),
             *range(log.segments[-1].base_offset, 600),
         ]
+
+
+@pytest.mark.parametrize("retention", [{}, {"local_retention_ms": 0}])
+def test_a_check_of_what_is_not_the_remote_part(tmp_path: Path, retention: dict[str, int]) -> None:
+    """The parts of two logs are exchanged; and the log of a shipped segment is lost."""
+    data, remote = tmp_path / "data", tmp_path / "remote"
+    url = f"file://{remote}"
+    for name, records in (("orders-0", 600), ("other-0", 900)):
+        make(data / name, records)
+    kstore.ship(data, url, **retention)
+    lost = sorted((remote / "orders-0").glob("*.log"))[1]
+    first, end = int(lost.stem), int(sorted((remote / "orders-0").glob("*.log"))[2].stem)
+    whole = lost.read_bytes()
+    lost.unlink()
+    (found,) = kstore.check(data, remote=url).problems("lost")
+    assert (found.code, found.offsets) == ("offsets_missing", (first, end - 1))
+    lost.write_bytes(whole)
+    assert kstore.check(data, remote=url).findings == ()
+    with kstore.open(data / "orders-0", "a") as log:
+        log.erase(where=lambda record: record.offset == 3, reason="asked to")
+    assert kstore.check(data, remote=url).is_whole
+    (remote / "orders-0").rename(remote / "x")
+    (remote / "other-0").rename(remote / "orders-0")
+    (remote / "x").rename(remote / "other-0")
+    found_in = {
+        Path(each.file).relative_to(data).parts[0] for each in kstore.check(data, remote=url).problems()
+    }
+    assert found_in == {"orders-0", "other-0"}
+
+
+def test_a_check_of_a_url(tmp_path: Path) -> None:
+    """It finds what a check of the directory finds; a file may be given; and a repair refuses a URL."""
+    local, copied = tmp_path / "data", tmp_path / "copy"
+    make(local / "orders-0")
+    with kstore.LogStore(local, mode="a"):
+        pass
+    manifest = kstore.copy(local, copied).manifest
+    assert kstore.check(f"file://{copied}", manifest=manifest).findings == ()
+    file = min((copied / "orders-0").glob("*.log"))
+    assert kstore.check(f"file://{file}").bytes == file.stat().st_size
+    file.write_bytes(file.read_bytes()[:-1])
+    assert not kstore.check(f"file://{file}").is_whole
+    assert run_command("check", f"file://{file.parent}/{10**6:020}.log").returncode == 2
+    assert run_command("check", f"file://{tmp_path}/nothing").returncode == 2
+    with pytest.raises(ValueError, match="is a URL"):
+        kstore.repair(f"file://{copied}")
+    with pytest.raises(NotADirectoryError, match="is a file"):
+        kstore.open(f"file://{file}")

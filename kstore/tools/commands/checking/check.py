@@ -15,7 +15,6 @@ from kstore.checking.resume import CheckState
 from kstore.checking.segment_facts import SegmentFacts, read_segment
 from kstore.engine.segment.segment import Segment
 from kstore.errors import LogNotFoundError
-from kstore.remote.urls import readable
 from kstore.tools.progress import Progress
 from kstore.tools.terminal import note, say
 
@@ -25,7 +24,6 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
         "paths",
         metavar="DIR",
         nargs="+",
-        type=readable,
         help="partition directory or its URL, .log file, or all log directories of one store or broker",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -63,6 +61,9 @@ def check(args: argparse.Namespace) -> int:
     """Check every byte of partitions and log directories, and print the findings. Nothing is written or
     locked, and a process may be writing the logs. The exit codes are 0 (no finding of --severity or worse), 1
     (findings), 2 (wrong usage, or nothing is at the path)."""
+    if args.manifest is not None and not os.path.lexists(args.manifest):
+        note(f"nothing is at {args.manifest}")
+        return 2
     with contextlib.ExitStack() as stack:
         bar = stack.enter_context(Progress(0, "checking", of_bytes=True))
         lock = threading.Lock()

@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+from kstore.arguments import local_path
 from kstore.checking.check import check_paths
 from kstore.checking.repair import plan_of, run_plan
 from kstore.engine.io.file import read_whole
@@ -37,7 +38,10 @@ def _saved(path: str) -> object:
     """The steps in a file that --plan has saved. ValueError, OSError."""
     try:
         steps = json.loads(read_whole(path, _LARGEST_PLAN))
-        why = "" if isinstance(steps, list) else "it has no steps"
+        is_plan = isinstance(steps, list) and all(
+            isinstance(each, dict) and "action" in each for each in steps
+        )
+        why = "" if is_plan else "it has no steps"
     except (ValueError, RecursionError) as e:
         why = str(e)
     if why:
@@ -52,21 +56,24 @@ def repair(args: argparse.Namespace) -> int:
     path)."""
     if args.plan is not None and os.path.exists(args.plan) and not os.path.isfile(args.plan):
         raise OSError(errno.EINVAL, "not a regular file", args.plan)
+    paths = [local_path("DIR", each) for each in args.paths]
     try:
-        report = check_paths(args.paths)
+        report = check_paths(paths)
     except LogNotFoundError as e:
         note(e)
         return 2
-    plan = plan_of(args.paths, report)
+    plan = plan_of(paths, report)
     steps = json.loads(json.dumps(plan.as_dict()["steps"]))
     if args.plan is not None and args.runs:
         if _saved(args.plan) != steps:
             note(f"{args.plan}: the directory has changed since the plan was saved; make a new plan")
             return 1
     elif args.plan is not None:
+        if os.path.lexists(args.plan):
+            _saved(args.plan)  # another file is not overwritten
         Path(args.plan).write_text(json.dumps(steps, indent=1) + "\n", "utf-8")
     if args.runs:
-        plan = run_plan(plan, args.paths)
+        plan = run_plan(plan, paths)
     if args.json:
         print(json.dumps(plan.as_dict()))
     else:
