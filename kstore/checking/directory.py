@@ -32,6 +32,7 @@ _OFFSET_FILES = (
 )
 _NO_OFFSETS = b"0\n0\n"
 COMPLETE = (layout.RECOVERY_POINTS, layout.HIGH_WATERMARKS)  # have every partition after a clean stop
+_FARTHEST = 1 << 60  # no log has ever had such an offset, so no record is lost
 _LEAST_FREE = 64 << 20  # bytes: less hardly takes a new segment
 _ENDINGS = {
     "-delete": ("deleted_partition", "note"),
@@ -182,10 +183,19 @@ def check_checkpoints(
                 )
                 yield found("checkpoint_lacks", file, text)
         for tp, offset in offsets.items():
-            if tp in here and offset > here[tp][1] and name == layout.HIGH_WATERMARKS:
+            is_lost = name == layout.HIGH_WATERMARKS and offset < _FARTHEST
+            if tp in here and offset > here[tp][1] and is_lost:
                 text = f"the high watermark is {offset}; the log ends at {here[tp][1]}"
                 yield found("committed_is_lost", f"{path}/{tp}", text, offsets=(here[tp][1], offset - 1))
-            elif tp in here and offset > here[tp][1] and name == layout.CLEANER_OFFSETS:
+            elif (
+                tp in here
+                and offset > here[tp][1]
+                and name
+                in (
+                    layout.HIGH_WATERMARKS,
+                    layout.CLEANER_OFFSETS,
+                )
+            ):
                 text = f"the offset of {tp} in it is {offset}; the log ends at {here[tp][1]}"
                 yield found("checkpoint_beyond_end", file, text)
             elif tp not in names.partitions:

@@ -30,13 +30,17 @@ class CheckState:
         """Read the file, or create it. CorruptFileError if it is another one, OSError."""
         self._lock = threading.Lock()
         self._known: dict[str, dict[str, Any]] = {}
+        is_new = not os.path.lexists(path)
         self._file = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - closed by `close`
+        if is_new:
+            self._file.write(f"{_HEAD}\n")
+            self._file.flush()
         self._file.seek(0)
         lines = self._file.read().splitlines()
-        if lines and lines[0] != _HEAD:
+        if lines[:1] != [_HEAD]:
             self._file.close()
             raise CorruptFileError(
-                "state of a check", file=path, position=0, expected=_HEAD, found=lines[0][:80]
+                "state of a check", file=path, position=0, expected=_HEAD, found="".join(lines[:1])[:80]
             )
         for line in lines[1:]:
             try:
@@ -44,8 +48,6 @@ class CheckState:
                 self._known[entry["path"]] = entry
             except (ValueError, KeyError, TypeError):  # the end of a line is missing after a crash
                 continue
-        if not lines:
-            self._file.write(f"{_HEAD}\n")
 
     def close(self) -> None:
         """Close the file."""

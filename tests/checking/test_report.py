@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import kstore
+from tests.helpers.processes import run_command
 
 
 @pytest.fixture
@@ -66,3 +67,19 @@ def test_the_offsets_of_damage_are_those_that_a_repair_loses(tmp_path: Path) -> 
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(kstore.LogNotFoundError):
         kstore.check(tmp_path / "orders-0")
+
+
+@pytest.mark.parametrize("content", [b"", b"a segment", b"[1]"])
+@pytest.mark.parametrize("option", [("repair", "--plan"), ("check", "--resume")])
+def test_no_other_file_is_overwritten(log: Path, option: tuple[str, str], content: bytes) -> None:
+    command, name = option
+    file = log.parent / "saved"
+    for _ in range(2):  # it is made, and read
+        assert run_command(command, log, name, file).returncode == 0
+    file.write_bytes(content)
+    assert run_command(command, log, name, file).returncode in (1, 2)
+    assert file.read_bytes() == content
+
+
+def test_a_manifest_that_is_not_there(log: Path) -> None:
+    assert run_command("check", log, "--manifest", log / "nothing").returncode == 2
