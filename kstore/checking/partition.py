@@ -168,7 +168,7 @@ class PartitionCheck:
             if not any(f.code == "epochs_damaged" for f in self.findings):
                 start = loaded.log_start_offset
                 entries = loaded.leader_epochs.entries
-                is_known = _is_sound(f"{directory_of(self.path)}/{layout.LOG_STARTS}")
+                is_known = _are_log_starts_known(directory_of(self.path))
                 self.findings += segments.epochs_of(facts, entries, epochs, start, is_start_known=is_known)
             self.findings += _of_files(self.path)
             around = directory_of(self.path)
@@ -232,9 +232,11 @@ def _read_checkpoint(path: str) -> Checkpoint:
         return Checkpoint({}, str(e))
 
 
-def _is_sound(path: str) -> bool:
-    """Whether a checkpoint file is there and sound."""
-    return os.path.exists(path) and not _read_checkpoint(path).damage
+def _are_log_starts_known(directory: str) -> bool:
+    """Whether the file of log start offsets is there and sound, and was not made again after damage."""
+    path = f"{directory}/{layout.LOG_STARTS}"
+    is_lost = any(each.startswith(f"{path}.") for each in kept_checkpoints(directory))
+    return os.path.exists(path) and not (is_lost or _read_checkpoint(path).damage)
 
 
 def _of_step(path: str, step: Step, is_clean: bool) -> Finding:
@@ -243,6 +245,8 @@ def _of_step(path: str, step: Step, is_clean: bool) -> Finding:
     text = step.text(done=False).replace(f"{step.file}: ", "")
     code = step.code.name.lower()
     stops, severity = None, ""
+    # a repair opens the partition; the file may be in the log directory
+    file = path if step.code is Code.LOG_START_BEYOND_END else step.file
     if isinstance(step.detail, OSError):
         return found("unreadable_file", step.file, str(step.detail))
     if step.code in (Code.NO_OFFSET_INDEX, Code.NO_TIME_INDEX) and not is_clean:
@@ -253,7 +257,7 @@ def _of_step(path: str, step: Step, is_clean: bool) -> Finding:
         stops = os.path.exists(step.file) and _is_malformed(step.file)
     return found(
         code,
-        step.file,
+        file,
         text,
         position=step.position,
         offsets=offsets,

@@ -257,7 +257,7 @@ def epochs_of(
     is_start_known: bool,
 ) -> Iterator[Finding]:
     """The findings about leader epochs: they rise, and the checkpoint has them. is_start_known: whether the
-    file with the log start offset is sound."""
+    file with the log start offset is sound, and was not made again after damage."""
     latest = -1
     for each in facts:
         for epoch, offset, position in each.epochs:

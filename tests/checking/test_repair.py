@@ -228,6 +228,40 @@ def test_a_loss_that_the_high_watermark_shows(tmp_path: Path) -> None:
     assert kstore.repair(data, run=True).steps == ()
 
 
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_a_log_start_beyond_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_relative: bool
+) -> None:
+    with kstore.LogStore(tmp_path / "data", mode="a") as store:
+        store.create_topic("t", 1)
+        store.extend("t", [b"value"] * 10)
+    (tmp_path / "data/log-start-offset-checkpoint").write_text("0\n1\nt 0 500\n")
+    monkeypatch.chdir(tmp_path)
+    data = Path("data") if is_relative else tmp_path / "data"
+    (found,) = kstore.check(data).findings
+    assert (found.code, found.file) == ("log_start_beyond_end", f"{data}/t-0")
+    kstore.repair(data, run=True)
+    assert kstore.check(data).findings == ()
+    assert kstore.repair(data, run=True).steps == ()
+    assert kstore.open(data / "t-0").log_start_offset == 0
+
+
+def test_lost_log_starts(tmp_path: Path) -> None:
+    """The leader epochs show where a log began, and a second repair leaves them."""
+    with kstore.LogStore(tmp_path, mode="a") as store:
+        store.create_topic("t", 1)
+        store.extend("t", [b"value"] * 5)
+        store.extend("t", [b"value"] * 5)
+    with kstore.open(tmp_path / "t-0", "r+") as log:
+        log.delete_records(5)
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\nx\nu 0 5\n")
+    kstore.repair(tmp_path, run=True)
+    (found,) = [each for each in kstore.check(tmp_path).problems() if each.code != "checkpoint_kept"]
+    assert (found.code, found.offsets) == ("epochs_begin_later", (0, 4))
+    assert kstore.repair(tmp_path, run=True).steps == ()
+    assert found in kstore.check(tmp_path).problems()
+
+
 def test_a_packed_segment(tmp_path: Path) -> None:
     """A repair would end the log before it."""
     path = _write(tmp_path / "orders-0")[0].parent
