@@ -159,6 +159,11 @@ def test_a_lost_segment(tmp_path: Path, whole: bool) -> None:
     assert gaps_found(path) == [("gap_noted", (52, 99))]
     lost.write_bytes(content)
     assert gaps_found(path) == []
+    with kstore.open(path, "a") as log:  # which ends the note: a later loss is another one
+        log.append(b"v")
+    lost.unlink()
+    assert [code for code, offsets in gaps_found(path) if offsets == (52, 99)] != ["gap_noted"]
+    assert not kstore.check(path).is_whole
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,21 @@ def gaps_in(
         yield segments[at], gap
 
 
+def still_missing(ranges: Sequence[tuple[int, int]], segments: Sequence[Segment]) -> list[tuple[int, int]]:
+    """The ranges, each a first offset and a length, of whose offsets no batch of the log has one."""
+    return [(first, count) for first, count in ranges if not _has_batch(first, first + count, segments)]
+
+
+def _has_batch(first: int, end: int, segments: Sequence[Segment]) -> bool:
+    for segment in segments:
+        if segment.base_offset < end and segment.end_offset > first:
+            with contextlib.suppress(CorruptFileError, OSError):  # reading the segment raises the error
+                found = segment.translate(first)
+                if found is not None and found.base_offset < end:
+                    return True
+    return False
+
+
 def _largest_batch(segments: Iterable[Segment]) -> int:
     """The number of offsets of the largest batch beside a gap. A truncation inside a batch leaves a smaller
     gap."""

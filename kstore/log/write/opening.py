@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kstore.engine.append.log_end import LogEnd
     from kstore.engine.io.traffic import Traffic
     from kstore.log.files.shared_session import require_local
+    from kstore.log.recovery.gaps import still_missing
     from kstore.log.write.other_writers import OtherWriters
     from kstore.typed import StrPath
 else:
@@ -42,6 +43,7 @@ else:
         globals(),
         {
             "kstore.log.files.shared_session": "require_local",
+            "kstore.log.recovery.gaps": "still_missing",
             "kstore.log.write.other_writers": "OtherWriters",
         },
     )
@@ -145,6 +147,7 @@ def open_segments(
         if not lease.state.clean:
             finish_work(directory, lease, reports)
         loaded = recovered(lease, manifest, config, options)
+        _end_notes(manifest, loaded)
     # lists the snapshots: not before recovery has removed some
     producers = ProducerStateManager(directory, options["producer_id_expiration_ms"])
     if joins:
@@ -181,6 +184,16 @@ def open_segments(
     lease.keeps_log_start = 0 < stored_start < segments.offsets.first_base and is_led(lease.path)
     lease.show_loaded()
     return segments
+
+
+def _end_notes(manifest: ManifestFile, loaded: Loaded) -> None:
+    """Forget noted losses whose offsets are in the log again: what is lost later is another loss."""
+    gaps, lost_ends = manifest.known.gaps, manifest.known.lost_ends
+    left_gaps = still_missing(gaps, loaded.segments) if gaps else []
+    left_ends = [each for each in lost_ends if sum(each) > loaded.log_end_offset]
+    if len(left_gaps) < len(gaps) or len(left_ends) < len(lost_ends):
+        with contextlib.suppress(OSError):  # on a full disk the notes stay
+            manifest.note_losses(left_gaps, left_ends)
 
 
 _NOTHING = Loaded(
