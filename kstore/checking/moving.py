@@ -6,13 +6,12 @@ import os
 
 from kstore.arguments import MAX64
 from kstore.checking.segment_facts import read_segment
-from kstore.engine.io.file import File, new_draft, rename, set_mtime_ms, sync_directory, take_mode, unlink
+from kstore.engine.io.file import File, new_draft, rename, set_mtime_ms, sync_directory, unlink
 from kstore.errors import KstoreError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.listing import delete_file
 from kstore.log.recovery.loader import load
-from kstore.log.recovery.repairs import name_for_cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,30 +55,38 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
     return tuple(found)
 
 
-def move_bytes(path: str, ranges: Ranges) -> list[str]:
-    """Copy ranges of a .log file to .cut files, and replace the file by one without them. Returns the .cut
-    files. The indexes are removed, because recovery makes them again. A crash leaves the old file or the new
-    one. OSError."""
-    directory, old, kept = os.path.dirname(path), File(path), []
+def move_bytes(path: str, ranges: Ranges) -> None:
+    """Copy ranges of a .log file to .cut files, and replace the file by one without them. The indexes are
+    removed, because recovery makes them again. A crash or an error leaves the old file or the new one, whole
+    .cut files, and perhaps a draft, which an opening removes. OSError."""
+    directory, old, draft = os.path.dirname(path), File(path), f"{path}.cleaned"
     for position, size in ranges:
-        kept.append(name_for_cut(path, position))
-        cut = File(kept[-1], "x")
-        take_mode(cut, path)
+        cut = new_draft(draft, path)
         _copy(old, [(position, size)], cut)
         cut.sync()
-    new = new_draft(f"{path}.cleaned", path)  # an opening removes it if this is interrupted
+        rename(draft, name_for_repaired(f"{path}.{position}"))
+    new = new_draft(draft, path)
     _copy(old, _between(ranges, old.size()), new)
     new.sync()
-    set_mtime_ms(f"{path}.cleaned", old.mtime_ms())
+    set_mtime_ms(draft, old.mtime_ms())
     sync_directory(directory)
     stem = path.removesuffix(".log")
     for kind in layout.INDEX_KINDS:  # before the log changes: an index must never lead into another file
         unlink(stem + kind, missing_ok=True)
     delete_file(stem + layout.KEYS)
     sync_directory(directory)
-    rename(f"{path}.cleaned", path)
+    rename(draft, path)
     sync_directory(directory)
-    return kept
+
+
+def name_for_repaired(stem: str) -> str:
+    """A free name for bytes of a segment that a repair moves: a check knows by it that an operator has asked
+    for them."""
+    number, name = 1, f"{stem}{layout.REPAIRED}"
+    while os.path.lexists(name):
+        number += 1
+        name = f"{stem}.{number}{layout.REPAIRED}"
+    return name
 
 
 def _between(ranges: Ranges, size: int) -> list[tuple[int, int]]:

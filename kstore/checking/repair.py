@@ -14,7 +14,7 @@ from kstore.checking.check import check_paths
 from kstore.checking.codes import ENDS, GAPS
 from kstore.checking.directory import COMPLETE, read_names
 from kstore.checking.finding import Finding
-from kstore.checking.moving import Ranges, damage_of, merged, move_bytes
+from kstore.checking.moving import Ranges, damage_of, merged, move_bytes, name_for_repaired
 from kstore.engine.io.file import rename, sync_directory
 from kstore.errors import KstoreError, visible
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
@@ -364,15 +364,11 @@ def _write_sound_lines(directory: str, ends: Mapping[TopicPartition, int]) -> No
 
 
 def _renamed(cut_files: Iterable[str]) -> Iterator[str]:
-    """Give .cut files of segments a name by which a check knows that an operator has asked for them. Yields
-    the names of all. OSError."""
+    """Give .cut files of segments that recovery has made the name of those of a repair. Yields the names of
+    all. OSError."""
     for path in sorted(cut_files):
-        stem = path.removesuffix(layout.CUT)
-        if ".log." in os.path.basename(path):
-            number, name = 1, f"{stem}{layout.REPAIRED}"
-            while os.path.lexists(name):
-                number += 1
-                name = f"{stem}.{number}{layout.REPAIRED}"
+        if ".log." in os.path.basename(path) and not path.endswith(layout.REPAIRED):
+            name = name_for_repaired(path.removesuffix(layout.CUT))
             rename(path, name)
             path = name
         yield path

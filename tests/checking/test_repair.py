@@ -1,5 +1,7 @@
 """A repair loses nothing readable, leaves a log without problems, and does nothing a second time."""
 
+import contextlib
+import errno
 import json
 import os
 import random
@@ -19,6 +21,7 @@ from kstore.checking.repair import RepairStep, run_plan
 from tests.checking import damage
 from tests.checking.sound import KINDS, NOW, write_partition, write_store
 from tests.golden.scenarios import Scenario, scenarios
+from tests.helpers.calls import ends
 from tests.helpers.effort import SEED, some, times
 from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import run_command
@@ -576,3 +579,27 @@ def test_a_fifo_is_not_waited_for(tmp_path: Path, words: str) -> None:
     assert done.returncode
     assert "fifo" in done.stderr
     assert "regular file" in done.stderr
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    """A later repair does the rest, whichever write failed, and nothing of the failed one looks lost."""
+    whole = tmp_path / "whole" / "orders-0"
+    _write(whole)
+    file = min(whole.glob("*.log"))
+    _change(file, file.read_bytes().index(b"record 10"))
+    path = tmp_path / "data" / "orders-0"
+
+    def begin() -> None:
+        shutil.rmtree(path.parent, ignore_errors=True)
+        shutil.copytree(whole, path)
+
+    begin()
+    total = kstore.testing.count_calls(lambda: kstore.repair(path, run=True))
+    for end in ends(total, 60, "repair", [(errno.ENOSPC, "error"), (errno.ENOSPC, "half")]):
+        begin()
+        with contextlib.suppress(OSError, kstore.KstoreError), kstore.testing.failing(*end):
+            kstore.repair(path, run=True)
+        assert "cut_off" not in {each.code for each in kstore.check(path).findings}, end
+        assert kstore.repair(path, run=True).left == (), end
+        assert kstore.check(path).is_whole, end
+        assert len(readable(path)) == 99, end
