@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from itertools import pairwise
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64, MAX_DECOMPRESSED_BYTES
 from kstore.checking import segments
 from kstore.checking.codes import GAPS, found, why
 from kstore.checking.directory import check_partition_files, stops_kafka
 from kstore.checking.producers import OpenTransaction, check_producers
+from kstore.checking.segment_facts import read_segment
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
@@ -153,6 +155,7 @@ class PartitionCheck:
             epoch = each.epochs[-1][0] if each.epochs else epoch
             if not self.is_file:
                 self.findings += segments.index_faults(each, state, each.segment is loaded.segments[-1])
+        self.findings = list(segments.without_added(self.findings, self._added(facts)))
         open_transactions: list[OpenTransaction] = []
         if not self.is_file:
             is_complete = not failed and segments.are_complete(facts)
@@ -189,6 +192,20 @@ class PartitionCheck:
             tuple(open_transactions),
             self.is_live,
         )
+
+    def _added(self, facts: Sequence[SegmentFacts]) -> dict[str, str]:
+        """The files with the name of a segment and only batches of others, where the segment before it goes
+        on, each with that before it. OSError, LogChangedError."""
+        overlapping = {each.file for each in self.findings if each.code == "segments_overlap"}
+        added = {}
+        for before, after in pairwise(facts) if overlapping else ():
+            if before.segment.path in overlapping and not after.batches:
+                # read again: an opening without its index has ended it at the first batch
+                every = segments_of(read_names(self.path), SegmentFactory(self.path))
+                own = [each for each in every if each.path == after.segment.path]
+                if own and segments.is_of_others(read_segment(own[0])):
+                    added[after.segment.path] = before.segment.path
+        return added
 
     def _finish_alone(self, facts: Sequence[SegmentFacts]) -> Checked:
         """Judge the segments of a log that cannot be loaded, each by itself."""

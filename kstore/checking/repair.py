@@ -242,16 +242,19 @@ def _steps_for(partition: str, findings: list[Finding]) -> Iterator[RepairStep]:
         for finding in findings
         if finding.code in GAPS and finding.offsets and not reasons[finding.file].intersection(_LOGS)
     ]
+    # a finding without a byte is about the file as a whole
+    added = {each.file for each in findings if each.code == "foreign_segment" and each.position < 0}
     lost_ends = [each.offsets for each in findings if each.code in ENDS and each.offsets]
     end = 0  # of the sound batches of damaged files
     for file, codes in sorted(reasons.items()):
         told = tuple(sorted(codes))
-        moved, missing, behind = damage_of(partition, file) if codes.intersection(_LOGS) else ((), (), 0)
+        is_damaged = codes.intersection(_LOGS) and file not in added
+        moved, missing, behind = damage_of(partition, file) if is_damaged else ((), (), 0)
         gaps += missing
         end = max(end, behind)
         if codes == {"index_without_log"} and (gaps or lost_ends):
             continue  # the loss is noted; recovery deletes the index
-        if codes.intersection(_SET_ASIDE):
+        if codes.intersection(_SET_ASIDE) or file in added:
             if os.path.lexists(file):
                 yield RepairStep("set_aside", partition, file, (), told)
         elif moved:

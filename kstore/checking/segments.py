@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
 
 from kstore.arguments import MAX64
-from kstore.checking.codes import found, why
-from kstore.errors import CorruptRecordError
+from kstore.checking.codes import REPAIR, found, why
+from kstore.errors import CorruptRecordError, shown
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from kstore.checking.finding import Finding
     from kstore.checking.segment_facts import Place, SegmentFacts
@@ -20,6 +21,7 @@ _BEGUN_LATER = (
     "put log-start-offset-checkpoint back from a copy; if records below offset {0} were deleted, "
     "LogWriter.delete_records({0}) deletes them again"
 )
+_SET_ASIDE = f"put it where it belongs; or {REPAIR} renames it to a .cut file"
 _RECOVERED = ". An opening for writing, or a broker, ends the log here and removes what follows"
 _STRAY = "offsets of a batch"  # the reason of the error about a batch with a right checksum
 _UNREPORTED = -(2**62)  # below any timestamp: the column of batches without records
@@ -94,6 +96,28 @@ def damage_in(facts: SegmentFacts, state: State) -> Iterator[Finding]:
         yield found(code, path, text, position=facts.end_position, offsets=offset, severity=severity)
     for position, error in facts.errors.items():
         yield found("unreadable_records", path, why(error), position=position)
+
+
+def without_added(findings: Sequence[Finding], added: Mapping[str, str]) -> Iterator[Finding]:
+    """The findings, with one about each file that has the name of a segment and only batches of others, where
+    the segment before it goes on. Without the file, neither would have a finding. added: the files, each with
+    that before it."""
+    stems = {os.path.basename(file).removesuffix(".log") for file in added}
+    for each in findings:
+        of_overlap = each.file in added.values() and each.code in ("segments_overlap", "foreign_segment")
+        if not of_overlap and os.path.basename(each.file).partition(".")[0] not in stems:
+            yield each
+    for file, before in added.items():
+        text = (
+            f"all its batches have the offsets of other segments, and {shown(before)} goes on where it would "
+            "begin. The file is of another log, or has the name of another segment"
+        )
+        yield found("foreign_segment", file, text, remedy=_SET_ASIDE)
+
+
+def is_of_others(facts: SegmentFacts) -> bool:
+    """Whether a segment has sound batches, and all of them have the offsets of other segments."""
+    return not facts.batches and bool(facts.skipped) and all(map(_is_stray, facts.skipped))
 
 
 def _runs(skipped: Sequence[Skipped]) -> list[list[Skipped]]:

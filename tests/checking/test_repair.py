@@ -220,6 +220,23 @@ def test_a_segment_of_another_log(tmp_path: Path, at: int, noted: str) -> None:
     assert [(each.code, each.offsets) for each in found] == [(noted, lost)]
 
 
+@pytest.mark.parametrize("with_index", [False, True])
+def test_a_segment_that_was_added(tmp_path: Path, with_index: bool) -> None:
+    """It is the finding, and not the segment whose offsets its name is among."""
+    path = _write(tmp_path / "orders-0")[0].parent
+    with kstore.open(path) as log:
+        first, other, *_ = log.segments
+        records = readable(path)
+        name = f"{(first.base_offset + other.base_offset) // 2:020}"
+    for kind in ("log", "index", "timeindex") if with_index else ("log",):
+        shutil.copy(path / f"{other.stem}.{kind}", path / f"{name}.{kind}")
+    (found,) = kstore.check(path).findings
+    assert (found.code, found.file) == ("foreign_segment", f"{path}/{name}.log")
+    check_repair(path)
+    assert readable(path) == records
+    assert {each.code for each in kstore.check(path).findings} == {"kept_file"}
+
+
 def test_a_loss_that_the_high_watermark_shows(tmp_path: Path) -> None:
     data = tmp_path / "data"
     write_store(data, random.Random(SEED))
