@@ -287,6 +287,18 @@ def test_lost_log_starts(tmp_path: Path) -> None:
     assert found in kstore.check(tmp_path).problems()
 
 
+def test_a_high_watermark_that_no_log_has(tmp_path: Path) -> None:
+    """No record was lost, and no note of a loss stays for ever."""
+    with kstore.LogStore(tmp_path, mode="a") as store:
+        store.create_topic("t", 1)
+        store.extend("t", [b"value"] * 10)
+    file = tmp_path / "replication-offset-checkpoint"
+    file.write_text(f"0\n1\nt 0 {2**63 - 1}\n")
+    assert [each.code for each in kstore.check(tmp_path).findings] == ["checkpoint_beyond_end"]
+    kstore.repair(tmp_path, run=True)
+    assert kstore.check(tmp_path).findings == ()
+
+
 def test_a_packed_segment(tmp_path: Path) -> None:
     """A repair would end the log before it."""
     path = _write(tmp_path / "orders-0")[0].parent
