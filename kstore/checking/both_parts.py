@@ -31,8 +31,8 @@ def with_remote(
     url: str,
     storage_options: Mapping[str, Any] | None,
 ) -> Report:
-    """The report about the directory at `path`, with the findings about what was shipped of it, and about both
-    as one log. `check` checks paths. LogNotFoundError, LibraryError, OSError."""
+    """The report about the directory at `path`, with the findings about what was shipped of it, and about
+    both as one log. `check` checks paths. LogNotFoundError, LibraryError, OSError."""
     path = path.rstrip("/")
     remote = mirrored(url, storage_options or {}, is_whole=False)
     reports = local, check([remote])

@@ -82,7 +82,8 @@ def check_parts(
     listed: Callable[[list[str]], object] = lambda _: None,
 ) -> Report:
     """Check paths or URLs, and what was shipped of the first one to a URL. read: reads a segment, in any
-    thread. listed: called with the paths of all partitions. ValueError if a URL is given for several paths."""
+    thread. listed: called with the paths of all partitions. ValueError if `url` is given for several
+    paths."""
     paths = [_local(each, storage_options) for each in given]
     if url is not None and len(paths) > 1:
         raise ValueError("the URL of a remote part is that of one directory, and several are given")

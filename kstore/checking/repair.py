@@ -167,9 +167,9 @@ def repair(path: StrPath, *others: StrPath, run: bool = False) -> RepairPlan:
 
     The logs are locked while they are changed. LogLockedError if one is open for writing, and
     LogNotFoundError if a path does not exist; nothing is changed then. OSError if a file cannot be read,
-    before anything is changed, or if a change fails: repair again. ValueError for a URL. KstoreError if an opening for writing
-    would remove undamaged batches from a partition: that partition, and later ones in the plan, are not
-    opened.
+    before anything is changed, or if a change fails: repair again. ValueError for a URL. KstoreError if an
+    opening for writing would remove undamaged batches from a partition: that partition, and later ones in
+    the plan, are not opened.
     """
     boolean("run", run)
     paths = [local_path("path", each) for each in (path, *others)]

@@ -39,9 +39,10 @@ class SegmentFacts(NamedTuple):
     records of batches do not parse, by byte. `late`, `early`: batches whose largest timestamp is below, or
     above, those of their records. `is_zeros_behind`: the last thing skipped reaches to the end of the file,
     and is zeros. `kind`: what a file without batches is. `gaps`: missing offsets between two batches, with
-    the leader epochs of both, and between the name and the first batch, with -1 for the first epoch; `inner_gaps`: batches that lack some of their records. Lists have the first
-    places only; `gap_count` and `inner_count` count all. `epochs`: leader epochs in order, each with the
-    first offset and the byte. `producers`: the batches that change the state of a producer or of a
+    the leader epochs of both, and between the name and the first batch, with -1 for the first epoch;
+    `inner_gaps`: batches that lack some of their records. Lists have the first places only; `gap_count` and
+    `inner_count` count all. `epochs`: leader epochs in order, each with the first offset and the byte.
+    `producers`: the batches that change the state of a producer or of a
     transaction. `index_faults`: (suffix of the file, byte in it, what is wrong). `holes`: where bytes
     were skipped, and behind the last batch: the first of these bytes, and the offsets that are missing there.
     `unread`: the errors of index files that cannot be read.

@@ -213,8 +213,10 @@ def lies_in(facts: SegmentFacts, state: State, epoch: int) -> Iterator[Finding]:
                 )
                 yield at("offset_gap", place, text, "note")
             else:
-                where = "between two batches" if place.position else "before the first batch of the segment"
-                text = f"offsets are missing {where}, and the log does not look compacted"
+                text = "offsets are missing between two batches"
+                if not place.position:
+                    text = f"the segment begins at offset {place.last + 1}, and its name is {place.first}"
+                text += ", and the log does not look compacted"
                 yield at("offset_gap", place, text)
     elif facts.gap_count + facts.inner_count and not state.is_known_compacted:
         text = (
