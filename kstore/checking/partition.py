@@ -148,11 +148,11 @@ class PartitionCheck:
         gaps = {each.offsets[0] for each in self.findings if each.offsets is not None}
         self.findings += segments.gaps_between(read, state, gaps)
         base = loaded.segments[0].base_offset if loaded.segments else 0
-        epoch = max((epoch for epoch, at in loaded.leader_epochs.entries if at <= base), default=-1)
+        epoch = max((epoch for epoch, at in loaded.leader_epochs.entries if at <= base), default=None)
         for each in facts:
             self.findings += segments.damage_in(each, state)
             self.findings += segments.lies_in(each, state, epoch)
-            epoch = each.epochs[-1][0] if each.epochs else epoch
+            epoch = each.epochs[-1][0] if each.epochs else -1 if epoch is None else epoch
             if not self.is_file:
                 self.findings += segments.index_faults(each, state, each.segment is loaded.segments[-1])
         self.findings = list(segments.without_added(self.findings, self._added(facts)))
@@ -212,7 +212,7 @@ class PartitionCheck:
         state = segments.State(self._is_clean, self.is_live, True, True, 0, 0)
         for each in facts:
             self.findings += segments.damage_in(each, state)
-            self.findings += segments.lies_in(each, state, -1)
+            self.findings += segments.lies_in(each, state, None)
             self.findings += segments.index_faults(each, state, each.segment.end_offset == MAX64)
         if not self.is_file:
             with contextlib.suppress(OSError):  # a finding already

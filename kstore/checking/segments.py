@@ -175,9 +175,9 @@ def _of_skipped(skipped: Skipped, is_recovered: bool, offsets: tuple[int, int] |
     return found("corrupt_batch", path, text, position=skipped.position, offsets=offsets)
 
 
-def lies_in(facts: SegmentFacts, state: State, epoch: int) -> Iterator[Finding]:
+def lies_in(facts: SegmentFacts, state: State, epoch: int | None) -> Iterator[Finding]:
     """The findings about headers that contradict the records, and about missing offsets in the segment.
-    epoch: the leader epoch before it, or -1."""
+    epoch: the leader epoch before it; None if the log may begin with its first batch."""
     path = facts.segment.path
 
     def at(code: str, place: Place, text: str, severity: str = "") -> Finding:
@@ -202,9 +202,9 @@ def lies_in(facts: SegmentFacts, state: State, epoch: int) -> Iterator[Finding]:
         return
     if not state.is_compacted:
         for place in facts.gaps:
-            if place.last < state.log_start_offset:
-                continue
             if place.position == 0:  # a segment that was never compacted has the name of its first batch
+                if epoch is None or place.last < state.log_start_offset:
+                    continue
                 place = place._replace(expected=epoch)
             if place.found > place.expected:
                 text = (

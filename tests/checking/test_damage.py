@@ -121,7 +121,7 @@ def test_an_entry_of_a_time_index_behind_its_batch(tmp_path: Path) -> None:
     assert (finding.code, finding.file, finding.position) == ("index_differs", str(index), slot * 12)
 
 
-@pytest.mark.parametrize(("at", "offsets"), [(1, (4, 5)), (-1, (8, 9)), (-1, (8, 15))])
+@pytest.mark.parametrize(("at", "offsets"), [(0, (0, 1)), (1, (4, 5)), (-1, (8, 9)), (-1, (8, 15))])
 def test_offsets_missing_before_the_first_batch(tmp_path: Path, at: int, offsets: tuple[int, int]) -> None:
     """A segment that was never compacted begins at its name. The last one may be that of another log."""
     path = tmp_path / "t-0"
@@ -138,6 +138,15 @@ def test_offsets_missing_before_the_first_batch(tmp_path: Path, at: int, offsets
     assert [(each.file, each.position, each.offsets) for each in found] == [(str(lost), 0, offsets)]
     kstore.repair(path, run=True)
     assert ("gap_noted", offsets) in [(each.code, each.offsets) for each in kstore.check(path).findings]
+
+
+def test_a_log_that_begins_at_another_offset(tmp_path: Path) -> None:
+    """Its leader epochs say so."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for offset in (50, 51):
+            batch = kstore.encode_batch([(1, None, b"value", None)], base_offset=offset, leader_epoch=0)
+            log.append_batches(batch, keep_offsets=True)
+    assert kstore.check(tmp_path / "t-0").findings == ()
 
 
 def test_no_false_alarm(tmp_path: Path) -> None:
