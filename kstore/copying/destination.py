@@ -183,6 +183,24 @@ class Destination:
         path = f"{name}/{file}" if name else file
         self._journal.add(CopiedFile.at(self.path, path, source))
 
+    def earlier(self, name: str) -> str:
+        """The path of a folder in the earlier copy at the place; "" if that has no such partition."""
+        if name not in _partitions_in(self._before):
+            return ""
+        return f"{self.final}/{name}" if name else self.final
+
+    def keep(self, name: str) -> None:
+        """Takes over the folder of a partition from the earlier copy, as it is there. OSError."""
+        shutil.rmtree(self.path_of(name), ignore_errors=True)
+        for path in [path for path in self._journal.segments if os.path.dirname(path) == name]:
+            self._journal.forget(path)
+        for path, entry in self._before.items():
+            if path.startswith(f"{name}/"):
+                make_directory(os.path.dirname(f"{self.path}/{path}"))
+                _link(f"{self.final}/{path}", f"{self.path}/{path}")
+                if entry.source is not None:
+                    self._journal.add(entry)
+
     # ---- progress and space --------------------------------------------------------------------------------
 
     def plan(self, total: int) -> None:

@@ -6,6 +6,7 @@ import contextlib
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64
 from kstore.copying.beside import copy_manifest, read_beside, write_beside
+from kstore.copying.losses import Loss, gaps_of
 from kstore.copying.manifest import identity_of
 from kstore.copying.parts import parts_of
 from kstore.copying.wanted import Checkpoints, PartitionCopy
@@ -46,7 +47,7 @@ class FileCopy:
     def __init__(self, source: str, name: str, destination: Destination, wanted: Wanted) -> None:
         self.source, self.name, self.destination, self.wanted = source, name, destination, wanted
         self.target = destination.path_of(name)
-        self.gaps: list[str] = []
+        self.losses: list[Loss] = []
         self.copied = self.reused = 0
 
     def copy(self) -> tuple[PartitionCopy, Checkpoints]:
@@ -65,8 +66,7 @@ class FileCopy:
         snapshots = self._read_snapshots(segments)
         if not all(segment.files.is_at_its_name() for segment in segments[-len(pinned) :]):
             raise LogChangedError(self.source, -1, start, stop, "segments were replaced")
-        if not skips:
-            self.gaps += log.losses_between(start, stop if stop < log.log_end_offset else MAX64)
+        self.losses += self.wanted.losses_of(log, start, stop)
         is_cut = stop < log.log_end_offset
         first = start if start > log.log_start_offset else 0  # else the files are kept from their beginning
         parts = list(parts_of(segments, first, stop, log.log_end_offset))
@@ -100,7 +100,7 @@ class FileCopy:
         known = Checkpoints(
             end, start if is_inside else None, None if cleaner is None else max(start, min(cleaner, end))
         )
-        return PartitionCopy(start, end, self.copied, self.reused, tuple(self.gaps)), known
+        return PartitionCopy(start, end, self.copied, self.reused, gaps_of(self.losses)), known
 
     # ---- segments ------------------------------------------------------------------------------------------
 
@@ -120,10 +120,12 @@ class FileCopy:
             self.reused += part.segment.size
             self.destination.advance(part.segment.size)
             return
-        file, gaps = part.segment.file(), len(self.gaps)
+        file, losses = part.segment.file(), len(self.losses)
         self._copy_bytes(part, stop, file)
         self.copied += part.end - part.position
-        if sealed == identity_of(file) and len(self.gaps) == gaps:  # else a later run would not report them
+        if (
+            sealed == identity_of(file) and len(self.losses) == losses
+        ):  # else a later run would not report them
             self.destination.note(self.name, f"{stem}.log", sealed)
 
     def _copy_bytes(self, part: Part, stop: int, file: File) -> None:
@@ -144,7 +146,7 @@ class FileCopy:
             tail = first_records(part.cut, stop)
             draft.write(size, tail)
             size += len(tail)
-        made = self._segment(part.base_offset)
+        made = self._segment(part)
         if self.wanted.leader_epoch is not None:
             _put_leader_epoch(made, draft, self.wanted.leader_epoch)
         walk = made.recovery_walk()
@@ -152,7 +154,7 @@ class FileCopy:
             if self.wanted.on_error != "skip":
                 raise _in_source(walk.error, segment.path, origin)
             self._leave_damage_out(made, draft, segment.path, origin)
-            made = self._segment(part.base_offset)
+            made = self._segment(part)
             walk = made.recovery_walk(verify=False)
         transactions = TransactionIndex(part.base_offset)
         for aborted in segment.transaction_index:
@@ -163,13 +165,15 @@ class FileCopy:
         for kind in reversed(cleaned.kinds):  # the .log last: with it the segment is there
             rename(f"{target}/{stem}{kind}{CLEANED}", f"{target}/{stem}{kind}")
 
-    def _segment(self, base_offset: int) -> Segment:
-        stem = layout.segment_stem(base_offset)
+    def _segment(self, part: Part) -> Segment:
+        """The segment that is being made. Batches with the offsets of the next one are damage."""
+        stem = layout.segment_stem(part.base_offset)
         interval = kept_options(self.source).options.get("index.interval.bytes", INDEX_INTERVAL_BYTES)
         return Segment(
             self.target,
             stem,
-            base_offset,
+            part.base_offset,
+            part.segment.end_offset,
             suffixes={kind: CLEANED for kind in layout.SEGMENT_KINDS},
             index_interval_bytes=int(interval),
         )
@@ -186,11 +190,12 @@ class FileCopy:
         tail = draft.size() - at - sum(skipped.size for skipped in reader.skipped)
         draft.truncate(at)
         if tail:
-            self.gaps.append(f"{path}: {tail} bytes at its end, which hold no whole batch, were left out")
+            text = f"{path}: {tail} bytes at its end, which hold no whole batch, were left out"
+            self.losses.append(Loss(text))
         for skipped in reader.skipped:
             position, size = origin + skipped.position, skipped.size
             error = _in_source(skipped.error, path, origin)
-            self.gaps.append(f"{path}: {size} bytes at byte {position} were left out: {error}")
+            self.losses.append(Loss(f"{path}: {size} bytes at byte {position} were left out: {error}"))
 
     def _begin_empty(self, base_offset: int) -> None:
         stem = layout.segment_stem(base_offset)

@@ -19,7 +19,8 @@ from kstore.arguments import (
     path_text,
 )
 from kstore.copying.destination import Destination
-from kstore.copying.partition_copy import copy_partition, write_checkpoints
+from kstore.copying.losses import KeptEarlierError
+from kstore.copying.partition_copy import copy_partition, earlier_checkpoints, write_checkpoints
 from kstore.copying.wanted import Wanted
 from kstore.engine.io.file import File, new_draft, read_whole, rename, write_whole
 from kstore.engine.record.batch import CODECS
@@ -57,6 +58,7 @@ _LACKS = {
     layout.RECOVERY_POINTS: "Records that were lost at the end of a partition are not reported",
     layout.LOG_STARTS: "Deleted records may be in the copy",
     layout.CLEANER_OFFSETS: "The copy does not have how far partitions are compacted",
+    layout.HIGH_WATERMARKS: "Committed records that were lost are not reported",
 }
 _POSITIONS = "kstore-cursors-"  # files with positions of groups, and of their locks
 
@@ -126,7 +128,8 @@ def copy(
         them offsets from 0 on.
     compression: the codec to encode all batches with.
     on_error: "skip" leaves out damaged batches, and partitions and files that cannot be opened; the report
-        has them. Without log-start-offset-checkpoint, deleted records may be in the copy.
+        has them, and the records that the source has lost. Without log-start-offset-checkpoint, deleted
+        records may be in the copy.
     remote: the URL to which kstore.ship() has uploaded the source: segments that the source no longer has are
         copied from there.
     storage_options: a mapping of fsspec's options.
@@ -137,12 +140,16 @@ def copy(
     kstore or a broker opens it without recovery. The file kstore-copy.jsonl in it has the size and the
     SHA-256 of each file.
 
+    If the source has lost records that an earlier copy has, that copy of the partition is kept, and
+    `left_out` says so; FileExistsError if the partition is copied by itself.
+
     The copy is made in DESTINATION.copying and renamed at the end; the next run continues an interrupted one.
 
     Raises:
-        FileExistsError: the destination is something else, was changed, or has other partitions.
+        FileExistsError: the destination is something else, was changed, has other partitions, or records that
+            a partition has lost.
         LogNotFoundError: the source does not exist.
-        CorruptFileError: a file of the source is damaged.
+        CorruptFileError: a file of the source is damaged, or records are lost.
         LogChangedError: a partition changes too quickly.
         OSError: a file cannot be read or written, or the disk has too little space, which is checked first.
     """
@@ -249,7 +256,8 @@ def _copy_directory(
     lost = _copy_files(place, topics, work, wanted)
     copied: dict[str, PartitionCopy] = {}
     known: dict[TopicPartition, Checkpoints] = {}
-    left_out = {}
+    left_out: dict[str, str] = {}
+    kept: set[str] = set()
     for name in others:
         if layout.is_set_aside(name):
             left_out[name] = f"Kafka has set it aside (-{name.rpartition('-')[2]})"
@@ -264,10 +272,17 @@ def _copy_directory(
                 known[tp] = offsets
         except LogNotFoundError:  # deleted meanwhile
             continue
+        except KeptEarlierError as e:
+            lost[str(tp)] = f"the earlier copy {e.strerror}"
         except (CorruptFileError, OSError) as e:
             lost[str(tp)] = _skipped(e, work, wanted)
+        if str(tp) in lost and work.earlier(str(tp)):
+            work.keep(str(tp))
+            kept.add(str(tp))
+            if tp.topic != layout.CLUSTER_METADATA:
+                known[tp] = earlier_checkpoints(work.final, tp)
     write_checkpoints(work.path, known)
-    work.finish(copied)
+    work.finish({*copied, *kept})
     return copied, left_out, lost
 
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+
+from kstore.arguments import MAX64
 from kstore.copying.file_copy import FileCopy
+from kstore.copying.losses import losses_since, refusal, taken, truncated_at
 from kstore.copying.rewritten_copy import RewrittenCopy
+from kstore.copying.wanted import Checkpoints
 from kstore.engine.io.file import write_whole
 from kstore.errors import CorruptFileError, LogChangedError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import locate
+from kstore.log.files.manifest import read_manifest
+from kstore.log.follow.position import are_of_one_topic
+from kstore.log.recovery.loader import load
+from kstore.log.recovery.report import in_short
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from kstore.copying.destination import Destination
-    from kstore.copying.wanted import Checkpoints, PartitionCopy, Wanted
+    from kstore.copying.losses import Loss
+    from kstore.copying.wanted import PartitionCopy, Wanted
     from kstore.log.files.layout import TopicPartition
 
 _ATTEMPTS = 30  # each takes over what the one before has copied
@@ -33,7 +44,12 @@ def copy_partition(
     make: type[FileCopy | RewrittenCopy] = RewrittenCopy if wanted.is_rewritten else FileCopy
     for attempt in range(_ATTEMPTS):
         try:
-            return make(source, name, destination, wanted).copy()
+            copy = make(source, name, destination, wanted)
+            copied, known = copy.copy()
+            _require_earlier(source, name, destination, wanted, copied, copy.losses)
+            if copied.gaps and wanted.on_error != "skip":
+                raise _lost(source, copied.gaps)
+            return copied, known
         except LogChangedError:
             if attempt + 1 == _ATTEMPTS:
                 raise
@@ -44,6 +60,58 @@ def copy_partition(
             if attempt >= _ATTEMPTS_AT_DAMAGE or not is_locked(locate(source).directory):
                 raise
     raise AssertionError
+
+
+def _require_earlier(
+    source: str,
+    name: str,
+    destination: Destination,
+    wanted: Wanted,
+    copied: PartitionCopy,
+    losses: Sequence[Loss],
+) -> None:
+    """KeptEarlierError if an earlier copy has records that this one lacks because the source has lost
+    them."""
+    before, path = destination.earlier(name), destination.path_of(name)
+    if not before or wanted.renumber or wanted.is_for_broker:
+        return
+    if not are_of_one_topic(_topic_id(before), _topic_id(path)):
+        return  # deleted, and created again
+    earlier = load(before)
+    made = load(path, clean=True, recovery_point=copied.end, log_start_offset=copied.start)
+    stop = copied.end if wanted.stop is not None or wanted.until is not None else MAX64
+    noted = set[tuple[int, int]]()
+    with contextlib.suppress(CorruptFileError):
+        *_, gaps, lost_ends = read_manifest(before)
+        noted |= {(first, first + count) for first, count in (*gaps, *lost_ends)}
+    news = [each for each in losses if not (each.is_noted and (each.first, each.end) in noted)]
+    news += losses_since(source, before)
+    if gone := taken(earlier, made, news, stop, truncated_at(earlier, before, made, path)):
+        raise refusal(name or os.path.basename(source), source, gone, destination.final)
+
+
+def _topic_id(path: str) -> str:
+    """The id of the topic of a copied partition, "" if it is not known."""
+    place = locate(path)
+    with contextlib.suppress(CorruptFileError, OSError):
+        return checkpoints.topic_id_text(checkpoints.read_topic_id(f"{path}/{layout.METADATA}"))
+    with contextlib.suppress(CorruptFileError, OSError, KeyError):
+        return read_manifest(place.directory).table.topics[place.name.topic].id
+    return ""
+
+
+def _lost(source: str, gaps: Sequence[str]) -> CorruptFileError:
+    """The error about records that a source has lost."""
+    error = CorruptFileError(in_short([gap.removeprefix(f"{source}: ") for gap in gaps]), file=source)
+    error.add_note(f"kstore check {source} tells more; kstore copy --on-error skip copies the rest")
+    return error
+
+
+def earlier_checkpoints(directory: str, tp: TopicPartition) -> Checkpoints:
+    """What the checkpoints of a copy say of a partition. OSError."""
+    names = (layout.RECOVERY_POINTS, layout.LOG_STARTS, layout.CLEANER_OFFSETS)
+    point, start, cleaner = (checkpoints.look_into(f"{directory}/{name}")[0].get(tp) for name in names)
+    return Checkpoints(point or 0, start, cleaner)
 
 
 def write_checkpoints(directory: str, known: Mapping[TopicPartition, Checkpoints]) -> None:

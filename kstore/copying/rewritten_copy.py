@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import chain, islice
 
-from kstore.arguments import MAX64
 from kstore.copying.beside import copy_manifest, read_beside, write_beside
+from kstore.copying.losses import Loss, gaps_of
 from kstore.copying.wanted import Checkpoints, PartitionCopy
 from kstore.engine.io.directory import make_directory
 from kstore.engine.io.file import File, sync_directory, unlink
@@ -29,6 +29,7 @@ class RewrittenCopy:
     def __init__(self, source: str, name: str, destination: Destination, wanted: Wanted) -> None:
         self.source, self.name, self.destination, self.wanted = source, name, destination, wanted
         self.target = destination.path_of(name)
+        self.losses: list[Loss] = []
 
     def copy(self) -> tuple[PartitionCopy, Checkpoints]:
         make_directory(self.target)
@@ -37,7 +38,7 @@ class RewrittenCopy:
         write_beside(self.target, read_beside(self.source, self.destination.number_of(self.name), wanted))
         log = wanted.opened(self.source, recover=wanted.on_error != "skip")
         start, stop = wanted.range_of(log)
-        gaps = log.losses_between(start, stop if stop < log.log_end_offset else MAX64)
+        self.losses += wanted.losses_of(log, start, stop)
         if not wanted.is_bounded:
             self.destination.expect(sum(segment.size for segment in log.segments), self.name)
         batches = log.batches(
@@ -54,8 +55,8 @@ class RewrittenCopy:
             size = sum(self._append(out, batch, start, stop) for batch in chain(first, batches))
             end = out.log_end_offset
         begin = 0 if wanted.renumber else start
-        gaps += [
-            f"{each.file}: {each.size} bytes at byte {each.position} were left out: {each.error}"
+        self.losses += [
+            Loss(f"{each.file}: {each.size} bytes at byte {each.position} were left out: {each.error}")
             for each in batches.skipped
         ]
         for name in (*layout.CHECKPOINTS, layout.HIGH_WATERMARKS, layout.LOCK, layout.MANIFEST):
@@ -66,7 +67,7 @@ class RewrittenCopy:
         known = Checkpoints(
             end, begin if begin > base else None, None if cleaner is None else max(begin, min(cleaner, end))
         )
-        return PartitionCopy(begin, end, size, 0, tuple(gaps)), known
+        return PartitionCopy(begin, end, size, 0, gaps_of(self.losses)), known
 
     def _append(self, out: LogWriter, batch: RecordBatch, start: int, stop: int) -> int:
         """Appends what is wanted of a batch; its old size."""

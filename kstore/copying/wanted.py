@@ -5,9 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 
+from kstore.copying.losses import losses_of
+from kstore.errors import CorruptFileError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
-from kstore.log.files.log_dir_state import Checkpoint, read_checkpoint, read_cleaner_offset, read_state
+from kstore.log.files.log_dir_state import (
+    Checkpoint,
+    locate,
+    read_checkpoint,
+    read_cleaner_offset,
+    read_state,
+)
+from kstore.log.files.manifest import Manifest, read_manifest
 from kstore.log.partition import PartitionLog
 from kstore.remote.tiered_log import TieredLog
 
@@ -15,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Literal
 
+    from kstore.copying.losses import Loss
     from kstore.remote.tiered_log import RemotePart
     from kstore.typed import ReaderOptions
 
@@ -71,6 +81,18 @@ class Wanted(NamedTuple):
         with contextlib.suppress(*self._tolerated(os.path.basename(path))):
             return read_checkpoint(path)
         return Checkpoint({})
+
+    def losses_of(self, log: PartitionLog, start: int, stop: int) -> list[Loss]:
+        """What a view of a partition has lost of a range of offsets. CorruptFileError, OSError."""
+        place = locate(log.path)
+        offsets, _ = self.read_checkpoint(f"{place.directory}/{layout.HIGH_WATERMARKS}")
+        try:
+            manifest = read_manifest(log.path)
+        except CorruptFileError:
+            if self.on_error != "skip":
+                raise
+            manifest = Manifest()
+        return losses_of(log, start, stop, offsets.get(place.name, 0), manifest)
 
     def _tolerated(self, checkpoint: str) -> tuple[type[OSError], ...]:
         return (OSError,) if checkpoint in self.unread else ()

@@ -1,0 +1,159 @@
+"""A source that has lost records: both modes tell, and an earlier copy keeps what it has."""
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+import kstore
+from tests.copying.test_copies import rows
+from tests.helpers.processes import run_command
+
+pytestmark = pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
+
+MIDDLE, LAST = 16, 48  # base offsets of segments of eight records
+
+
+def make(path: Path) -> Path:
+    with kstore.LogStore(path, mode="a") as store:
+        store.create_topic("orders", 1, internal_segment_bytes=600)
+        store.create_topic("users", 1)
+        for number in range(51):
+            store.append("orders", b"o%d" % number, key=b"%d" % number)
+        store.append("users", b"u")
+    return path
+
+
+def log(data: Path, base: int) -> Path:
+    return data / "orders-0" / f"{base:020}.log"
+
+
+def set_line(data: Path, name: str, offset: int) -> None:
+    file = data / f"{name}-offset-checkpoint"
+    file.write_text(re.sub(r"(?m)^orders 0 \d+$", f"orders 0 {offset}", file.read_text()))
+
+
+def unclean(data: Path, recovery_point: int) -> None:
+    (data / ".kafka_cleanshutdown").unlink()
+    set_line(data, "recovery-point", recovery_point)
+
+
+def emptied(data: Path) -> None:
+    for file in (data / "orders-0").iterdir():
+        file.unlink()
+
+
+def flip(data: Path) -> None:
+    content = bytearray(log(data, MIDDLE).read_bytes())
+    content[200] ^= 1
+    log(data, MIDDLE).write_bytes(content)
+
+
+def flip_unclean(data: Path) -> None:
+    unclean(data, 0)
+    flip(data)
+
+
+def end_unclean(data: Path) -> None:
+    """Only the high watermark tells."""
+    unclean(data, 40)
+    for file in (data / "orders-0").glob(f"{LAST:020}.*"):
+        file.unlink()
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], set[int]]] = {
+    "last": (lambda data: log(data, LAST).unlink(), set(range(48, 51))),
+    "middle": (lambda data: log(data, MIDDLE).unlink(), set(range(16, 24))),
+    "shortened": (lambda data: os.truncate(log(data, MIDDLE), 0), set(range(16, 24))),
+    "packed": (lambda data: log(data, MIDDLE).rename(f"{log(data, MIDDLE)}.gz"), set(range(16, 24))),
+    "named": (lambda data: log(data, LAST).rename(data / "orders-0/48.log"), set(range(48, 51))),
+    "foreign": (lambda data: shutil.copy(log(data, 24), log(data, MIDDLE)), set(range(16, 24))),
+    "emptied": (emptied, set(range(51))),
+    "flip": (flip, {18}),
+    "flip_unclean": (flip_unclean, {18}),
+    "end_unclean": (end_unclean, set(range(48, 51))),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_losses(name: str, tmp_path: Path) -> None:
+    data, backup = make(tmp_path / "data"), tmp_path / "backup"
+    damage, lost = DAMAGES[name]
+    kstore.copy(data, backup)
+    kstore.copy(data / "orders-0", tmp_path / "alone-0")
+    with kstore.LogStore(data, mode="a") as store:
+        store.append("users", b"later")
+    before = rows(data / "orders-0")
+    damage(data)
+    modes: list[Literal["raise", "skip"]] = ["skip"] if name in ("flip", "foreign") else ["raise", "skip"]
+    for mode in modes:
+        report = kstore.copy(data, backup, on_error=mode)
+        assert "which the source has lost" in report.left_out["orders-0"]
+        assert (list(report.partitions), report.is_complete) == (["users-0"], False)
+        assert rows(backup / "orders-0") == before
+        assert len(rows(backup / "users-0")) == 2
+        assert kstore.check(backup, manifest=report.manifest).is_whole
+        with pytest.raises(FileExistsError, match="which the source has lost"):
+            kstore.copy(data / "orders-0", tmp_path / "alone-0", on_error=mode)
+    assert rows(tmp_path / "alone-0") == before
+    with pytest.raises(kstore.CorruptFileError, match="orders-0"):
+        kstore.copy(data, tmp_path / "new")
+    done = run_command("copy", data, tmp_path / "new", "--on-error", "skip")
+    assert (done.returncode, "orders-0" in done.stderr) == (1, True)
+    assert rows(tmp_path / "new" / "orders-0") == [row for row in before if row[0] not in lost]
+
+
+def test_what_may_go(tmp_path: Path) -> None:
+    """A truncation, a deletion, a compaction and a new topic explain that the source has fewer records."""
+    data, backup = make(tmp_path / "data"), tmp_path / "backup"
+
+    def copied() -> list[int]:
+        assert kstore.copy(data, backup).is_complete
+        return [row[0] for row in rows(backup / "orders-0")]
+
+    copied()
+    with kstore.LogStore(data, mode="a") as store:
+        store.log("orders", 0).truncate_to(45)
+    assert copied() == [*range(45)]
+    with kstore.LogStore(data, mode="a") as store:
+        store.log("orders", 0).delete_records(20)
+        store.log("orders", 0).retain()
+    assert copied() == [*range(20, 45)]
+    with kstore.LogStore(data, mode="a") as store:
+        store.log("orders", 0).erase(keys=[b"30"], reason="test")
+    assert copied() == sorted({*range(20, 45)} - {30})
+    with kstore.LogStore(data, mode="a") as store:
+        store.delete_topic("orders")
+        store.create_topic("orders", 1)
+        store.append("orders", b"new")
+    assert copied() == [0]
+
+
+def test_a_repaired_source(tmp_path: Path) -> None:
+    """A noted loss is no news, and an earlier copy keeps its records nevertheless."""
+    data = make(tmp_path / "data")
+    kstore.copy(data, tmp_path / "backup")
+    for base in (MIDDLE, LAST):
+        log(data, base).unlink()
+    kstore.repair(data, run=True)
+    assert kstore.copy(data, tmp_path / "new").is_complete
+    report = kstore.copy(data, tmp_path / "backup")
+    assert "offsets 16 to 23; 48 to 50 of orders-0" in report.left_out["orders-0"]
+    assert len(rows(tmp_path / "backup" / "orders-0")) == 51
+
+
+def test_a_recovered_source(tmp_path: Path) -> None:
+    """A recovery that has cut sound batches off is no truncation."""
+    data, backup = make(tmp_path / "data"), tmp_path / "backup"
+    kstore.copy(data, backup)
+    flip_unclean(data)
+    with kstore.LogStore(data, mode="a") as store:
+        store.append("orders", b"new")
+    for _ in range(2):
+        report = kstore.copy(data, backup)
+        assert "offsets 19 to 50 of orders-0" in report.left_out["orders-0"]
+    assert len(rows(backup / "orders-0")) == 51
