@@ -9,6 +9,7 @@ import errno
 import os
 
 from kstore.arguments import MAX64
+from kstore.errors import shown
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
 from kstore.log.files.lock import is_locked
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from kstore.log.files.manifest import Manifest
     from kstore.log.partition import PartitionLog
     from kstore.log.recovery.loader import Loaded
+    from kstore.log.recovery.steps import Step
 
     Range = tuple[int, int]  # the first offset, and the one after the last
 
@@ -45,14 +47,14 @@ class KeptEarlierError(FileExistsError):
 
 def gaps_of(losses: Iterable[Loss]) -> tuple[str, ...]:
     """The sentences about losses that no repair has noted."""
-    return tuple(each.text for each in losses if not each.is_noted)
+    return tuple(shown(each.text) for each in losses if not each.is_noted)
 
 
 def losses_of(
-    log: PartitionLog, start: int, stop: int, high_watermark: int, manifest: Manifest
+    log: PartitionLog, start: int, stop: int, gaps: Iterable[Step], high_watermark: int, manifest: Manifest
 ) -> list[Loss]:
-    """What a view of a partition has lost of the offsets start to stop (exclusive). CorruptFileError,
-    OSError."""
+    """What a view of a partition has lost of the offsets start to stop (exclusive). `gaps`: what is missing
+    between its segments, or before them."""
     end, recovery = log.log_end_offset, log.recovery
     noted = [
         Loss("", first, first + count, is_noted=True)
@@ -60,7 +62,7 @@ def losses_of(
     ]
     found = [
         Loss(f"{step.file}: {step.text(done=True)}", *step.offsets)
-        for step in recovery.gaps.between
+        for step in gaps
         if step.is_loss
         and step.offsets[0] < stop
         and start < step.offsets[1]
@@ -93,12 +95,14 @@ def taken(earlier: Loaded, made: Loaded, losses: Sequence[Loss], stop: int, trun
     lost them. What is below the log start was deleted, and what is above `truncated_at` was truncated, except
     by a recovery or a repair. CorruptRecordError, OSError."""
     start, end = made.log_start_offset, made.log_end_offset
-    ranges = [(each.first, each.end if each.is_noted else min(each.end, truncated_at)) for each in losses]
-    if end < earlier.log_end_offset:
-        ranges.append((end, truncated_at))
+    ranges = [(max(start, end), truncated_at)] if end < earlier.log_end_offset else []
+    for each in losses:
+        # a loss that ends at the log start may be why the log starts there
+        low = each.first if each.end <= start and not each.is_noted else max(each.first, start)
+        ranges.append((low, each.end if each.is_noted else min(each.end, truncated_at)))
     found: list[Range] = []
     for first, last in ranges:
-        bounds = max(first, start), min(last, stop)
+        bounds = first, min(last, stop)
         found += _without(_offsets(earlier.segments, *bounds), _offsets(made.segments, *bounds))
     return _joined(found)
 

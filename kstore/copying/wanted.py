@@ -92,7 +92,12 @@ class Wanted(NamedTuple):
             if self.on_error != "skip":
                 raise
             manifest = Manifest()
-        return losses_of(log, start, stop, offsets.get(place.name, 0), manifest)
+        gaps = log.remote_gaps() if isinstance(log, TieredLog) else []
+        if self.start is None and self.since is None:
+            start = 0  # losses may be why the log starts later
+        return losses_of(
+            log, start, stop, [*gaps, *log.recovery.gaps.between], offsets.get(place.name, 0), manifest
+        )
 
     def _tolerated(self, checkpoint: str) -> tuple[type[OSError], ...]:
         return (OSError,) if checkpoint in self.unread else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -81,7 +82,8 @@ class RemoteDirectory:
             for base in log.bases:
                 name = join(directory, f"{layout.segment_stem(base)}.log")
                 if is_whole and name not in listed:
-                    raise OSError(f"{self.url}/{name} was removed: only its manifest is left")
+                    text = "was removed: only its manifest is left"
+                    raise OSError(errno.EIO, text, f"{self.url}/{name}")
 
     def materialize(self, directory: str) -> None:
         """Makes the local files, without their bytes, and marks the logs as closed cleanly: what recovery

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kstore.errors import LogChangedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.partition import PartitionLog
+from kstore.log.recovery.gaps import is_compacted
 from kstore.log.recovery.refresh import refreshed
 from kstore.log.recovery.report import Gaps
 from kstore.log.recovery.steps import Code, Step
@@ -71,6 +72,23 @@ class TieredLog(PartitionLog):
         self._remote = remote
         self._local = self._loaded
         self._loaded = _joined(remote, self._local)
+
+    def remote_gaps(self) -> list[Step]:
+        """Return what is missing below the local part, as steps. Reads headers of every remote segment.
+        Internal. CorruptFileError, OSError."""
+        first = self._local.segments[0].base_offset if self._local.segments else self._local.log_end_offset
+        there = self._remote.snapshot(0)
+        base = self.segments[0].base_offset if self.segments else first
+        steps = []
+        if there is None or first <= base:  # only segments were deleted here, else the log starts later
+            begun = base if is_compacted(self.path) or self._local.log_start_offset > first else 0
+        else:
+            steps = [step for step in there.recovery.gaps.between if step.offsets[0] < first]
+            begun = min((offset for _, offset in there.leader_epochs.entries), default=base)
+        if begun < base:
+            file = self.segments[0].path if self.segments else self.path
+            steps.insert(0, Step(Code.OFFSETS_MISSING, file, offsets=(begun, base), is_loss=True))
+        return steps
 
     def _view(
         self,

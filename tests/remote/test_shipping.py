@@ -430,3 +430,29 @@ def test_a_check_of_a_url(tmp_path: Path) -> None:
         kstore.repair(f"file://{copied}")
     with pytest.raises(NotADirectoryError, match="is a file"):
         kstore.open(f"file://{file}")
+
+
+@pytest.mark.parametrize("lost", ["first", "middle", "last", "all"])
+def test_a_copy_tells_what_the_url_has_lost(lost: str, tmp_path: Path) -> None:
+    local, remote = tmp_path / "data/orders-0", tmp_path / "remote/orders-0"
+    urls = {local: f"file://{remote}", local.parent: f"file://{remote.parent}"}
+    make(local)
+    kstore.ship(local, urls[local], local_retention_ms=0)
+    kstore.copy(local.parent, tmp_path / "backup", remote=urls[local.parent])
+    before = list(kstore.open(tmp_path / "backup/orders-0"))
+    shipped = sorted(int(file.stem) for file in remote.glob("*.shipped"))
+    ends = [*shipped[1:], kstore.open(local).log_start_offset]
+    at = {"first": 0, "middle": 1, "last": -1}.get(lost)
+    gone = range(shipped[at], ends[at]) if at is not None else range(ends[-1])
+    for base in shipped if at is None else [shipped[at]]:
+        for file in remote.glob(f"{base:020}.*"):
+            file.unlink()
+    text = f"offsets {gone[0]} to {gone[-1]} are in no segment"
+    for source, url in urls.items():
+        with pytest.raises(kstore.CorruptFileError, match=text):
+            kstore.copy(source, tmp_path / "new", remote=url)
+        report = kstore.copy(source, tmp_path / f"skip-{len(str(source))}", remote=url, on_error="skip")
+        assert (len(report.gaps), text in report.gaps[0], report.is_complete) == (1, True, False)
+    report = kstore.copy(local.parent, tmp_path / "backup", remote=urls[local.parent])
+    assert f"has offsets {gone[0]} to {gone[-1]} of orders-0" in report.left_out["orders-0"]
+    assert list(kstore.open(tmp_path / "backup/orders-0")) == before
