@@ -10,8 +10,9 @@ from kstore.engine.io.directory import make_directory
 from kstore.engine.io.file import read_whole, write_whole
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
-from kstore.log.files.log_dir_state import locate
+from kstore.log.files.log_dir_state import KeptOptions, kept_options, locate
 from kstore.log.files.manifest import Manifest, read_manifest, write_manifest
+from kstore.log.files.truncations import NO_TRUNCATIONS
 from kstore.log.share.descriptions import state_of, topic_id_at
 from kstore.log.share.state_content import encode_keys, encode_state
 
@@ -64,14 +65,22 @@ def _for_number(data: bytes, source: str, name: str, number: int) -> bytes:
     return encode_state(state_of(source, tp, group), keys, 1, 0)
 
 
+def options_of(source: str, wanted: Wanted) -> dict[str, str]:
+    """The saved options of a partition, in Kafka's notation. CorruptCheckpointError, OSError."""
+    return wanted.or_default(kept_options, source, KeptOptions({}, False)).options
+
+
 def copy_manifest(log: PartitionLog, target: str, wanted: Wanted) -> None:
     """Copies the manifest, with the truncations of a view. CorruptCheckpointError, OSError."""
     truncations = log.snapshot.truncations
     if truncations.pending and wanted.on_error != "skip":  # the view, and so the copy, has it carried out
         truncations = truncations.carried_out(log.last_stable_offset())
-    manifest = read_manifest(log.path).with_truncations(truncations)
+    if truncations.damage is not None:
+        truncations = NO_TRUNCATIONS
+    manifest = wanted.or_default(read_manifest, log.path, Manifest()).with_truncations(truncations)
     if wanted.saves_options:
-        manifest = manifest._replace(options=topic_options(log.path).options)
+        known = wanted.or_default(topic_options, log.path, None)
+        manifest = manifest._replace(options={} if known is None else known.options)
     if wanted.renumber:  # a new log: positions in the old one mean nothing in it
         manifest = Manifest(options=manifest.options)
     if manifest != Manifest() and not wanted.is_for_broker:

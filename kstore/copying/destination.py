@@ -189,6 +189,14 @@ class Destination:
             return ""
         return f"{self.final}/{name}" if name else self.final
 
+    def keep_file(self, name: str) -> bool:
+        """Takes over a file of the earlier copy as it is there, if there is one. OSError."""
+        if name not in self._before:
+            return False
+        unlink(f"{self.path}/{name}", missing_ok=True)
+        _link(f"{self.final}/{name}", f"{self.path}/{name}")
+        return True
+
     def keep(self, name: str) -> None:
         """Takes over the folder of a partition from the earlier copy, as it is there. OSError."""
         shutil.rmtree(self.path_of(name), ignore_errors=True)

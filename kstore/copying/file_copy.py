@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64
-from kstore.copying.beside import copy_manifest, read_beside, write_beside
+from kstore.copying.beside import copy_manifest, options_of, read_beside, write_beside
 from kstore.copying.losses import Loss, gaps_of
 from kstore.copying.manifest import identity_of
 from kstore.copying.parts import parts_of
@@ -19,7 +19,7 @@ from kstore.errors import CorruptFileError, CorruptRecordError, LogChangedError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.leader_epochs import LeaderEpochCheckpoint, LeaderEpochs
-from kstore.log.files.log_dir_state import kept_options, read_log_start
+from kstore.log.files.log_dir_state import read_log_start
 from kstore.log.files.producer_snapshot import checked_count
 from kstore.log.producers.snapshot_files import SnapshotFiles
 from kstore.log.producers.transactions import Transactions
@@ -168,7 +168,7 @@ class FileCopy:
     def _segment(self, part: Part) -> Segment:
         """The segment that is being made. Batches with the offsets of the next one are damage."""
         stem = layout.segment_stem(part.base_offset)
-        interval = kept_options(self.source).options.get("index.interval.bytes", INDEX_INTERVAL_BYTES)
+        interval = options_of(self.source, self.wanted).get("index.interval.bytes", INDEX_INTERVAL_BYTES)
         return Segment(
             self.target,
             stem,

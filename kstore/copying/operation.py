@@ -246,7 +246,8 @@ def _copy_directory(
             raise LogNotFoundError(f"no partition of topic {missing[0]!r} in {place}")
     # KRaft's metadata last: a topic of a later moment than the partitions has empty ones, and none is a stray
     found.sort(key=lambda tp: (tp.topic == layout.CLUSTER_METADATA, tp))
-    work.begin(set(map(str, found)))
+    absent = _absent(place, topics)
+    work.begin({*map(str, found), *absent})
     total = sum(_size_of(f"{place}/{tp}") for tp in found)
     work.plan(total)
     if not wanted.is_bounded:
@@ -257,7 +258,6 @@ def _copy_directory(
     copied: dict[str, PartitionCopy] = {}
     known: dict[TopicPartition, Checkpoints] = {}
     left_out: dict[str, str] = {}
-    kept: set[str] = set()
     for name in others:
         if layout.is_set_aside(name):
             left_out[name] = f"Kafka has set it aside (-{name.rpartition('-')[2]})"
@@ -276,11 +276,13 @@ def _copy_directory(
             lost[str(tp)] = f"the earlier copy {e.strerror}"
         except (CorruptFileError, OSError) as e:
             lost[str(tp)] = _skipped(e, work, wanted)
-        if str(tp) in lost and work.earlier(str(tp)):
-            work.keep(str(tp))
-            kept.add(str(tp))
-            if tp.topic != layout.CLUSTER_METADATA:
-                known[tp] = earlier_checkpoints(work.final, tp)
+    lost |= absent
+    kept = {name for name in lost if work.earlier(name)}
+    for name in sorted(kept):
+        work.keep(name)
+        partition = layout.partition_named(name)
+        if partition is not None and partition.topic != layout.CLUSTER_METADATA:
+            known[partition] = earlier_checkpoints(work.final, partition)
     write_checkpoints(work.path, known)
     work.finish({*copied, *kept})
     return copied, left_out, lost
@@ -308,6 +310,36 @@ def _unread_checkpoints(directory: str, work: Destination, wanted: Wanted) -> di
         except (CorruptFileError, OSError) as e:
             unread[name] = f"{_skipped(e, work, wanted)}. {lacks}"
     return unread
+
+
+def _absent(place: str, topics: set[str] | None) -> dict[str, str]:
+    """Partitions that are not in a log directory although they have been there, with what tells it. A store
+    may have others in other directories."""
+    names = os.listdir(place)
+    found = {
+        name: "it is a link that leads nowhere"
+        for name in names
+        if layout.is_partition_name(name)
+        and os.path.islink(path := f"{place}/{name}")
+        and not os.path.exists(path)
+    }
+    lines: set[TopicPartition] = set()
+    for file in (layout.RECOVERY_POINTS, layout.HIGH_WATERMARKS):
+        with contextlib.suppress(OSError):  # reported already
+            lines |= read_checkpoint(f"{place}/{file}").offsets.keys()
+    aside = {layout.parse_directory(name) for name in names if layout.is_set_aside(name)}
+    try:
+        table = read_manifest(place).table
+    except (CorruptFileError, OSError):  # reported already
+        table = TopicTable()
+    for tp in sorted(lines.difference(aside)):
+        known = table.topics.get(tp.topic)
+        is_gone = bool(table.number) and (known is None or tp.partition >= known.count)
+        if is_gone or (table.change is not None and table.change.concerns(tp)):
+            continue
+        if not os.path.isdir(f"{place}/{tp}") and tp.topic != layout.CLUSTER_METADATA:
+            found.setdefault(str(tp), f"the checkpoints of {place} have it, and it is not there")
+    return {name: why for name, why in found.items() if topics is None or name.rpartition("-")[0] in topics}
 
 
 def _has_log(directory: str) -> bool:
@@ -352,6 +384,8 @@ def _copy_files(place: str, topics: set[str] | None, work: Destination, wanted: 
                 rename(draft.path, f"{work.path}/{name}")
         except (CorruptFileError, OSError) as e:
             lost[name] = _skipped(e, work, wanted)
+            if work.keep_file(name):
+                lost[name] += ". The earlier copy of it was kept"
     return lost
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain, islice
 
-from kstore.copying.beside import copy_manifest, read_beside, write_beside
+from kstore.copying.beside import copy_manifest, options_of, read_beside, write_beside
 from kstore.copying.losses import Loss, gaps_of
 from kstore.copying.wanted import Checkpoints, PartitionCopy
 from kstore.engine.io.directory import make_directory
@@ -12,7 +12,6 @@ from kstore.engine.io.file import File, sync_directory, unlink
 from kstore.engine.record.batch_builder import encode_batch
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
-from kstore.log.files.log_dir_state import kept_options
 from kstore.log.segments.segment_truncation import encoded_again
 from kstore.log.write.opening import KeptConfig
 from kstore.log.writer import LogWriter
@@ -50,7 +49,7 @@ class RewrittenCopy:
         first = list(islice(batches, 1))
         base = 0 if wanted.renumber else min([start, *(batch.base_offset for batch in first)])
         File(f"{self.target}/{layout.segment_stem(base)}.log", "a")
-        sizes = KeptConfig(_sizes(kept_options(self.source).options), keeps=False)
+        sizes = KeptConfig(_sizes(options_of(self.source, wanted)), keeps=False)
         with LogWriter(self.target, create=False, kept=sizes) as out:
             size = sum(self._append(out, batch, start, stop) for batch in chain(first, batches))
             end = out.log_end_offset

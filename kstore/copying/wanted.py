@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 
-from kstore.copying.losses import losses_of
+from kstore.arguments import MAX64
+from kstore.copying.losses import Loss, losses_of
 from kstore.errors import CorruptFileError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
@@ -22,11 +23,12 @@ from kstore.remote.tiered_log import TieredLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Literal
+    from typing import Literal, TypeVar
 
-    from kstore.copying.losses import Loss
     from kstore.remote.tiered_log import RemotePart
     from kstore.typed import ReaderOptions
+
+    _T = TypeVar("_T")
 
 
 class Wanted(NamedTuple):
@@ -86,18 +88,26 @@ class Wanted(NamedTuple):
         """What a view of a partition has lost of a range of offsets. CorruptFileError, OSError."""
         place = locate(log.path)
         offsets, _ = self.read_checkpoint(f"{place.directory}/{layout.HIGH_WATERMARKS}")
-        try:
-            manifest = read_manifest(log.path)
-        except CorruptFileError:
-            if self.on_error != "skip":
-                raise
-            manifest = Manifest()
+        manifest = self.or_default(read_manifest, log.path, Manifest())
         gaps = log.remote_gaps() if isinstance(log, TieredLog) else []
         if self.start is None and self.since is None:
             start = 0  # losses may be why the log starts later
-        return losses_of(
-            log, start, stop, [*gaps, *log.recovery.gaps.between], offsets.get(place.name, 0), manifest
-        )
+        gaps += log.recovery.gaps.between
+        losses = losses_of(log, start, stop, gaps, offsets.get(place.name, 0), manifest)
+        if damage := log.snapshot.truncations.damage:
+            text = f"{damage}. The copy is without what only this file says: options, truncations, the id"
+            losses.append(Loss(text, MAX64))
+        return losses
+
+    def or_default(self, read: Callable[[str], _T], path: str, default: _T) -> _T:
+        """What `read` finds at a path; the default if it is damaged and damage is skipped. CorruptFileError,
+        OSError."""
+        try:
+            return read(path)
+        except (CorruptFileError, OSError):
+            if self.on_error != "skip":
+                raise
+            return default
 
     def _tolerated(self, checkpoint: str) -> tuple[type[OSError], ...]:
         return (OSError,) if checkpoint in self.unread else ()

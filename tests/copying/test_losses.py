@@ -157,3 +157,38 @@ def test_a_recovered_source(tmp_path: Path) -> None:
         report = kstore.copy(data, backup)
         assert "offsets 19 to 50 of orders-0" in report.left_out["orders-0"]
     assert len(rows(backup / "orders-0")) == 51
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_a_partition_that_is_gone(is_link: bool, tmp_path: Path) -> None:
+    data, backup = make(tmp_path / "data"), tmp_path / "backup"
+    kstore.copy(data, backup)
+    before = rows(data / "orders-0")
+    shutil.rmtree(data / "orders-0")
+    if is_link:
+        (data / "orders-0").symlink_to(tmp_path / "nowhere")
+    for destination in (tmp_path / "new", backup):
+        report = kstore.copy(data, destination)
+        assert (list(report.left_out), report.is_complete) == (["orders-0"], False)
+        assert list(report.partitions) == ["users-0"]
+    assert rows(backup / "orders-0") == before
+    assert kstore.check(backup, manifest=report.manifest).is_whole
+
+
+@pytest.mark.parametrize("name", ["kstore.json", "orders-0/kstore.json"])
+def test_a_damaged_manifest(name: str, tmp_path: Path) -> None:
+    """It costs a copy only what this file says, and an earlier copy nothing."""
+    data, backup = make(tmp_path / "data"), tmp_path / "backup"
+    with kstore.LogStore(data, mode="a") as store, store.cursor("group", ["orders"]) as cursor:
+        cursor.commit(next(iter(cursor)))
+    kstore.copy(data, backup)
+    table = (backup / "kstore.json").read_bytes()
+    (data / name).write_bytes(b"xxxx")
+    with pytest.raises(kstore.CorruptCheckpointError, match=name):
+        kstore.copy(data, backup)
+    for destination in (tmp_path / "new", backup):
+        report = kstore.copy(data, destination, on_error="skip")
+        assert (list(report.partitions), report.is_complete) == (["orders-0", "users-0"], False)
+        assert name in "".join([*report.left_out.values(), *report.gaps])
+        assert rows(destination / "orders-0") == rows(data / "orders-0")
+    assert (backup / "kstore.json").read_bytes() == table
