@@ -13,7 +13,7 @@ from kstore.errors import shown
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
 from kstore.log.files.lock import is_locked
-from kstore.log.files.log_dir_state import directory_of
+from kstore.log.files.log_dir_state import directory_of, is_led
 from kstore.log.files.manifest import stamp_of, truncations_of
 from kstore.log.follow.position import History, Position, diverged_at, epoch_before
 from kstore.log.recovery.report import in_short
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 class Loss(NamedTuple):
-    """Records that a source has lost: a sentence, and offsets that have them all. `is_noted`: whether a repair
-    has noted it, so that it is no news."""
+    """Records that a source has lost: a sentence, and offsets that have them all. Without a sentence, only an
+    earlier copy can tell. `is_noted`: whether a repair has noted it."""
 
     text: str
     first: int = 0
@@ -46,8 +46,8 @@ class KeptEarlierError(FileExistsError):
 
 
 def gaps_of(losses: Iterable[Loss]) -> tuple[str, ...]:
-    """The sentences about losses that no repair has noted."""
-    return tuple(shown(each.text) for each in losses if not each.is_noted)
+    """The sentences about losses."""
+    return tuple(shown(each.text) for each in losses if each.text)
 
 
 def losses_of(
@@ -77,7 +77,20 @@ def losses_of(
         if known < high_watermark:
             text = f"offsets {end} to {high_watermark - 1} had been committed, and are lost"
             found.append(Loss(f"{log.path}: {text}", end))
+        found += _suspected(log, start)
     return found + noted
+
+
+def _suspected(log: PartitionLog, start: int) -> Iterator[Loss]:
+    """What a log that was closed cleanly may have lost: records of which nothing is left, as those of a first
+    segment, or that other files stand for."""
+    if not log.recovery.clean or is_led(log.path):
+        return
+    base = log.segments[0].base_offset if log.segments else log.log_end_offset
+    if log.leader_epochs and log.leader_epochs[0][1] < base:  # a deletion would have moved their beginning
+        yield Loss("", log.leader_epochs[0][1], base)
+    if any(step.code is Code.ENDS_LATE for step in log.recovery.steps):
+        yield Loss("", start)
 
 
 def losses_since(path: str, earlier: str) -> list[Loss]:

@@ -18,11 +18,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 MIDDLE, LAST = 16, 48  # base offsets of segments of eight records
 
 
-def make(path: Path) -> Path:
+def make(path: Path, count: int = 51) -> Path:
     with kstore.LogStore(path, mode="a") as store:
         store.create_topic("orders", 1, internal_segment_bytes=600)
         store.create_topic("users", 1)
-        for number in range(51):
+        for number in range(count):
             store.append("orders", b"o%d" % number, key=b"%d" % number)
         store.append("users", b"u")
     return path
@@ -105,6 +105,23 @@ def test_losses(name: str, tmp_path: Path) -> None:
     done = run_command("copy", data, tmp_path / "new", "--on-error", "skip")
     assert (done.returncode, "orders-0" in done.stderr) == (1, True)
     assert rows(tmp_path / "new" / "orders-0") == [row for row in before if row[0] not in lost]
+
+
+@pytest.mark.parametrize("name", ["first", "foreign end"])
+def test_what_only_an_earlier_copy_tells(name: str, tmp_path: Path) -> None:
+    data, backup = make(tmp_path / "data"), tmp_path / "backup"
+    kstore.copy(data, backup)
+    if name == "first":
+        for base in (0, 8):
+            for file in (data / "orders-0").glob(f"{base:020}.*"):
+                file.unlink()
+    else:
+        file = log(make(tmp_path / "other", 100), 80)
+        shutil.copy(file, log(data, LAST))
+    report = kstore.copy(data, backup)
+    text = "offsets 0 to 15 of" if name == "first" else "offsets 48 to 50 of"
+    assert text in report.left_out["orders-0"]
+    assert len(rows(backup / "orders-0")) == 51
 
 
 def test_what_may_go(tmp_path: Path) -> None:
