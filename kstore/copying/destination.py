@@ -53,6 +53,7 @@ class Destination:
         self._progress = progress
         self._done = self._total = 0
         self._before: Mapping[str, CopiedFile] = {}
+        self._partitions: set[str] = set()  # folders of the earlier copy
         self._lock: File | None = None
 
     def begin(self, folders: Collection[str]) -> None:
@@ -72,6 +73,7 @@ class Destination:
             rename(previous, self.final)
         try:
             self._before = self._earlier_copy()
+            self._partitions = _partitions_in(self._before)
             self._require_all(folders)
         except (KstoreError, OSError):
             if os.listdir(self.path) == [_LOCK]:
@@ -118,7 +120,7 @@ class Destination:
 
     def _require_all(self, folders: Collection[str]) -> None:
         """FileExistsError if the earlier copy has a partition that is not in one of the folders."""
-        lost = sorted(_partitions_in(self._before).difference(folders))
+        lost = sorted(self._partitions.difference(folders))
         if lost:
             names = ", ".join(name or os.path.basename(self.final) for name in lost)
             raise FileExistsError(
@@ -185,7 +187,7 @@ class Destination:
 
     def earlier(self, name: str) -> str:
         """The path of a folder in the earlier copy at the place; "" if that has no such partition."""
-        if name not in _partitions_in(self._before):
+        if name not in self._partitions:
             return ""
         return f"{self.final}/{name}" if name else self.final
 

@@ -11,7 +11,9 @@ from tests.golden.scenarios import Scenario, scenarios
 from tests.helpers.effort import some
 from tests.kafka.jvm import Kafka, KafkaError
 
-CASES = [each for each in scenarios() if "__cluster_metadata" not in each.name]
+# KRaft's own log; and logs of which recovery cuts sound batches off: a copy stops there, or has more than Kafka
+OTHERS = ("crash_bad_crc", "crash_middle_segment")
+CASES = [each for each in scenarios() if "__cluster_metadata" not in each.name and each.name not in OTHERS]
 
 
 def told(kafka: Kafka, directory: Path, **given: Any) -> Any:
