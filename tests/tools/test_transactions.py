@@ -173,7 +173,7 @@ def test_a_commit_that_was_decided_is_not_aborted(
     assert f"coordinator: {state}\n" in run("transactions", data)[1]
     advice = {f.remedy for f in kstore.check(data).findings if f.code == "hanging_transaction"}
     assert advice == {
-        "kstore transactions --abort ends it",
+        "kstore transactions --abort --producer-id 8 ends it",
         "its coordinator has committed it, so its marker may be lost: restore the partition from a copy",
     }  # of 8, and of 7
     for more in ([], ["--dry-run"]):
