@@ -126,8 +126,10 @@ def truncated_at(earlier: Loaded, path: str, made: Loaded, made_path: str) -> in
     end = earlier.log_end_offset
     generation = truncations_of(path, stamp_of(path)).number
     position = Position(end, epoch_before(earlier, end), generation)
+    # one that is under way may have removed records already
+    truncations = truncations_of(made_path, stamp_of(made_path))._replace(pending="")
     # a log that has lost its end ends early, too: that is no truncation
-    now = History(truncations_of(made_path, stamp_of(made_path)), made.leader_epochs, MAX64)
+    now = History(truncations, made.leader_epochs, MAX64)
     at = diverged_at(now, position, "read_uncommitted")
     return MAX64 if at < 0 else at
 

@@ -275,7 +275,8 @@ def _copy_directory(
         except KeptEarlierError as e:
             lost[str(tp)] = f"the earlier copy {e.strerror}"
         except (CorruptFileError, OSError) as e:
-            lost[str(tp)] = _skipped(e, work, wanted)
+            if os.path.lexists(f"{place}/{tp}") or not os.path.isdir(place):
+                lost[str(tp)] = _skipped(e, work, wanted)
     lost |= absent
     kept = {name for name in lost if work.earlier(name)}
     for name in sorted(kept):

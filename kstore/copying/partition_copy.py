@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kstore.copying.destination import Destination
-    from kstore.copying.losses import Loss
+    from kstore.copying.losses import KeptEarlierError, Loss
     from kstore.copying.wanted import PartitionCopy, Wanted
     from kstore.log.files.layout import TopicPartition
 
@@ -46,9 +46,16 @@ def copy_partition(
         try:
             copy = make(source, name, destination, wanted)
             copied, known = copy.copy()
-            _require_earlier(source, name, destination, wanted, copied, copy.losses)
-            if copied.gaps and wanted.on_error != "skip":
-                raise _lost(source, copied.gaps)
+            error = _refused(source, name, destination, wanted, copied, copy.losses)
+            if error is None and copied.gaps and wanted.on_error != "skip":
+                error = _lost(source, copied.gaps)
+            if error is None and not copied.gaps:
+                return copied, known
+            # beside a writer a loss counts if it is found again: files may come and go together
+            if attempt < _ATTEMPTS_AT_DAMAGE and is_locked(locate(source).directory):
+                continue
+            if error is not None:
+                raise error
             return copied, known
         except LogChangedError:
             if attempt + 1 == _ATTEMPTS:
@@ -62,21 +69,20 @@ def copy_partition(
     raise AssertionError
 
 
-def _require_earlier(
+def _refused(
     source: str,
     name: str,
     destination: Destination,
     wanted: Wanted,
     copied: PartitionCopy,
     losses: Sequence[Loss],
-) -> None:
-    """KeptEarlierError if an earlier copy has records that this one lacks because the source has lost
-    them."""
+) -> KeptEarlierError | CorruptFileError | None:
+    """The error if an earlier copy has records that this one lacks because the source has lost them."""
     before, path = destination.earlier(name), destination.path_of(name)
     if not before or wanted.renumber or wanted.is_for_broker:
-        return
-    if not are_of_one_topic(_topic_id(before), _topic_id(path)):
-        return  # deleted, and created again
+        return None
+    if not are_of_one_topic(_topic_id(before), _topic_id(source)):
+        return None  # deleted, and created again
     earlier = load(before)
     made = load(path, clean=True, recovery_point=copied.end, log_start_offset=copied.start)
     stop = copied.end if wanted.stop is not None or wanted.until is not None else MAX64
@@ -87,11 +93,12 @@ def _require_earlier(
     news = [each for each in losses if not (each.is_noted and (each.first, each.end) in noted)]
     news += losses_since(source, before)
     if gone := taken(earlier, made, news, stop, truncated_at(earlier, before, made, path)):
-        raise refusal(name or os.path.basename(source), source, gone, destination.final)
+        return refusal(name or os.path.basename(source), source, gone, destination.final)
+    return None
 
 
 def _topic_id(path: str) -> str:
-    """The id of the topic of a copied partition, "" if it is not known."""
+    """The id of the topic of a partition, "" if it is not known."""
     place = locate(path)
     with contextlib.suppress(CorruptFileError, OSError):
         return checkpoints.topic_id_text(checkpoints.read_topic_id(f"{path}/{layout.METADATA}"))

@@ -86,18 +86,24 @@ class Wanted(NamedTuple):
 
     def losses_of(self, log: PartitionLog, start: int, stop: int) -> list[Loss]:
         """What a view of a partition has lost of a range of offsets. CorruptFileError, OSError."""
-        place = locate(log.path)
-        offsets, _ = self.read_checkpoint(f"{place.directory}/{layout.HIGH_WATERMARKS}")
         manifest = self.or_default(read_manifest, log.path, Manifest())
         gaps = log.remote_gaps() if isinstance(log, TieredLog) else []
         if self.start is None and self.since is None:
             start = 0  # losses may be why the log starts later
         gaps += log.recovery.gaps.between
-        losses = losses_of(log, start, stop, gaps, offsets.get(place.name, 0), manifest)
+        losses = losses_of(log, start, stop, gaps, self._high_watermark(log), manifest)
         if damage := log.snapshot.truncations.damage:
             text = f"{damage}. The copy is without what only this file says: options, truncations, the id"
             losses.append(Loss(text, MAX64))
         return losses
+
+    def _high_watermark(self, log: PartitionLog) -> int:
+        """The high watermark in the checkpoint, or where the log was truncated since. OSError."""
+        place = locate(log.path)
+        path = f"{place.directory}/{layout.HIGH_WATERMARKS}"
+        offset = self.read_checkpoint(path).offsets.get(place.name, 0)
+        written = os.stat(path).st_mtime_ns if offset else 0
+        return min([offset, *(at for number, at, _ in log.snapshot.truncations.entries if number > written)])
 
     def or_default(self, read: Callable[[str], _T], path: str, default: _T) -> _T:
         """What `read` finds at a path; the default if it is damaged and damage is skipped. CorruptFileError,

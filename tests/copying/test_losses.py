@@ -4,17 +4,20 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
 import kstore
+from kstore.engine.io.faults import fail_call
 from tests.copying.test_copies import rows
 from tests.helpers.processes import run_command
 
 pytestmark = pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 
+MODES: tuple[Literal["raise", "skip"], ...] = ("skip", "raise")
 MIDDLE, LAST = 16, 48  # base offsets of segments of eight records
 
 
@@ -209,3 +212,24 @@ def test_a_damaged_manifest(name: str, tmp_path: Path) -> None:
         assert name in "".join([*report.left_out.values(), *report.gaps])
         assert rows(destination / "orders-0") == rows(data / "orders-0")
     assert (backup / "kstore.json").read_bytes() == table
+
+
+def test_a_truncation_that_failed(tmp_path: Path) -> None:
+    """Whatever it has removed, it explains."""
+    make(tmp_path / "data")
+    kstore.copy(tmp_path / "data", tmp_path / "backup")
+    ends = set()
+    for nth in range(5, 20, 3):
+        data, backup = tmp_path / f"data{nth}", tmp_path / f"backup{nth}"
+        shutil.copytree(tmp_path / "data", data)
+        shutil.copytree(tmp_path / "backup", backup)
+        with suppress(OSError, kstore.KstoreError), kstore.open(data / "orders-0", "r+") as writer:
+            fail_call(nth)
+            try:
+                writer.truncate_to(20)
+            finally:
+                fail_call(0)
+        for mode in MODES:
+            assert "orders-0" not in kstore.copy(data, backup, on_error=mode).left_out
+            ends.add((mode, kstore.open(backup / "orders-0").log_end_offset))
+    assert len(ends) > 2
