@@ -233,3 +233,22 @@ def test_a_truncation_that_failed(tmp_path: Path) -> None:
             assert "orders-0" not in kstore.copy(data, backup, on_error=mode).left_out
             ends.add((mode, kstore.open(backup / "orders-0").log_end_offset))
     assert len(ends) > 2
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_truncation_by_a_broker(epoch: int, tmp_path: Path) -> None:
+    """It begins a leader epoch; without one, the end is lost."""
+    whole, cut, backup = (tmp_path / name for name in ("t-0", "cut-0", "backup-0"))
+    with kstore.open(whole, "a") as writer:
+        writer.extend([b"v"] * 10)
+    kstore.copy(whole, backup)
+    kstore.copy(whole, cut, stop=6)
+    with kstore.open(cut, "a") as writer:
+        batch = kstore.encode_batch([(0, None, b"new", None)], base_offset=6, leader_epoch=epoch)
+        writer.append_batches(batch, keep_offsets=True)
+    if epoch:
+        kstore.copy(cut, backup)
+    else:
+        with pytest.raises(FileExistsError, match="offsets 7 to 9 of cut-0"):
+            kstore.copy(cut, backup)
+    assert kstore.open(backup).log_end_offset == (7 if epoch else 10)
