@@ -21,6 +21,7 @@ from kstore.log.recovery.steps import Code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from typing import TypeAlias
 
     from kstore.engine.segment.segment import Segment
     from kstore.log.files.manifest import Manifest
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from kstore.log.recovery.loader import Loaded
     from kstore.log.recovery.steps import Step
 
-    Range = tuple[int, int]  # the first offset, and the one after the last
+    _Range: TypeAlias = tuple[int, int]  # the first offset, and the one after the last
 
 
 class Loss(NamedTuple):
@@ -103,7 +104,9 @@ def losses_since(path: str, earlier: str) -> list[Loss]:
     return [Loss("", base, is_noted=True) for base in bases if base is not None]
 
 
-def taken(earlier: Loaded, made: Loaded, losses: Sequence[Loss], stop: int, truncated_at: int) -> list[Range]:
+def taken(
+    earlier: Loaded, made: Loaded, losses: Sequence[Loss], stop: int, truncated_at: int
+) -> list[_Range]:
     """The offsets below `stop` of an earlier copy that the copy that was made has not, because the source has
     lost them. What is below the log start was deleted, and what is above `truncated_at` was truncated, except
     by a recovery or a repair. CorruptRecordError, OSError."""
@@ -113,7 +116,7 @@ def taken(earlier: Loaded, made: Loaded, losses: Sequence[Loss], stop: int, trun
         # a loss that ends at the log start may be why the log starts there
         low = each.first if each.end <= start and not each.is_noted else max(each.first, start)
         ranges.append((low, each.end if each.is_noted else min(each.end, truncated_at)))
-    found: list[Range] = []
+    found: list[_Range] = []
     for first, last in ranges:
         bounds = first, min(last, stop)
         found += _without(_offsets(earlier.segments, *bounds), _offsets(made.segments, *bounds))
@@ -134,7 +137,7 @@ def truncated_at(earlier: Loaded, path: str, made: Loaded, made_path: str) -> in
     return MAX64 if at < 0 else at
 
 
-def refusal(name: str, source: str, gone: Iterable[Range], final: str) -> KeptEarlierError:
+def refusal(name: str, source: str, gone: Iterable[_Range], final: str) -> KeptEarlierError:
     """The error about an earlier copy that would lose records."""
     offsets = in_short([f"{first} to {end - 1}" for first, end in gone])
     text = (
@@ -144,9 +147,9 @@ def refusal(name: str, source: str, gone: Iterable[Range], final: str) -> KeptEa
     return KeptEarlierError(errno.EEXIST, text, final)
 
 
-def _offsets(segments: Iterable[Segment], low: int, high: int) -> list[Range]:
+def _offsets(segments: Iterable[Segment], low: int, high: int) -> list[_Range]:
     """The offsets from low to high (exclusive) that are in batches of segments, as ranges."""
-    found: list[Range] = []
+    found: list[_Range] = []
     for segment in segments:
         if segment.base_offset < high and low < segment.end_offset:
             headers = segment.read_headers(0, ["base_offset", "last_offset"])
@@ -159,9 +162,9 @@ def _offsets(segments: Iterable[Segment], low: int, high: int) -> list[Range]:
     return _joined((first, end) for first, end in clipped if first < end)
 
 
-def _joined(ranges: Iterable[Range]) -> list[Range]:
+def _joined(ranges: Iterable[_Range]) -> list[_Range]:
     """The same offsets as ranges that do not touch each other, in order."""
-    found: list[Range] = []
+    found: list[_Range] = []
     for first, end in sorted(ranges):
         if found and first <= found[-1][1]:
             found[-1] = found[-1][0], max(end, found[-1][1])
@@ -170,7 +173,7 @@ def _joined(ranges: Iterable[Range]) -> list[Range]:
     return found
 
 
-def _without(ranges: Iterable[Range], others: Sequence[Range]) -> Iterator[Range]:
+def _without(ranges: Iterable[_Range], others: Sequence[_Range]) -> Iterator[_Range]:
     """The offsets of ranges that are in none of the others; both are in order, and do not touch."""
     at = 0
     for first, end in ranges:
