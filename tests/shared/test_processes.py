@@ -7,6 +7,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 
 import kstore
 import kstore.testing
+from kstore.engine.io.file import File
+from kstore.log.files import lock
 from tests.helpers.effort import some
 from tests.helpers.processes import run_python
 from tests.helpers.waiting import threads_doing
@@ -458,3 +461,32 @@ def test_a_removed_checkpoint_of_leader_epochs(ram: Path) -> None:
             assert log.leader_epochs == ((3, 0),)
         assert other.close() == 0
     check_left(directory)
+
+
+def test_a_process_dies_while_another_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that waits is the first then: it does not take the shared files for those of another process."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"one")
+    held, other = Pipe()
+
+    def hold() -> None:
+        own = lock.DirectoryLock(str(tmp_path / "t-0"))
+        other.send(own.take(shared=True))  # alone, and has let no other in
+        signal.pause()
+
+    child = started(hold)
+    assert held.recv()
+    is_alone = lock.lock_alone
+
+    def and_then_it_dies(file: File) -> bool:
+        found = is_alone(file)
+        if not found:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            monkeypatch.setattr(lock, "lock_alone", is_alone)
+        return found
+
+    monkeypatch.setattr(lock, "lock_alone", and_then_it_dies)
+    with kstore.open(tmp_path / "t-0", "a", shared=True, wait=0) as log:
+        log.append(b"two")
+    assert [record.value for record in kstore.open(tmp_path / "t-0")] == [b"one", b"two"]

@@ -283,7 +283,10 @@ class DirectoryLock:
 
 def _enter_shared(file: File) -> bool:
     """Lock the file for a shared writer: whether no other process has it locked. BlockingIOError if one has
-    that does not share it."""
+    that does not share it.
+
+    A process is not alone only if another one has entered: the one that kept it out may have ended since.
+    """
     until = time.monotonic() + _MOST_ENTERING
     for pause in pauses():
         if lock_alone(file):
@@ -297,7 +300,11 @@ def _enter_shared(file: File) -> bool:
             if found is not None and found[2] != _SHARED_LENGTH:
                 raise
         else:
-            return False
+            if others_from(file.fd, _MEMBER):
+                return False
+            fcntl.lockf(file.fd, fcntl.LOCK_UN, _SHARED_LENGTH)
+            if time.monotonic() > until:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         time.sleep(pause)
     raise AssertionError
 
