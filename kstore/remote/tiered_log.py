@@ -121,6 +121,8 @@ def _joined(remote: RemotePart, local: Loaded) -> Loaded:
     if there is None or not older:
         return local
     end = older[-1].end_offset if len(older) < len(there.segments) else there.log_end_offset
+    if end > first:  # the segment that follows was perhaps deleted here before it could be shipped
+        end = older[-1].read_next_offset()
     if end > first:
         text = f"it is not what was shipped to {remote.url}, where offset {first} is inside a segment"
         raise LogChangedError(older[-1].path, first, there.log_start_offset, there.log_end_offset, text)

@@ -153,7 +153,8 @@ def _delete(shipping: PartitionShipping, log: PartitionLog, opened: _Opened | No
     for segment, decision in zip(log.segments, decisions, strict=True):
         if not decision.delete or segment.end_offset > end:
             break
-        shipping.verify(segment)
+        if segment.end_offset > log.log_start_offset:  # else its records were deleted, and are not shipped
+            shipping.verify(segment)
         offset = segment.end_offset
     if offset < 0:
         return 0

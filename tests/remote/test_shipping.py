@@ -384,6 +384,30 @@ def test_check_and_copy(tmp_path: Path) -> None:
         ]
 
 
+def test_segments_that_were_deleted_before_they_were_shipped(tmp_path: Path) -> None:
+    """They are not shipped, deleted here, and a gap of the remote part below the log start."""
+    local, url = tmp_path / "orders-0", f"file://{tmp_path}/remote/orders-0"
+    bases = make(local)
+    with kstore.open(local, "a") as log:
+        log.delete_records(bases[1] + 1)
+    report = kstore.ship(local, url, local_retention_ms=0)
+    assert (report.partitions["orders-0"].start, report.partitions["orders-0"].deleted_segments) == (
+        bases[1] + 1,
+        len(bases),
+    )
+    with kstore.open(local, "a") as log:
+        append(log, 600)
+        first, second, *_ = (segment.base_offset for segment in log.segments)
+        log.delete_records(second + 1)
+        append(log, 600)
+        end = log.log_end_offset
+    assert first < second
+    kstore.ship(local, url)
+    log = kstore.open(local, remote=url)
+    assert [record.offset for record in log] == list(range(second + 1, end))
+    assert kstore.check(local, remote=url).is_whole
+
+
 @pytest.mark.parametrize("retention", [{}, {"local_retention_ms": 0}])
 def test_a_check_of_what_is_not_the_remote_part(tmp_path: Path, retention: dict[str, int]) -> None:
     """The parts of two logs are exchanged; and the log of a shipped segment is lost."""
