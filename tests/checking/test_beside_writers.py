@@ -1,6 +1,8 @@
 """No false alarm beside a process that writes, and in copies that were made meanwhile."""
 
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 import kstore
 from tests.helpers.effort import times
 from tests.helpers.processes import Program
+from tests.shared.processes import ended, started
 
 REPOSITORY = Path(__file__).parents[2]
 WRITER = """
@@ -54,3 +57,22 @@ def test_beside_a_writer(tmp_path: Path, kind: str) -> None:
     finally:
         writer.kill()
         writer.end()
+
+
+@pytest.mark.parametrize("offset", [5, 0])
+def test_a_truncation_before_a_crash_is_no_loss(tmp_path: Path, offset: int) -> None:
+    """The high watermark of the last clean stop was beyond it."""
+    with kstore.LogStore(tmp_path, mode="a") as store:
+        store.create_topic("t")
+        store.extend("t", [b"%d" % i for i in range(20)])
+
+    def truncate() -> None:
+        store = kstore.LogStore(tmp_path, mode="a")
+        if offset:
+            store.log("t").truncate_to(offset)
+        else:
+            store.log("t").truncate_fully_and_start_at(offset)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert ended(started(truncate)) == -signal.SIGKILL
+    assert not kstore.check(tmp_path).problems()

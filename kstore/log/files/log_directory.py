@@ -163,6 +163,13 @@ class Checkpoints:
         else:
             self._write(file, {**offsets, name: offset})
 
+    def lower(self, file: str, name: TopicPartition, most: int) -> None:
+        """Set the offset of a partition in a file to `most`, durably, if it is larger. OSError."""
+        with self._changing(file):
+            offsets = self._offsets[file]
+            if offsets.get(name, -1) > most:
+                self._write(file, {**offsets, name: most})
+
     def forget(self, names: Collection[TopicPartition]) -> None:
         """Remove partitions from all files, durably, before others get these names. OSError."""
         with self._changing(*_KEPT_IN_MEMORY):
@@ -721,6 +728,13 @@ class PartitionLease(Lease):
             directory = self._locked()
             with directory.writing:
                 directory.checkpoints.put(layout.HIGH_WATERMARKS, self.name, offset)
+
+    def lower_high_watermark(self, offset: int) -> None:
+        """Lower the high watermark, before a truncation removes the records from here on. OSError."""
+        if not self._location.is_alone:
+            directory = self._locked()
+            with directory.writing:
+                directory.checkpoints.lower(layout.HIGH_WATERMARKS, self.name, offset)
 
     def cleaner_offset(self) -> int | None:
         """The end of the compacted part, or None."""

@@ -34,6 +34,7 @@ def truncate_to(log: SegmentSet, offset: int) -> bool:
         try:
             log.offsets.lower_recovery_point(offset)
             log.lease.lower_cleaner_offset(offset)
+            log.lease.lower_high_watermark(offset)
             log.manifest.expect(offset)
         except OSError:
             change.undone()
@@ -56,6 +57,7 @@ def start_at(log: SegmentSet, offset: int, log_start_offset: int | None = None) 
             point = min(end.recovery_point, offset, offsets.first_base)
             offsets.write(point, offsets.start)
             log.lease.lower_cleaner_offset(offset)
+            log.lease.lower_high_watermark(offset)
             log.manifest.expect(offset, "all")
         except OSError:
             change.undone()
