@@ -183,19 +183,11 @@ def check_checkpoints(
                 )
                 yield found("checkpoint_lacks", file, text)
         for tp, offset in offsets.items():
-            is_lost = name == layout.HIGH_WATERMARKS and offset < _FARTHEST
-            if tp in here and offset > here[tp][1] and is_lost:
+            is_beyond = tp in here and offset > here[tp][1]
+            if is_beyond and name == layout.HIGH_WATERMARKS and offset < _FARTHEST:
                 text = f"the high watermark is {offset}; the log ends at {here[tp][1]}"
                 yield found("committed_is_lost", f"{path}/{tp}", text, offsets=(here[tp][1], offset - 1))
-            elif (
-                tp in here
-                and offset > here[tp][1]
-                and name
-                in (
-                    layout.HIGH_WATERMARKS,
-                    layout.CLEANER_OFFSETS,
-                )
-            ):
+            elif is_beyond and name in (layout.HIGH_WATERMARKS, layout.CLEANER_OFFSETS):
                 text = f"the offset of {tp} in it is {offset}; the log ends at {here[tp][1]}"
                 yield found("checkpoint_beyond_end", file, text)
             elif tp not in names.partitions:

@@ -123,9 +123,8 @@ class FileCopy:
         file, losses = part.segment.file(), len(self.losses)
         self._copy_bytes(part, stop, file)
         self.copied += part.end - part.position
-        if (
-            sealed == identity_of(file) and len(self.losses) == losses
-        ):  # else a later run would not report them
+        # else a later run would not report the losses
+        if sealed == identity_of(file) and len(self.losses) == losses:
             self.destination.note(self.name, f"{stem}.log", sealed)
 
     def _copy_bytes(self, part: Part, stop: int, file: File) -> None:

@@ -219,7 +219,7 @@ def test_a_truncation_that_failed(tmp_path: Path) -> None:
     make(tmp_path / "data")
     kstore.copy(tmp_path / "data", tmp_path / "backup")
     ends = set()
-    for nth in range(5, 20, 3):
+    for nth in range(5, 40, 3):
         data, backup = tmp_path / f"data{nth}", tmp_path / f"backup{nth}"
         shutil.copytree(tmp_path / "data", data)
         shutil.copytree(tmp_path / "backup", backup)
