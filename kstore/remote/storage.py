@@ -53,7 +53,8 @@ class Storage:
             listed = self._walked(depth)
         entries = {self._name(path): (path, entry) for path, entry in listed.items()}
         entries = {name: entry for name, entry in entries.items() if name.count("/") < depth}
-        if "" in entries:
+        _, root = entries.pop("", ("", {}))
+        if root.get("type") == "file":
             raise NotADirectoryError(f"{self.url} is a file, not a directory")
         # a listing of HTTP has no sizes
         asked = [path for path, entry in entries.values() if entry.get("size") is None]
