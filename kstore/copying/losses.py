@@ -51,16 +51,19 @@ def gaps_of(losses: Iterable[Loss]) -> tuple[str, ...]:
     return tuple(shown(each.text) for each in losses if each.text)
 
 
+def noted_in(manifest: Manifest) -> list[Loss]:
+    """The losses that a repair has noted."""
+    ranges = (*manifest.gaps, *manifest.lost_ends)
+    return [Loss("", first, first + count, is_noted=True) for first, count in ranges]
+
+
 def losses_of(
     log: PartitionLog, start: int, stop: int, gaps: Iterable[Step], high_watermark: int, manifest: Manifest
 ) -> list[Loss]:
     """What a view of a partition has lost of the offsets start to stop (exclusive). `gaps`: what is missing
     between its segments, or before them."""
     end, recovery = log.log_end_offset, log.recovery
-    noted = [
-        Loss("", first, first + count, is_noted=True)
-        for first, count in (*manifest.gaps, *manifest.lost_ends)
-    ]
+    noted = noted_in(manifest)
     found = [
         Loss(f"{step.file}: {step.text(done=True)}", *step.offsets)
         for step in gaps
@@ -95,8 +98,8 @@ def _suspected(log: PartitionLog, start: int) -> Iterator[Loss]:
 
 
 def losses_since(path: str, earlier: str) -> list[Loss]:
-    """What recovery has cut off a partition since an earlier copy of it. It ends the log there as a truncation
-    does, and keeps in .cut files what had been flushed, or is sound. OSError."""
+    """What recovery has cut off a partition since an earlier copy of it. Recovery ends the log there as a
+    truncation does, and keeps in .cut files what had been flushed, or is sound. OSError."""
     copied_at = os.stat(f"{earlier}/{layout.LEADER_EPOCHS}").st_mtime_ns
     names = [name for name in os.listdir(path) if name.endswith(layout.CUT) and ".log." in name]
     cut = [name for name in names if os.stat(f"{path}/{name}").st_ctime_ns > copied_at]

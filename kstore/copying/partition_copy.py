@@ -7,7 +7,7 @@ import os
 
 from kstore.arguments import MAX64
 from kstore.copying.file_copy import FileCopy
-from kstore.copying.losses import losses_since, refusal, taken, truncated_at
+from kstore.copying.losses import losses_since, noted_in, refusal, taken, truncated_at
 from kstore.copying.rewritten_copy import RewrittenCopy
 from kstore.copying.wanted import Checkpoints
 from kstore.engine.io.file import write_whole
@@ -86,12 +86,10 @@ def _refused(
     earlier = load(before)
     made = load(path, clean=True, recovery_point=copied.end, log_start_offset=copied.start)
     stop = copied.end if wanted.stop is not None or wanted.until is not None else MAX64
-    noted = set[tuple[int, int]]()
+    known: list[Loss] = []
     with contextlib.suppress(CorruptFileError):
-        *_, gaps, lost_ends = read_manifest(before)
-        noted |= {(first, first + count) for first, count in (*gaps, *lost_ends)}
-    news = [each for each in losses if not (each.is_noted and (each.first, each.end) in noted)]
-    news += losses_since(source, before)
+        known = noted_in(read_manifest(before))
+    news = [each for each in losses if each not in known] + losses_since(source, before)
     if gone := taken(earlier, made, news, stop, truncated_at(earlier, before, made, path)):
         return refusal(name or os.path.basename(source), source, gone, destination.final)
     return None
