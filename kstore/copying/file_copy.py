@@ -6,7 +6,7 @@ import contextlib
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX64
 from kstore.copying.beside import copy_manifest, options_of, read_beside, write_beside
-from kstore.copying.losses import Loss, gaps_of
+from kstore.copying.losses import Expected, Loss, gaps_of
 from kstore.copying.manifest import identity_of
 from kstore.copying.parts import parts_of
 from kstore.copying.wanted import Checkpoints, PartitionCopy
@@ -19,7 +19,8 @@ from kstore.errors import CorruptFileError, CorruptRecordError, LogChangedError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.leader_epochs import LeaderEpochCheckpoint, LeaderEpochs
-from kstore.log.files.log_dir_state import read_log_start
+from kstore.log.files.lock import is_locked
+from kstore.log.files.log_dir_state import directory_of, read_log_start
 from kstore.log.files.producer_snapshot import checked_count
 from kstore.log.producers.snapshot_files import SnapshotFiles
 from kstore.log.producers.transactions import Transactions
@@ -48,6 +49,7 @@ class FileCopy:
         self.source, self.name, self.destination, self.wanted = source, name, destination, wanted
         self.target = destination.path_of(name)
         self.losses: list[Loss] = []
+        self.expected: Expected | None = None
         self.copied = self.reused = 0
 
     def copy(self) -> tuple[PartitionCopy, Checkpoints]:
@@ -67,6 +69,7 @@ class FileCopy:
         if not all(segment.files.is_at_its_name() for segment in segments[-len(pinned) :]):
             raise LogChangedError(self.source, -1, start, stop, "segments were replaced")
         self.losses += self.wanted.losses_of(log, start, stop)
+        self.expected = self.wanted.expected_of(log, start, stop)
         is_cut = stop < log.log_end_offset
         first = start if start > log.log_start_offset else 0  # else the files are kept from their beginning
         parts = list(parts_of(segments, first, stop, log.log_end_offset))
@@ -79,12 +82,14 @@ class FileCopy:
         if not parts:
             self._begin_empty(start)
         self._write_snapshots(snapshots, start, stop)
+        copy_manifest(log, self.target, self.wanted)
+        loaded = load(self.target, clean=True, recovery_point=stop, log_start_offset=start)
         epochs = log.snapshot.leader_epochs.until(stop).since(start)
         if self.wanted.leader_epoch is not None:
             epochs = LeaderEpochs([(self.wanted.leader_epoch, start)])
+        elif is_locked(directory_of(self.source)):  # their file may be of another moment than the segments
+            epochs = _begun(epochs, loaded.segments, start)
         LeaderEpochCheckpoint(self.target, epochs)
-        copy_manifest(log, self.target, self.wanted)
-        loaded = load(self.target, clean=True, recovery_point=stop, log_start_offset=start)
         end = loaded.log_end_offset
         if not is_cut and not skips and end != stop:  # another program has changed a file in place
             raise LogChangedError(self.source, end, start, stop, "its files were changed")
@@ -190,11 +195,12 @@ class FileCopy:
         draft.truncate(at)
         if tail:
             text = f"{path}: {tail} bytes at its end, which hold no whole batch, were left out"
-            self.losses.append(Loss(text))
+            self.losses.append(Loss(text, made.base_offset, made.end_offset))
         for skipped in reader.skipped:
             position, size = origin + skipped.position, skipped.size
             error = _in_source(skipped.error, path, origin)
-            self.losses.append(Loss(f"{path}: {size} bytes at byte {position} were left out: {error}"))
+            text = f"{path}: {size} bytes at byte {position} were left out: {error}"
+            self.losses.append(Loss(text, made.base_offset, made.end_offset))
 
     def _begin_empty(self, base_offset: int) -> None:
         stem = layout.segment_stem(base_offset)
@@ -219,6 +225,15 @@ class FileCopy:
             if start < base <= stop:
                 name = f"{layout.segment_stem(base)}.snapshot"
                 write_whole(f"{self.target}/{name}", data)
+
+
+def _begun(epochs: LeaderEpochs, segments: Sequence[Segment], start: int) -> LeaderEpochs:
+    """Leader epochs that begin with that of the first batch."""
+    found = segments[0].translate(start) if segments else None
+    if found is None or (epochs.entries and epochs.entries[0][1] <= start):
+        return epochs
+    first = segments[0].batch_at(found.position).leader_epoch
+    return LeaderEpochs([(first, start), *(each for each in epochs.entries if each[0] > first)][first < 0 :])
 
 
 def _put_leader_epoch(segment: Segment, draft: File, epoch: int) -> None:

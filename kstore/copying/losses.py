@@ -1,21 +1,24 @@
-"""What a source has lost, and which offsets a copy of it would therefore take from an earlier copy.
+"""What a source has lost, and which records a copy of it would therefore take from an earlier copy.
 
-Both modes of a copy use these decisions. They read headers, and write nothing.
+Both modes of a copy use these decisions. They write nothing.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
+
+import numpy as np
 
 from kstore.arguments import MAX64
-from kstore.errors import shown
+from kstore.engine.scan.batch_reader import BatchReader
+from kstore.errors import CorruptFileError, shown
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
-from kstore.log.files import layout
 from kstore.log.files.lock import is_locked
-from kstore.log.files.log_dir_state import directory_of, is_led
+from kstore.log.files.log_dir_state import directory_of, is_known_compacted, is_led
 from kstore.log.files.manifest import stamp_of, truncations_of
-from kstore.log.follow.position import History, Position, diverged_at, epoch_before
+from kstore.log.follow.position import epoch_before
 from kstore.log.recovery.report import in_short
 from kstore.log.recovery.steps import Code
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import TypeAlias
 
+    from kstore.engine.record.batch import Record
     from kstore.engine.segment.segment import Segment
     from kstore.log.files.manifest import Manifest
     from kstore.log.partition import PartitionLog
@@ -31,15 +35,25 @@ if TYPE_CHECKING:
 
     _Range: TypeAlias = tuple[int, int]  # the first offset, and the one after the last
 
+_KEY = ["base_offset", "last_offset", "crc"]  # columns that are equal in equal batches
+
 
 class Loss(NamedTuple):
-    """Records that a source has lost: a sentence, and offsets that have them all. Without a sentence, only an
-    earlier copy can tell. `is_noted`: whether a repair has noted it."""
+    """Records that a source has lost: a sentence, and offsets that have them all. A repair has noted those
+    without a sentence."""
 
     text: str
     first: int = 0
     end: int = MAX64
-    is_noted: bool = False
+
+
+class Expected(NamedTuple):
+    """The offsets of which a source should have all records that it once had: `start` to `end` (exclusive).
+    Below `compacted_end` compaction may have removed some."""
+
+    start: int
+    end: int
+    compacted_end: int
 
 
 class KeptEarlierError(FileExistsError):
@@ -51,19 +65,13 @@ def gaps_of(losses: Iterable[Loss]) -> tuple[str, ...]:
     return tuple(shown(each.text) for each in losses if each.text)
 
 
-def noted_in(manifest: Manifest) -> list[Loss]:
-    """The losses that a repair has noted."""
-    ranges = (*manifest.gaps, *manifest.lost_ends)
-    return [Loss("", first, first + count, is_noted=True) for first, count in ranges]
-
-
 def losses_of(
     log: PartitionLog, start: int, stop: int, gaps: Iterable[Step], high_watermark: int, manifest: Manifest
 ) -> list[Loss]:
     """What a view of a partition has lost of the offsets start to stop (exclusive). `gaps`: what is missing
     between its segments, or before them."""
     end, recovery = log.log_end_offset, log.recovery
-    noted = noted_in(manifest)
+    noted = [Loss("", first, first + count) for first, count in (*manifest.gaps, *manifest.lost_ends)]
     found = [
         Loss(f"{step.file}: {step.text(done=True)}", *step.offsets)
         for step in gaps
@@ -81,63 +89,88 @@ def losses_of(
         if known < high_watermark:
             text = f"offsets {end} to {high_watermark - 1} had been committed, and are lost"
             found.append(Loss(f"{log.path}: {text}", end))
-        found += _suspected(log, start)
     return found + noted
 
 
-def _suspected(log: PartitionLog, start: int) -> Iterator[Loss]:
-    """What a log that was closed cleanly may have lost: records of which nothing is left, as those of a first
-    segment, or that other files stand for."""
-    if not log.recovery.clean or is_led(log.path):
-        return
-    base = log.segments[0].base_offset if log.segments else log.log_end_offset
-    if log.leader_epochs and log.leader_epochs[0][1] < base:  # a deletion would have moved their beginning
-        yield Loss("", log.leader_epochs[0][1], base)
-    if any(step.code is Code.ENDS_LATE for step in log.recovery.steps):
-        yield Loss("", start)
-
-
-def losses_since(path: str, earlier: str) -> list[Loss]:
-    """What recovery has cut off a partition since an earlier copy of it. Recovery ends the log there as a
-    truncation does, and keeps in .cut files what had been flushed, or is sound. OSError."""
-    copied_at = os.stat(f"{earlier}/{layout.LEADER_EPOCHS}").st_mtime_ns
-    names = [name for name in os.listdir(path) if name.endswith(layout.CUT) and ".log." in name]
-    cut = [name for name in names if os.stat(f"{path}/{name}").st_ctime_ns > copied_at]
-    bases = (layout.segment_offset(f"{name.partition('.')[0]}.log") for name in cut)
-    return [Loss("", base, is_noted=True) for base in bases if base is not None]
-
-
-def taken(
-    earlier: Loaded, made: Loaded, losses: Sequence[Loss], stop: int, truncated_at: int
-) -> list[_Range]:
-    """The offsets below `stop` of an earlier copy that the copy that was made has not, because the source has
-    lost them. What is below the log start was deleted, and what is above `truncated_at` was truncated, except
-    by a recovery or a repair. CorruptRecordError, OSError."""
-    start, end = made.log_start_offset, made.log_end_offset
-    ranges = [(max(start, end), truncated_at)] if end < earlier.log_end_offset else []
-    for each in losses:
-        # a loss that ends at the log start may be why the log starts there
-        low = each.first if each.end <= start and not each.is_noted else max(each.first, start)
-        ranges.append((low, each.end if each.is_noted else min(each.end, truncated_at)))
-    found: list[_Range] = []
-    for first, last in ranges:
-        bounds = first, min(last, stop)
-        found += _without(_offsets(earlier.segments, *bounds), _offsets(made.segments, *bounds))
-    return _joined(found)
+def expected_of(log: PartitionLog, start: int, end: int, cleaner: int | None) -> Expected:
+    """What a view of a partition should have of the offsets start to end (exclusive), of which `start` is
+    wanted, or is the log start. `cleaner`: the end of the compacted part, if there is one."""
+    segments, epochs = log.segments, log.leader_epochs
+    if epochs and start == log.log_start_offset and not is_led(log.path):
+        start = min(start, epochs[0][1])  # a deletion would have moved their beginning
+    is_compacted = False
+    with suppress(CorruptFileError, OSError):
+        is_compacted = is_known_compacted(log.path)
+    active = segments[-1].base_offset if segments else 0
+    return Expected(start, end, max(active, cleaner or 0) if is_compacted else 0)
 
 
 def truncated_at(earlier: Loaded, path: str, made: Loaded, made_path: str) -> int:
     """The offset at which the source of the copy at `made_path` was truncated since the earlier one at `path`
-    was made; 2^63 - 1 if it was not. CorruptCheckpointError, OSError."""
+    was made; 2^63 - 1 if it was not. What recovery has cut off does not count. CorruptCheckpointError,
+    OSError."""
     end = earlier.log_end_offset
-    generation = truncations_of(path, stamp_of(path)).number
-    position = Position(end, epoch_before(earlier, end), generation)
-    # one that is under way may have removed records already
-    truncations = truncations_of(made_path, stamp_of(made_path))._replace(pending="")
+    truncations = truncations_of(made_path, stamp_of(made_path))
+    by_kstore = truncations.removed_since(truncations_of(path, stamp_of(path)).number)
     # a log that has lost its end ends early, too: that is no truncation
-    now = History(truncations, made.leader_epochs, MAX64)
-    at = diverged_at(now, position, "read_uncommitted")
-    return MAX64 if at < 0 else at
+    by_broker = made.leader_epochs.end_offset_for(epoch_before(earlier, end), MAX64)[1]
+    return min((at for at in (by_kstore, by_broker) if at >= 0), default=MAX64)
+
+
+def taken(earlier: Loaded, made: Loaded, expected: Expected, losses: Sequence[Loss]) -> list[_Range]:
+    """The offsets of records of an earlier copy that the copy that was made has not, or has others at, although
+    it should have them. CorruptRecordError, OSError."""
+    found: list[_Range] = []
+    for segment in earlier.segments:
+        low, high = max(segment.base_offset, expected.start), min(segment.end_offset, expected.end)
+        is_lossy = any(each.first < high and low < each.end for each in losses)
+        low = low if is_lossy else max(low, expected.compacted_end)
+        reached = [s for s in made.segments if s.base_offset < high and low < s.end_offset]
+        if low < high and not any(_begins_with(each, segment) for each in reached):
+            found += _missing(segment, reached, low, high)
+    return _joined(found)
+
+
+def _begins_with(made: Segment, earlier: Segment) -> bool:
+    """Whether a segment has all that the earlier copy of it has: that one is the same file, or its last batch
+    is at the same byte."""
+    if made.base_offset != earlier.base_offset:
+        return False
+    if os.path.samefile(made.path, earlier.path):
+        return True
+    end = earlier.read_end().next_offset - 1
+    last = earlier.translate(end)
+    if last is None or made.translate(end) != last:
+        return last is None
+    return bool(made.batch_at(last.position).data == earlier.batch_at(last.position).data)
+
+
+def _missing(segment: Segment, made: Sequence[Segment], low: int, high: int) -> Iterator[_Range]:
+    """The offsets from low to high (exclusive) of records that segments have not as a segment has them."""
+    if not len(had := segment.read_headers(0, _KEY)):
+        return
+    tables = [each.read_headers(0, _KEY) for each in made]
+    has = np.concatenate(tables) if tables else had[:0]
+    has = has[np.argsort(has["base_offset"], kind="stable")]
+    at = np.searchsorted(has["base_offset"], had["base_offset"])
+    is_same = at < len(has)
+    is_same[is_same] = has[at[is_same]] == had[is_same]
+    beside = np.searchsorted(has["last_offset"], had["base_offset"])
+    for (first, last, _), nearest in zip(had[~is_same].tolist(), beside[~is_same].tolist(), strict=True):
+        first, end = max(first, low), min(last + 1, high)
+        if nearest == len(has) or has["base_offset"][nearest] >= end:
+            if first < end:
+                yield first, end
+            continue
+        theirs = dict(_records(made, first, end))
+        lost = (offset for offset, record in _records([segment], first, end) if theirs.get(offset) != record)
+        yield from ((offset, offset + 1) for offset in lost)
+
+
+def _records(segments: Sequence[Segment], first: int, end: int) -> Iterator[tuple[int, Record]]:
+    """The records of offsets, each with its offset."""
+    for batch in BatchReader(tuple(segments), first, end):
+        yield from ((record.offset, record) for record in batch.records() if first <= record.offset < end)
 
 
 def refusal(name: str, source: str, gone: Iterable[_Range], final: str) -> KeptEarlierError:
@@ -150,21 +183,6 @@ def refusal(name: str, source: str, gone: Iterable[_Range], final: str) -> KeptE
     return KeptEarlierError(errno.EEXIST, text, final)
 
 
-def _offsets(segments: Iterable[Segment], low: int, high: int) -> list[_Range]:
-    """The offsets from low to high (exclusive) that are in batches of segments, as ranges."""
-    found: list[_Range] = []
-    for segment in segments:
-        if segment.base_offset < high and low < segment.end_offset:
-            headers = segment.read_headers(0, ["base_offset", "last_offset"])
-            firsts, ends = headers["base_offset"], headers["last_offset"] + 1
-            if len(headers):
-                breaks = (firsts[1:] != ends[:-1]).nonzero()[0]
-                starts = [int(firsts[0]), *firsts[breaks + 1].tolist()]
-                found += zip(starts, [*ends[breaks].tolist(), int(ends[-1])], strict=True)
-    clipped = ((max(first, low), min(end, high)) for first, end in found)
-    return _joined((first, end) for first, end in clipped if first < end)
-
-
 def _joined(ranges: Iterable[_Range]) -> list[_Range]:
     """The same offsets as ranges that do not touch each other, in order."""
     found: list[_Range] = []
@@ -174,20 +192,3 @@ def _joined(ranges: Iterable[_Range]) -> list[_Range]:
         else:
             found.append((first, end))
     return found
-
-
-def _without(ranges: Iterable[_Range], others: Sequence[_Range]) -> Iterator[_Range]:
-    """The offsets of ranges that are in none of the others; both are in order, and do not touch."""
-    at = 0
-    for first, end in ranges:
-        while at < len(others) and others[at][1] <= first:
-            at += 1
-        while at < len(others) and others[at][0] < end:
-            if first < others[at][0]:
-                yield first, others[at][0]
-            first = max(first, others[at][1])
-            if first >= end:
-                break
-            at += 1
-        if first < end:
-            yield first, end

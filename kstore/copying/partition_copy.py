@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 
-from kstore.arguments import MAX64
 from kstore.copying.file_copy import FileCopy
-from kstore.copying.losses import losses_since, noted_in, refusal, taken, truncated_at
+from kstore.copying.losses import refusal, taken, truncated_at
 from kstore.copying.rewritten_copy import RewrittenCopy
 from kstore.copying.wanted import Checkpoints
 from kstore.engine.io.file import write_whole
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kstore.copying.destination import Destination
-    from kstore.copying.losses import KeptEarlierError, Loss
+    from kstore.copying.losses import KeptEarlierError
     from kstore.copying.wanted import PartitionCopy, Wanted
     from kstore.log.files.layout import TopicPartition
 
@@ -46,7 +45,7 @@ def copy_partition(
         try:
             copy = make(source, name, destination, wanted)
             copied, known = copy.copy()
-            error = _refused(source, name, destination, wanted, copied, copy.losses)
+            error: CorruptFileError | KeptEarlierError | None = _refused(copy, copied)
             if error is None and copied.gaps and wanted.on_error != "skip":
                 error = _lost(source, copied.gaps)
             if error is None and not copied.gaps:
@@ -69,29 +68,19 @@ def copy_partition(
     raise AssertionError
 
 
-def _refused(
-    source: str,
-    name: str,
-    destination: Destination,
-    wanted: Wanted,
-    copied: PartitionCopy,
-    losses: Sequence[Loss],
-) -> KeptEarlierError | CorruptFileError | None:
+def _refused(copy: FileCopy | RewrittenCopy, copied: PartitionCopy) -> KeptEarlierError | None:
     """The error if an earlier copy has records that this one lacks because the source has lost them."""
-    before, path = destination.earlier(name), destination.path_of(name)
-    if not before or wanted.renumber or wanted.is_for_broker:
+    source, destination = copy.source, copy.destination
+    before, path = destination.earlier(copy.name), destination.path_of(copy.name)
+    if not before or copy.expected is None:
         return None
     if not are_of_one_topic(_topic_id(before), _topic_id(source)):
         return None  # deleted, and created again
     earlier = load(before)
     made = load(path, clean=True, recovery_point=copied.end, log_start_offset=copied.start)
-    stop = copied.end if wanted.stop is not None or wanted.until is not None else MAX64
-    known: list[Loss] = []
-    with contextlib.suppress(CorruptFileError):
-        known = noted_in(read_manifest(before))
-    news = [each for each in losses if each not in known] + losses_since(source, before)
-    if gone := taken(earlier, made, news, stop, truncated_at(earlier, before, made, path)):
-        return refusal(name or os.path.basename(source), source, gone, destination.final)
+    end = min(copy.expected.end, truncated_at(earlier, before, made, path))
+    if gone := taken(earlier, made, copy.expected._replace(end=end), copy.losses):
+        return refusal(copy.name or os.path.basename(source), source, gone, destination.final)
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain, islice
 
 from kstore.copying.beside import copy_manifest, options_of, read_beside, write_beside
-from kstore.copying.losses import Loss, gaps_of
+from kstore.copying.losses import Expected, Loss, gaps_of
 from kstore.copying.wanted import Checkpoints, PartitionCopy
 from kstore.engine.io.directory import make_directory
 from kstore.engine.io.file import File, sync_directory, unlink
@@ -29,6 +29,7 @@ class RewrittenCopy:
         self.source, self.name, self.destination, self.wanted = source, name, destination, wanted
         self.target = destination.path_of(name)
         self.losses: list[Loss] = []
+        self.expected: Expected | None = None
 
     def copy(self) -> tuple[PartitionCopy, Checkpoints]:
         make_directory(self.target)
@@ -38,6 +39,7 @@ class RewrittenCopy:
         log = wanted.opened(self.source, recover=wanted.on_error != "skip")
         start, stop = wanted.range_of(log)
         self.losses += wanted.losses_of(log, start, stop)
+        self.expected = wanted.expected_of(log, start, stop)
         if not wanted.is_bounded:
             self.destination.expect(sum(segment.size for segment in log.segments), self.name)
         batches = log.batches(

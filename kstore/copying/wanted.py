@@ -6,7 +6,7 @@ import contextlib
 import os
 
 from kstore.arguments import MAX64
-from kstore.copying.losses import Loss, losses_of
+from kstore.copying.losses import Expected, Loss, expected_of, losses_of
 from kstore.errors import CorruptFileError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
@@ -96,6 +96,14 @@ class Wanted(NamedTuple):
             text = f"{damage}. The copy is without what only this file says: options, truncations, the id"
             losses.append(Loss(text, MAX64))
         return losses
+
+    def expected_of(self, log: PartitionLog, start: int, stop: int) -> Expected | None:
+        """What a view of a partition should have of a range of offsets; None if an earlier copy need not be
+        asked. OSError."""
+        if self.renumber or self.is_for_broker:
+            return None
+        is_open = self.stop is None and self.until is None
+        return expected_of(log, start, MAX64 if is_open else stop, self.cleaner_offset(log.path))
 
     def _high_watermark(self, log: PartitionLog) -> int:
         """The high watermark in the checkpoint, or where the log was truncated since. OSError."""

@@ -61,11 +61,16 @@ def flip_unclean(data: Path) -> None:
     flip(data)
 
 
+def without(data: Path, *bases: int) -> None:
+    for base in bases:
+        for file in (data / "orders-0").glob(f"{base:020}.*"):
+            file.unlink()
+
+
 def end_unclean(data: Path) -> None:
     """Only the high watermark tells."""
     unclean(data, 40)
-    for file in (data / "orders-0").glob(f"{LAST:020}.*"):
-        file.unlink()
+    without(data, LAST)
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], set[int]]] = {
@@ -110,21 +115,72 @@ def test_losses(name: str, tmp_path: Path) -> None:
     assert rows(tmp_path / "new" / "orders-0") == [row for row in before if row[0] not in lost]
 
 
-@pytest.mark.parametrize("name", ["first", "foreign end"])
+def appended(data: Path) -> None:
+    """Others get the offsets of lost records."""
+    with kstore.LogStore(data, mode="a") as store:
+        for number in range(10):
+            store.append("orders", b"n%d" % number)
+
+
+def foreign_end(data: Path) -> None:
+    shutil.copy(log(make(data.parent / "other", 100), 80), log(data, LAST))
+
+
+def power_cut(data: Path) -> None:
+    unclean(data, 0)
+    os.truncate(log(data, LAST), 100)
+    appended(data)
+
+
+def recovered(data: Path) -> None:
+    flip(data)
+    run_command("recover", data / "orders-0", "--all")
+    appended(data)
+
+
+def end_appended(data: Path) -> None:
+    without(data, LAST)
+    appended(data)
+
+
+def small_middle(data: Path) -> None:
+    with kstore.LogStore(data, mode="a") as store:
+        for count in (20, 3, 20):
+            store.extend("orders", [b"v"] * count)
+            store.log("orders", 0).roll()
+    kstore.copy(data, data.parent / "backup")
+    without(data, 71)
+
+
+def compact_middle(data: Path) -> None:
+    """None of it was compacted yet."""
+    with kstore.LogStore(data, mode="a") as store:
+        store.alter_topic("orders", cleanup_policy="compact")
+    without(data, MIDDLE)
+
+
+SILENT: dict[str, tuple[Callable[[Path], object], str]] = {
+    "first": (lambda data: without(data, 0, 8), "0 to 15"),
+    "foreign_end": (foreign_end, "48 to 50"),
+    "power_cut": (power_cut, "49 to 50"),
+    "recovered": (recovered, "18 to 50"),
+    "end_appended": (end_appended, "48 to 50"),
+    "small_middle": (small_middle, "71 to 73"),
+    "compact_middle": (compact_middle, "16 to 23"),
+}
+
+
+@pytest.mark.parametrize("name", SILENT)
 def test_what_only_an_earlier_copy_tells(name: str, tmp_path: Path) -> None:
     data, backup = make(tmp_path / "data"), tmp_path / "backup"
+    damage, lost = SILENT[name]
     kstore.copy(data, backup)
-    if name == "first":
-        for base in (0, 8):
-            for file in (data / "orders-0").glob(f"{base:020}.*"):
-                file.unlink()
-    else:
-        file = log(make(tmp_path / "other", 100), 80)
-        shutil.copy(file, log(data, LAST))
-    report = kstore.copy(data, backup)
-    text = "offsets 0 to 15 of" if name == "first" else "offsets 48 to 50 of"
-    assert text in report.left_out["orders-0"]
-    assert len(rows(backup / "orders-0")) == 51
+    damage(data)
+    before = rows(backup / "orders-0")
+    for mode in MODES:
+        report = kstore.copy(data, backup, on_error=mode)
+        assert f"offsets {lost} of orders-0" in report.left_out["orders-0"]
+        assert rows(backup / "orders-0") == before
 
 
 def test_what_may_go(tmp_path: Path) -> None:
@@ -175,7 +231,7 @@ def test_a_recovered_source(tmp_path: Path) -> None:
         store.append("orders", b"new")
     for _ in range(2):
         report = kstore.copy(data, backup)
-        assert "offsets 19 to 50 of orders-0" in report.left_out["orders-0"]
+        assert "offsets 18 to 50 of orders-0" in report.left_out["orders-0"]
     assert len(rows(backup / "orders-0")) == 51
 
 
@@ -249,6 +305,6 @@ def test_a_truncation_by_a_broker(epoch: int, tmp_path: Path) -> None:
     if epoch:
         kstore.copy(cut, backup)
     else:
-        with pytest.raises(FileExistsError, match="offsets 7 to 9 of cut-0"):
+        with pytest.raises(FileExistsError, match="offsets 6 to 9 of cut-0"):
             kstore.copy(cut, backup)
     assert kstore.open(backup).log_end_offset == (7 if epoch else 10)

@@ -37,13 +37,17 @@ class Truncations(NamedTuple):
     damage: why the truncations are not known: their file cannot be read. The number is -1 then.
 
     pending: "records" if the last truncation may be incomplete, "all" if it also removes all records and
-    continues at its offset, else "". The next opening for writing completes it.
+    continues at its offset, "recovery" if recovery begins a generation where it ends the log, else "". The
+    next opening for writing completes it.
+
+    recoveries: the numbers of those that recovery has begun: the records behind them were lost, not removed.
     """
 
     entries: tuple[tuple[int, int, int], ...] = ()
     pending: str = ""
     number: int = 0
     damage: CorruptCheckpointError | OSError | None = None
+    recoveries: tuple[int, ...] = ()
 
     @classmethod
     def unknown(cls, damage: CorruptCheckpointError | OSError) -> Truncations:
@@ -62,13 +66,17 @@ class Truncations(NamedTuple):
         )
         if list(entries) != sorted(set(entries)) or (entries and entries[-1][0] > _LATEST):
             raise ValueError(f"truncations {entries!r:.200}")
-        if (pending := content.get("pending", "")) not in ("", "records", "all"):
+        if (pending := content.get("pending", "")) not in ("", "records", "all", "recovery"):
             raise ValueError(f"a pending truncation of {pending!r:.80}")
-        return cls(entries, pending, entries[-1][0]) if entries else cls()
+        recoveries = tuple(map(_offset, content.get("recoveries", ())))
+        return cls(entries, pending, entries[-1][0], recoveries=recoveries) if entries else cls()
 
     def content(self) -> dict[str, object]:
         """The truncations in the content of a manifest: nothing if there are none."""
-        return {"truncations": self.entries, "pending": self.pending} if self.entries else {}
+        if not self.entries:
+            return {}
+        found: dict[str, object] = {"truncations": self.entries, "pending": self.pending}
+        return found | {"recoveries": self.recoveries} if self.recoveries else found
 
     @property
     def offset(self) -> int:
@@ -88,31 +96,46 @@ class Truncations(NamedTuple):
         entries = self.entries[:-1] if self.pending else self.entries
         return min((entry[at] for entry in entries if entry[0] > number), default=-1)
 
+    def removed_since(self, number: int) -> int:
+        """The lowest offset from which a truncation after that of this number has removed records, or may have
+        removed some already; -1 if there is none. What recovery has cut off does not count."""
+        entries = (entry for entry in self.entries if entry[0] > number and entry[0] not in self.recoveries)
+        return min((entry[1] for entry in entries), default=-1)
+
     def expecting(self, offset: int, pending: str) -> Truncations:
         """The truncations with a pending one at an offset."""
-        return self._and_one(self.entries, offset, offset, pending)
+        return self._and_one(self.entries, offset, offset, pending, pending == "recovery")
 
     def carried_out(self, stable_offset: int) -> Truncations:
         """The truncations after the pending one is complete. A transaction that an earlier one has opened
         again is still open, so its stable offset counts on."""
         offset = self.entries[-1][1]
         kept = tuple(entry for entry in self.entries[:-1] if entry[1] < offset)
-        stable = min(stable_offset, *(entry[2] for entry in self.entries[len(kept) :]))
-        return self._and_one(kept, offset, stable, "")
+        replaced = self.entries[len(kept) :]
+        stable = min(stable_offset, *(entry[2] for entry in replaced))
+        removed = [entry[0] for entry in replaced if entry[1] == offset and entry[0] not in self.recoveries]
+        return self._and_one(kept, offset, stable, "", not removed)
 
     def without_pending(self) -> Truncations:
         """The truncations without the pending one. Later numbers are still greater than its number."""
         return self._replace(entries=self.entries[:-1], pending="") if self.pending else self
 
     def _and_one(
-        self, kept: tuple[tuple[int, int, int], ...], offset: int, stable: int, pending: str
+        self,
+        kept: tuple[tuple[int, int, int], ...],
+        offset: int,
+        stable: int,
+        pending: str,
+        is_recovery: bool,
     ) -> Truncations:
         if len(kept) >= _MOST:
             # merge the two oldest: a reader between them may be reported a lower offset than necessary
             (_, first, first_stable), (number, *_) = kept[:2]
             kept = ((number, first, first_stable), *kept[2:])
         last = max(self.number + _NUMBERS_APART, time.time_ns()), offset, stable
-        return Truncations((*kept, last), pending, last[0])
+        numbers = {entry[0] for entry in kept} | ({last[0]} if is_recovery else set())
+        recoveries = tuple(number for number in (*self.recoveries, last[0]) if number in numbers)
+        return Truncations((*kept, last), pending, last[0], recoveries=recoveries)
 
 
 NO_TRUNCATIONS = Truncations()

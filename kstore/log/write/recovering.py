@@ -54,10 +54,14 @@ def recovered(
         mode="write",
     )
     end, known = loaded.log_end_offset, manifest.known.truncations
-    # A crash may have taken records that others had read, and their offsets are given to new ones: so a
-    # generation begins where recovery ends the log.
-    if loaded.segments and not loaded.recovery.clean and known.pending != "all":
-        manifest.expect(min(end, known.offset) if known.pending else end)
+    # Records that others had read may be lost, and their offsets are given to new ones: so a generation begins
+    # where recovery ends the log.
+    is_sound = loaded.recovery.clean and end >= loaded.recovery.recovery_point
+    if loaded.segments and not is_sound and known.pending != "all":
+        is_under_way = known.pending == "records"
+        manifest.expect(
+            min(end, known.offset) if known.pending else end, "records" if is_under_way else "recovery"
+        )
     loaded = carried_out(loaded, repairs)
     recovery = loaded.recovery
     if recovery.truncated_bytes:
