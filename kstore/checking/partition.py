@@ -168,7 +168,9 @@ class PartitionCheck:
             )
             self.findings += found_
             epochs = f"{self.path}/{layout.LEADER_EPOCHS}"
-            if not any(f.code == "epochs_damaged" for f in self.findings):
+            # the line with the log start went with the name of a partition that was set aside
+            is_start_lost = layout.is_set_aside(os.path.basename(self.path))
+            if not (is_start_lost or any(f.code == "epochs_damaged" for f in self.findings)):
                 start = loaded.log_start_offset
                 entries = loaded.leader_epochs.entries
                 is_known = _are_log_starts_known(directory_of(self.path))

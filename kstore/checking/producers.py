@@ -301,7 +301,9 @@ def _check_index(
 
 def _is_alike(entry: Aborted, whole: Aborted, seen: Aborted, start: int) -> bool:
     """Whether an entry is, to a reader from the log start offset on, the same as one by all batches, or by
-    those that an opening reads."""
+    those that an opening reads. The last stable offset may be that of a transaction that was deleted."""
+    if 0 <= entry.last_stable_offset < start:
+        entry = entry._replace(last_stable_offset=whole.last_stable_offset)
     return entry.producer_id == whole.producer_id and all(
         max(told, start) in (max(known, start), max(read, start))
         for told, known, read in zip(entry, whole, seen, strict=True)

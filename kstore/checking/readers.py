@@ -55,6 +55,8 @@ def positions_beyond(
     for tp, path in paths.items():
         try:
             groups = groups_in(path)
+        except FileNotFoundError:  # the partition was deleted
+            continue
         except OSError as e:
             yield found("unreadable_file", e.filename or path, str(e))
             continue
@@ -74,7 +76,10 @@ def positions_beyond(
 
 def _unused(path: str) -> Iterator[Finding]:
     """The findings about positions that were committed for another partition of this name."""
-    home = Home.of(path)
+    try:
+        home = Home.of(path)
+    except LogNotFoundError:  # it was deleted
+        return
     for group in groups_with_positions(home.directory):
         try:
             entry = read_positions(home.directory, group).get(home.tp)

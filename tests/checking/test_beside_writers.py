@@ -3,12 +3,15 @@
 import os
 import shutil
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
 import kstore
+from kstore.checking.check import check_parts
 from tests.helpers.effort import times
+from tests.helpers.markers import end_transaction, transactional
 from tests.helpers.processes import Program
 from tests.shared.processes import ended, started
 
@@ -76,3 +79,37 @@ def test_a_truncation_before_a_crash_is_no_loss(tmp_path: Path, offset: int) -> 
 
     assert ended(started(truncate)) == -signal.SIGKILL
     assert not kstore.check(tmp_path).problems()
+
+
+def test_a_topic_that_is_deleted_meanwhile(tmp_path: Path) -> None:
+    with kstore.LogStore(tmp_path, mode="a") as store:
+        for topic in ("kept", "deleted"):
+            store.create_topic(topic)
+            store.append(topic, b"v")
+        report = check_parts([tmp_path], listed=lambda _: store.delete_topic("deleted"))
+        assert not report.problems()
+        assert not kstore.check(tmp_path).problems()
+
+
+def test_a_deleted_topic_without_its_first_records(tmp_path: Path) -> None:
+    """Its line in log-start-offset-checkpoint is gone."""
+    with kstore.LogStore(tmp_path, mode="a") as store:
+        for topic in ("kept", "deleted"):
+            store.create_topic(topic)
+            store.extend(topic, [b"v"] * 20)
+            store.log(topic).delete_records(5)
+        store.delete_topic("deleted")
+        assert not kstore.check(tmp_path).problems()
+
+
+def test_an_open_transaction_that_retention_has_deleted(tmp_path: Path) -> None:
+    now = int(time.time() * 1000)
+    with kstore.open(tmp_path / "t-0", "a", retention_bytes=0) as log:
+        log.append_batches(transactional((now, None, b"v", None), producer=1, sequence=0))
+        log.roll()
+        log.append(b"v")
+        log.retain()
+        assert log.log_start_offset > 0
+        log.append_batches(transactional((now, None, b"v", None), producer=2, sequence=0))
+        end_transaction(log, "ABORT", now, 2)
+    assert not kstore.check(tmp_path / "t-0").problems()
