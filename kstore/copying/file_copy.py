@@ -229,11 +229,14 @@ class FileCopy:
 
 def _begun(epochs: LeaderEpochs, segments: Sequence[Segment], start: int) -> LeaderEpochs:
     """Leader epochs that begin with that of the first batch."""
-    found = segments[0].translate(start) if segments else None
-    if found is None or (epochs.entries and epochs.entries[0][1] <= start):
+    if epochs.entries and epochs.entries[0][1] <= start:
         return epochs
-    first = segments[0].batch_at(found.position).leader_epoch
-    return LeaderEpochs([(first, start), *(each for each in epochs.entries if each[0] > first)][first < 0 :])
+    for segment in segments:
+        if (found := segment.translate(start)) is not None:
+            first = segment.batch_at(found.position).leader_epoch
+            later = [entry for entry in epochs.entries if entry[0] > first]
+            return LeaderEpochs([(first, start), *later] if first >= 0 else later)
+    return epochs
 
 
 def _put_leader_epoch(segment: Segment, draft: File, epoch: int) -> None:
