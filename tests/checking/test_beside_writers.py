@@ -38,7 +38,9 @@ with kstore.open(sys.argv[1], "a", internal_segment_bytes=20000, index_interval_
         if kind == "keyed" and rng.random() < 0.02:
             log.compact()
         if kind == "cut" and rng.random() < 0.02:
-            log.truncate_to(log.log_end_offset // 2)
+            log.truncate_to((log.log_start_offset + log.log_end_offset) // 2)
+        if kind == "cut" and rng.random() < 0.02:
+            log.delete_records(rng.randint(log.log_start_offset, log.log_end_offset))
         if rng.random() < 0.05:
             print(log.log_end_offset, flush=True)
 """
