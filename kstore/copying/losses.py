@@ -118,8 +118,8 @@ def truncated_at(earlier: Loaded, path: str, made: Loaded, made_path: str) -> in
 
 
 def taken(earlier: Loaded, made: Loaded, expected: Expected, losses: Sequence[Loss]) -> list[_Range]:
-    """The offsets of records of an earlier copy that the copy that was made has not, or has others at, although
-    it should have them. CorruptRecordError, OSError."""
+    """The offsets of records of an earlier copy that the copy that was made should have, and has not as they
+    are there. CorruptRecordError, OSError."""
     found: list[_Range] = []
     for segment in earlier.segments:
         low, high = max(segment.base_offset, expected.start), min(segment.end_offset, expected.end)
@@ -132,8 +132,8 @@ def taken(earlier: Loaded, made: Loaded, expected: Expected, losses: Sequence[Lo
 
 
 def _begins_with(made: Segment, earlier: Segment) -> bool:
-    """Whether a segment has all that the earlier copy of it has: that one is the same file, or its last batch
-    is at the same byte."""
+    """Whether a segment has all that the earlier copy of it has: both are one file, or the last batch of that
+    one is here at its place."""
     if made.base_offset != earlier.base_offset:
         return False
     if os.path.samefile(made.path, earlier.path):
@@ -184,7 +184,7 @@ def refusal(name: str, source: str, gone: Iterable[_Range], final: str) -> KeptE
 
 
 def _joined(ranges: Iterable[_Range]) -> list[_Range]:
-    """The same offsets as ranges that do not touch each other, in order."""
+    """These offsets as ranges that do not touch each other, in order."""
     found: list[_Range] = []
     for first, end in sorted(ranges):
         if found and first <= found[-1][1]:

@@ -97,8 +97,8 @@ class Truncations(NamedTuple):
         return min((entry[at] for entry in entries if entry[0] > number), default=-1)
 
     def removed_since(self, number: int) -> int:
-        """The lowest offset from which a truncation after that of this number has removed records, or may have
-        removed some already; -1 if there is none. What recovery has cut off does not count."""
+        """The lowest offset from which a truncation after that of this number has removed records, or may
+        have; -1 if there is none. What recovery has cut off does not count."""
         entries = (entry for entry in self.entries if entry[0] > number and entry[0] not in self.recoveries)
         return min((entry[1] for entry in entries), default=-1)
 

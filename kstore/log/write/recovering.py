@@ -54,8 +54,8 @@ def recovered(
         mode="write",
     )
     end, known = loaded.log_end_offset, manifest.known.truncations
-    # Records that others had read may be lost, and their offsets are given to new ones: so a generation begins
-    # where recovery ends the log.
+    # Records that others had read may be lost, and new ones get their offsets: so a generation begins where
+    # recovery ends the log.
     is_sound = loaded.recovery.clean and end >= loaded.recovery.recovery_point
     if loaded.segments and not is_sound and known.pending != "all":
         is_under_way = known.pending == "records"
