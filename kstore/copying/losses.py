@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+from bisect import bisect_left, bisect_right
 from contextlib import suppress
 
 import numpy as np
@@ -121,11 +122,12 @@ def taken(earlier: Loaded, made: Loaded, expected: Expected, losses: Sequence[Lo
     """The offsets of records of an earlier copy that the copy that was made should have, and has not as they
     are there. CorruptRecordError, OSError."""
     found: list[_Range] = []
+    bases = [segment.base_offset for segment in made.segments]
     for segment in earlier.segments:
         low, high = max(segment.base_offset, expected.start), min(segment.end_offset, expected.end)
         is_lossy = any(each.first < high and low < each.end for each in losses)
         low = low if is_lossy else max(low, expected.compacted_end)
-        reached = [s for s in made.segments if s.base_offset < high and low < s.end_offset]
+        reached = made.segments[max(bisect_right(bases, low) - 1, 0) : bisect_left(bases, high)]
         if low < high and not any(_begins_with(each, segment) for each in reached):
             found += _missing(segment, reached, low, high)
     return _joined(found)
@@ -158,13 +160,15 @@ def _missing(segment: Segment, made: Sequence[Segment], low: int, high: int) -> 
     beside = np.searchsorted(has["last_offset"], had["base_offset"])
     for (first, last, _), nearest in zip(had[~is_same].tolist(), beside[~is_same].tolist(), strict=True):
         first, end = max(first, low), min(last + 1, high)
+        if first >= end:
+            continue
         if nearest == len(has) or has["base_offset"][nearest] >= end:
-            if first < end:
-                yield first, end
+            yield first, end
             continue
         theirs = dict(_records(made, first, end))
-        lost = (offset for offset, record in _records([segment], first, end) if theirs.get(offset) != record)
-        yield from ((offset, offset + 1) for offset in lost)
+        for offset, record in _records([segment], first, end):
+            if theirs.get(offset) != record:
+                yield offset, offset + 1
 
 
 def _records(segments: Sequence[Segment], first: int, end: int) -> Iterator[tuple[int, Record]]:
