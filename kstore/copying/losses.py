@@ -93,11 +93,11 @@ def losses_of(
     return found + noted
 
 
-def expected_of(log: PartitionLog, start: int, end: int, cleaner: int | None) -> Expected:
-    """What a view of a partition should have of the offsets start to end (exclusive), of which `start` is
-    wanted, or is the log start. `cleaner`: the end of the compacted part, if there is one."""
+def expected_of(log: PartitionLog, start: int, end: int, cleaner: int | None, *, is_whole: bool) -> Expected:
+    """What a view of a partition should have of the offsets start to end (exclusive). is_whole: `start` is
+    the log start, which a loss may have moved. `cleaner`: the end of the compacted part, if there is one."""
     segments, epochs = log.segments, log.leader_epochs
-    if epochs and start == log.log_start_offset and not is_led(log.path):
+    if epochs and is_whole and not is_led(log.path):
         start = min(start, epochs[0][1])  # a deletion would have moved their beginning
     is_compacted = False
     with suppress(CorruptFileError, OSError):
@@ -122,9 +122,11 @@ def taken(earlier: Loaded, made: Loaded, expected: Expected, losses: Sequence[Lo
     """The offsets of records of an earlier copy that the copy that was made should have, and has not as they
     are there. CorruptRecordError, OSError."""
     found: list[_Range] = []
+    # a loss up to the log start may be why the log starts there
+    start = min([expected.start, *(each.first for each in losses if each.end == expected.start)])
     bases = [segment.base_offset for segment in made.segments]
     for segment in earlier.segments:
-        low, high = max(segment.base_offset, expected.start), min(segment.end_offset, expected.end)
+        low, high = max(segment.base_offset, start), min(segment.end_offset, expected.end)
         is_lossy = any(each.first < high and low < each.end for each in losses)
         low = low if is_lossy else max(low, expected.compacted_end)
         reached = made.segments[max(bisect_right(bases, low) - 1, 0) : bisect_left(bases, high)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import chain, islice
 
 from kstore.copying.beside import copy_manifest, options_of, read_beside, write_beside
@@ -56,10 +57,9 @@ class RewrittenCopy:
             size = sum(self._append(out, batch, start, stop) for batch in chain(first, batches))
             end = out.log_end_offset
         begin = 0 if wanted.renumber else start
-        self.losses += [
-            Loss(f"{each.file}: {each.size} bytes at byte {each.position} were left out: {each.error}")
-            for each in batches.skipped
-        ]
+        for each in batches.skipped:
+            text = f"{each.file}: {each.size} bytes at byte {each.position} were left out: {each.error}"
+            self.losses.append(Loss(text, layout.segment_offset(os.path.basename(each.file)) or 0))
         for name in (*layout.CHECKPOINTS, layout.HIGH_WATERMARKS, layout.LOCK, layout.MANIFEST):
             unlink(f"{self.target}/{name}", missing_ok=True)
         copy_manifest(log, self.target, wanted)

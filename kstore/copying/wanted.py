@@ -103,7 +103,9 @@ class Wanted(NamedTuple):
         if self.renumber or self.is_for_broker:
             return None
         is_open = self.stop is None and self.until is None
-        return expected_of(log, start, MAX64 if is_open else stop, self.cleaner_offset(log.path))
+        is_whole = self.start is None and self.since is None and self.remote is None
+        cleaner = self.cleaner_offset(log.path)
+        return expected_of(log, start, MAX64 if is_open else stop, cleaner, is_whole=is_whole)
 
     def _high_watermark(self, log: PartitionLog) -> int:
         """The high watermark in the checkpoint, or where the log was truncated since. OSError."""

@@ -116,7 +116,9 @@ class TieredLog(PartitionLog):
 def _joined(remote: RemotePart, local: Loaded) -> Loaded:
     """The two parts as one log. LogChangedError if they are not parts of one."""
     first = local.segments[0].base_offset if local.segments else local.log_end_offset
-    there = remote.snapshot(first) if first > 0 else None
+    start = local.log_start_offset
+    # one behind the first segment was set by a deletion of records, so no remote record is left
+    there = remote.snapshot(first) if first > 0 and start <= first else None
     older = [] if there is None else [each for each in there.segments if each.base_offset < first]
     if there is None or not older:
         return local
@@ -130,12 +132,9 @@ def _joined(remote: RemotePart, local: Loaded) -> Loaded:
     if end < first:
         gap = Step(Code.OFFSETS_MISSING, older[-1].path, offsets=(end, first), is_loss=True)
         recovery = recovery._replace(gaps=Gaps(lambda: [gap, *local.recovery.gaps.steps]))
-    start = local.log_start_offset
-    if start == first:  # else records were deleted, and not only segments
-        start = there.log_start_offset
     return local.replace(
         segments=(*older, *local.segments),
-        log_start_offset=start,
+        log_start_offset=there.log_start_offset if start == first else start,
         leader_epochs=continued(there.leader_epochs.until(first), local.leader_epochs),
         recovery=recovery,
     )
