@@ -1,42 +1,22 @@
-"""What a source has lost, and which records a copy of it would therefore take from an earlier copy.
-
-Both modes of a copy use these decisions. They write nothing.
-"""
+"""What a source has lost, and what it should have. Both modes of a copy use it. It writes nothing."""
 
 from __future__ import annotations
 
-import errno
-import os
-from bisect import bisect_left, bisect_right
 from contextlib import suppress
 
-import numpy as np
-
 from kstore.arguments import MAX64
-from kstore.engine.scan.batch_reader import BatchReader
 from kstore.errors import CorruptFileError, shown
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of, is_known_compacted, is_led
-from kstore.log.files.manifest import stamp_of, truncations_of
-from kstore.log.follow.position import epoch_before
-from kstore.log.recovery.report import in_short
 from kstore.log.recovery.steps import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import TypeAlias
+    from collections.abc import Iterable
 
-    from kstore.engine.record.batch import Record
-    from kstore.engine.segment.segment import Segment
     from kstore.log.files.manifest import Manifest
     from kstore.log.partition import PartitionLog
-    from kstore.log.recovery.loader import Loaded
     from kstore.log.recovery.steps import Step
-
-    _Range: TypeAlias = tuple[int, int]  # the first offset, and the one after the last
-
-_KEY = ["base_offset", "last_offset", "crc"]  # columns that are equal in equal batches
 
 
 class Loss(NamedTuple):
@@ -55,10 +35,6 @@ class Expected(NamedTuple):
     start: int
     end: int
     compacted_end: int
-
-
-class KeptEarlierError(FileExistsError):
-    """An earlier copy of a partition has records that the source has lost, so it is not replaced."""
 
 
 def gaps_of(losses: Iterable[Loss]) -> tuple[str, ...]:
@@ -104,97 +80,3 @@ def expected_of(log: PartitionLog, start: int, end: int, cleaner: int | None, *,
         is_compacted = is_known_compacted(log.path)
     active = segments[-1].base_offset if segments else 0
     return Expected(start, end, max(active, cleaner or 0) if is_compacted else 0)
-
-
-def truncated_at(earlier: Loaded, path: str, made: Loaded, made_path: str) -> int:
-    """The offset at which the source of the copy at `made_path` was truncated since the earlier one at `path`
-    was made; 2^63 - 1 if it was not. What recovery has cut off does not count. CorruptCheckpointError,
-    OSError."""
-    end = earlier.log_end_offset
-    truncations = truncations_of(made_path, stamp_of(made_path))
-    by_kstore = truncations.removed_since(truncations_of(path, stamp_of(path)).number)
-    # a log that has lost its end ends early, too: that is no truncation
-    by_broker = made.leader_epochs.end_offset_for(epoch_before(earlier, end), MAX64)[1]
-    return min((at for at in (by_kstore, by_broker) if at >= 0), default=MAX64)
-
-
-def taken(earlier: Loaded, made: Loaded, expected: Expected, losses: Sequence[Loss]) -> list[_Range]:
-    """The offsets of records of an earlier copy that the copy that was made should have, and has not as they
-    are there. CorruptRecordError, OSError."""
-    found: list[_Range] = []
-    # a loss up to the log start may be why the log starts there
-    start = min([expected.start, *(each.first for each in losses if each.end == expected.start)])
-    bases = [segment.base_offset for segment in made.segments]
-    for segment in earlier.segments:
-        low, high = max(segment.base_offset, start), min(segment.end_offset, expected.end)
-        is_lossy = any(each.first < high and low < each.end for each in losses)
-        low = low if is_lossy else max(low, expected.compacted_end)
-        reached = made.segments[max(bisect_right(bases, low) - 1, 0) : bisect_left(bases, high)]
-        if low < high and not any(_begins_with(each, segment) for each in reached):
-            found += _missing(segment, reached, low, high)
-    return _joined(found)
-
-
-def _begins_with(made: Segment, earlier: Segment) -> bool:
-    """Whether a segment has all that the earlier copy of it has: both are one file, or the last batch of that
-    one is here at its place."""
-    if made.base_offset != earlier.base_offset:
-        return False
-    if os.path.samefile(made.path, earlier.path):
-        return True
-    end = earlier.read_end().next_offset - 1
-    last = earlier.translate(end)
-    if last is None or made.translate(end) != last:
-        return last is None
-    return bool(made.batch_at(last.position).data == earlier.batch_at(last.position).data)
-
-
-def _missing(segment: Segment, made: Sequence[Segment], low: int, high: int) -> Iterator[_Range]:
-    """The offsets from low to high (exclusive) of records that segments have not as a segment has them."""
-    if not len(had := segment.read_headers(0, _KEY)):
-        return
-    tables = [each.read_headers(0, _KEY) for each in made]
-    has = np.concatenate(tables) if tables else had[:0]
-    has = has[np.argsort(has["base_offset"], kind="stable")]
-    at = np.searchsorted(has["base_offset"], had["base_offset"])
-    is_same = at < len(has)
-    is_same[is_same] = has[at[is_same]] == had[is_same]
-    beside = np.searchsorted(has["last_offset"], had["base_offset"])
-    for (first, last, _), nearest in zip(had[~is_same].tolist(), beside[~is_same].tolist(), strict=True):
-        first, end = max(first, low), min(last + 1, high)
-        if first >= end:
-            continue
-        if nearest == len(has) or has["base_offset"][nearest] >= end:
-            yield first, end
-            continue
-        theirs = dict(_records(made, first, end))
-        for offset, record in _records([segment], first, end):
-            if theirs.get(offset) != record:
-                yield offset, offset + 1
-
-
-def _records(segments: Sequence[Segment], first: int, end: int) -> Iterator[tuple[int, Record]]:
-    """The records of offsets, each with its offset."""
-    for batch in BatchReader(tuple(segments), first, end):
-        yield from ((record.offset, record) for record in batch.records() if first <= record.offset < end)
-
-
-def refusal(name: str, source: str, gone: Iterable[_Range], final: str) -> KeptEarlierError:
-    """The error about an earlier copy that would lose records."""
-    offsets = in_short([f"{first} to {end - 1}" for first, end in gone])
-    text = (
-        f"has offsets {offsets} of {name}, which the source has lost, and keeps them: see kstore check "
-        f"{source}. Mend the source, or copy into a new directory"
-    )
-    return KeptEarlierError(errno.EEXIST, text, final)
-
-
-def _joined(ranges: Iterable[_Range]) -> list[_Range]:
-    """These offsets as ranges that do not touch each other, in order."""
-    found: list[_Range] = []
-    for first, end in sorted(ranges):
-        if found and first <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
-        else:
-            found.append((first, end))
-    return found

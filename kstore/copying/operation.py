@@ -19,7 +19,7 @@ from kstore.arguments import (
     path_text,
 )
 from kstore.copying.destination import Destination
-from kstore.copying.losses import KeptEarlierError
+from kstore.copying.earlier_copy import KeptEarlierError
 from kstore.copying.partition_copy import copy_partition, earlier_checkpoints, write_checkpoints
 from kstore.copying.wanted import Wanted
 from kstore.engine.io.file import File, new_draft, read_whole, rename, write_whole

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-
+from kstore.copying.earlier_copy import kept_earlier
 from kstore.copying.file_copy import FileCopy
-from kstore.copying.losses import refusal, taken, truncated_at
 from kstore.copying.rewritten_copy import RewrittenCopy
 from kstore.copying.wanted import Checkpoints
 from kstore.engine.io.file import write_whole
@@ -15,16 +12,13 @@ from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import locate
-from kstore.log.files.manifest import read_manifest
-from kstore.log.follow.position import are_of_one_topic
-from kstore.log.recovery.loader import load
 from kstore.log.recovery.report import in_short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kstore.copying.destination import Destination
-    from kstore.copying.losses import KeptEarlierError
+    from kstore.copying.earlier_copy import KeptEarlierError
     from kstore.copying.wanted import PartitionCopy, Wanted
     from kstore.log.files.layout import TopicPartition
 
@@ -45,7 +39,7 @@ def copy_partition(
         try:
             copy = make(source, name, destination, wanted)
             copied, known = copy.copy()
-            error: CorruptFileError | KeptEarlierError | None = _refused(copy, copied)
+            error: CorruptFileError | KeptEarlierError | None = kept_earlier(copy, copied)
             if error is None and copied.gaps and wanted.on_error != "skip":
                 error = _lost(source, copied.gaps)
             if error is None and not copied.gaps:
@@ -66,32 +60,6 @@ def copy_partition(
             if attempt >= _ATTEMPTS_AT_DAMAGE or not is_locked(locate(source).directory):
                 raise
     raise AssertionError
-
-
-def _refused(copy: FileCopy | RewrittenCopy, copied: PartitionCopy) -> KeptEarlierError | None:
-    """The error if an earlier copy has records that this one lacks because the source has lost them."""
-    source, destination = copy.source, copy.destination
-    before, path = destination.earlier(copy.name), destination.path_of(copy.name)
-    if not before or copy.expected is None:
-        return None
-    if not are_of_one_topic(_topic_id(before), _topic_id(source)):
-        return None  # deleted, and created again
-    earlier = load(before)
-    made = load(path, clean=True, recovery_point=copied.end, log_start_offset=copied.start)
-    end = min(copy.expected.end, truncated_at(earlier, before, made, path))
-    if gone := taken(earlier, made, copy.expected._replace(end=end), copy.losses):
-        return refusal(copy.name or os.path.basename(source), source, gone, destination.final)
-    return None
-
-
-def _topic_id(path: str) -> str:
-    """The id of the topic of a partition, "" if it is not known."""
-    place = locate(path)
-    with contextlib.suppress(CorruptFileError, OSError):
-        return checkpoints.topic_id_text(checkpoints.read_topic_id(f"{path}/{layout.METADATA}"))
-    with contextlib.suppress(CorruptFileError, OSError, KeyError):
-        return read_manifest(place.directory).table.topics[place.name.topic].id
-    return ""
 
 
 def _lost(source: str, gaps: Sequence[str]) -> CorruptFileError:

@@ -1,0 +1,163 @@
+"""Whether an earlier copy of a partition has records that the source should still have, and that the new copy
+has not: then the earlier one stays as it is.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from bisect import bisect_left, bisect_right
+from contextlib import suppress
+
+import numpy as np
+
+from kstore.arguments import MAX64
+from kstore.engine.scan.batch_reader import BatchReader
+from kstore.errors import CorruptFileError
+from kstore.light_typing import TYPE_CHECKING
+from kstore.log.files import checkpoints, layout
+from kstore.log.files.log_dir_state import locate
+from kstore.log.files.manifest import read_manifest, stamp_of, truncations_of
+from kstore.log.follow.position import are_of_one_topic, epoch_before
+from kstore.log.recovery.loader import load
+from kstore.log.recovery.report import in_short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import TypeAlias
+
+    from kstore.copying.file_copy import FileCopy
+    from kstore.copying.losses import Expected, Loss
+    from kstore.copying.rewritten_copy import RewrittenCopy
+    from kstore.copying.wanted import PartitionCopy
+    from kstore.engine.record.batch import Record
+    from kstore.engine.segment.segment import Segment
+    from kstore.log.recovery.loader import Loaded
+
+    _Range: TypeAlias = tuple[int, int]  # the first offset, and the one after the last
+
+_KEY = ["base_offset", "last_offset", "crc"]  # columns that are equal in equal batches
+
+
+class KeptEarlierError(FileExistsError):
+    """An earlier copy of a partition has records that the source has lost, so it is not replaced."""
+
+
+def kept_earlier(copy: FileCopy | RewrittenCopy, copied: PartitionCopy) -> KeptEarlierError | None:
+    """The error if an earlier copy has records that this one lacks because the source has lost them."""
+    source, destination = copy.source, copy.destination
+    before, path = destination.earlier(copy.name), destination.path_of(copy.name)
+    if not before or copy.expected is None:
+        return None
+    if not are_of_one_topic(_topic_id(before), _topic_id(source)):
+        return None  # deleted, and created again
+    earlier = load(before)
+    made = load(path, clean=True, recovery_point=copied.end, log_start_offset=copied.start)
+    end = min(copy.expected.end, _truncated_at(earlier, before, made, path))
+    if gone := _taken(earlier, made, copy.expected._replace(end=end), copy.losses):
+        return _refusal(copy.name or os.path.basename(source), source, gone, destination.final)
+    return None
+
+
+def _topic_id(path: str) -> str:
+    """The id of the topic of a partition, "" if it is not known."""
+    place = locate(path)
+    with suppress(CorruptFileError, OSError):
+        return checkpoints.topic_id_text(checkpoints.read_topic_id(f"{path}/{layout.METADATA}"))
+    with suppress(CorruptFileError, OSError, KeyError):
+        return read_manifest(place.directory).table.topics[place.name.topic].id
+    return ""
+
+
+def _truncated_at(earlier: Loaded, path: str, made: Loaded, made_path: str) -> int:
+    """The offset at which the source of the copy at `made_path` was truncated since the earlier one at `path`
+    was made; 2^63 - 1 if it was not. What recovery has cut off does not count. CorruptCheckpointError,
+    OSError."""
+    end = earlier.log_end_offset
+    truncations = truncations_of(made_path, stamp_of(made_path))
+    by_kstore = truncations.removed_since(truncations_of(path, stamp_of(path)).number)
+    # a log that has lost its end ends early, too: that is no truncation
+    by_broker = made.leader_epochs.end_offset_for(epoch_before(earlier, end), MAX64)[1]
+    return min((at for at in (by_kstore, by_broker) if at >= 0), default=MAX64)
+
+
+def _taken(earlier: Loaded, made: Loaded, expected: Expected, losses: Sequence[Loss]) -> list[_Range]:
+    """The offsets of records of an earlier copy that the copy that was made should have, and has not as they
+    are there. CorruptRecordError, OSError."""
+    found: list[_Range] = []
+    # a loss up to the log start may be why the log starts there
+    start = min([expected.start, *(each.first for each in losses if each.end == expected.start)])
+    bases = [segment.base_offset for segment in made.segments]
+    for segment in earlier.segments:
+        low, high = max(segment.base_offset, start), min(segment.end_offset, expected.end)
+        is_lossy = any(each.first < high and low < each.end for each in losses)
+        low = low if is_lossy else max(low, expected.compacted_end)
+        reached = made.segments[max(bisect_right(bases, low) - 1, 0) : bisect_left(bases, high)]
+        if low < high and not any(_begins_with(each, segment) for each in reached):
+            found += _missing(segment, reached, low, high)
+    return _joined(found)
+
+
+def _begins_with(made: Segment, earlier: Segment) -> bool:
+    """Whether a segment has all that the earlier copy of it has: both are one file, or the last batch of that
+    one is here at its place."""
+    if made.base_offset != earlier.base_offset:
+        return False
+    if os.path.samefile(made.path, earlier.path):
+        return True
+    end = earlier.read_end().next_offset - 1
+    last = earlier.translate(end)
+    if last is None or made.translate(end) != last:
+        return last is None
+    return bool(made.batch_at(last.position).data == earlier.batch_at(last.position).data)
+
+
+def _missing(segment: Segment, made: Sequence[Segment], low: int, high: int) -> Iterator[_Range]:
+    """The offsets from low to high (exclusive) of records that segments have not as a segment has them."""
+    if not len(had := segment.read_headers(0, _KEY)):
+        return
+    tables = [each.read_headers(0, _KEY) for each in made]
+    has = np.concatenate(tables) if tables else had[:0]
+    has = has[np.argsort(has["base_offset"], kind="stable")]
+    at = np.searchsorted(has["base_offset"], had["base_offset"])
+    is_same = at < len(has)
+    is_same[is_same] = has[at[is_same]] == had[is_same]
+    beside = np.searchsorted(has["last_offset"], had["base_offset"])
+    for (first, last, _), nearest in zip(had[~is_same].tolist(), beside[~is_same].tolist(), strict=True):
+        first, end = max(first, low), min(last + 1, high)
+        if first >= end:
+            continue
+        if nearest == len(has) or has["base_offset"][nearest] >= end:
+            yield first, end
+            continue
+        theirs = dict(_records(made, first, end))
+        for offset, record in _records([segment], first, end):
+            if theirs.get(offset) != record:
+                yield offset, offset + 1
+
+
+def _records(segments: Sequence[Segment], first: int, end: int) -> Iterator[tuple[int, Record]]:
+    """The records of offsets, each with its offset."""
+    for batch in BatchReader(tuple(segments), first, end):
+        yield from ((record.offset, record) for record in batch.records() if first <= record.offset < end)
+
+
+def _refusal(name: str, source: str, gone: Iterable[_Range], final: str) -> KeptEarlierError:
+    """The error about an earlier copy that would lose records."""
+    offsets = in_short([f"{first} to {end - 1}" for first, end in gone])
+    text = (
+        f"has offsets {offsets} of {name}, which the source has lost, and keeps them: see kstore check "
+        f"{source}. Mend the source, or copy into a new directory"
+    )
+    return KeptEarlierError(errno.EEXIST, text, final)
+
+
+def _joined(ranges: Iterable[_Range]) -> list[_Range]:
+    """These offsets as ranges that do not touch each other, in order."""
+    found: list[_Range] = []
+    for first, end in sorted(ranges):
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((first, end))
+    return found
