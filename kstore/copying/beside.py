@@ -73,8 +73,9 @@ def options_of(source: str, wanted: Wanted) -> dict[str, str]:
 def copy_manifest(log: PartitionLog, target: str, wanted: Wanted) -> None:
     """Copies the manifest, with the truncations of a view. CorruptCheckpointError, OSError."""
     truncations = log.snapshot.truncations
-    if truncations.pending and wanted.on_error != "skip":  # the view, and so the copy, has it carried out
-        truncations = truncations.carried_out(log.last_stable_offset())
+    if truncations.pending:  # the copy has it carried out, unless a batch is still to be encoded again
+        is_done = log.log_end_offset <= truncations.offset
+        truncations = truncations._replace(pending="") if is_done else truncations.without_pending()
     if truncations.damage is not None:
         truncations = NO_TRUNCATIONS
     manifest = wanted.or_default(read_manifest, log.path, Manifest()).with_truncations(truncations)

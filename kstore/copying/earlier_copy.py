@@ -16,7 +16,7 @@ from kstore.engine.scan.batch_reader import BatchReader
 from kstore.errors import CorruptFileError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import checkpoints, layout
-from kstore.log.files.log_dir_state import locate
+from kstore.log.files.log_dir_state import is_led, locate
 from kstore.log.files.manifest import read_manifest, stamp_of, truncations_of
 from kstore.log.follow.position import are_of_one_topic, epoch_before
 from kstore.log.recovery.loader import load
@@ -49,14 +49,23 @@ def kept_earlier(copy: FileCopy | RewrittenCopy, copied: PartitionCopy) -> KeptE
     before, path = destination.earlier(copy.name), destination.path_of(copy.name)
     if not before or copy.expected is None:
         return None
-    if not are_of_one_topic(_topic_id(before), _topic_id(source)):
-        return None  # deleted, and created again
+    name, final, expected = copy.name or os.path.basename(source), destination.final, copy.expected
     earlier = load(before)
+    is_filled = earlier.log_end_offset > earlier.log_start_offset
+    if is_filled and not are_of_one_topic(_topic_id(before), _topic_id(source)):
+        text = f"has {name} of another topic, with another id, and keeps it: remove it there if it is to go"
+        return KeptEarlierError(errno.EEXIST, text, final)
     made = load(path, clean=True, recovery_point=copied.end, log_start_offset=copied.start)
-    end = min(copy.expected.end, _truncated_at(earlier, before, made, path))
-    if gone := _taken(earlier, made, copy.expected._replace(end=end), copy.losses):
-        return _refusal(copy.name or os.path.basename(source), source, gone, destination.final)
-    return None
+    removed = expected.truncations.removed_since(truncations_of(before, stamp_of(before)).number)
+    at = removed if removed >= 0 else MAX64
+    if is_led(source):
+        at = min(at, _epoch_begun_at(earlier, made))
+    if (
+        at < MAX64 and expected.compacted_end >= 0
+    ):  # an erased or compacted segment may be the active one again
+        expected = expected._replace(compacted_end=max(expected.compacted_end, at))
+    gone = _taken(earlier, made, expected._replace(end=min(expected.end, at)), copy.losses)
+    return _refusal(name, source, gone, final) if gone else None
 
 
 def _topic_id(path: str) -> str:
@@ -69,16 +78,10 @@ def _topic_id(path: str) -> str:
     return ""
 
 
-def _truncated_at(earlier: Loaded, path: str, made: Loaded, made_path: str) -> int:
-    """The offset at which the source of the copy at `made_path` was truncated since the earlier one at `path`
-    was made; 2^63 - 1 if it was not. What recovery has cut off does not count. CorruptCheckpointError,
-    OSError."""
-    end = earlier.log_end_offset
-    truncations = truncations_of(made_path, stamp_of(made_path))
-    by_kstore = truncations.removed_since(truncations_of(path, stamp_of(path)).number)
-    # a log that has lost its end ends early, too: that is no truncation
-    by_broker = made.leader_epochs.end_offset_for(epoch_before(earlier, end), MAX64)[1]
-    return min((at for at in (by_kstore, by_broker) if at >= 0), default=MAX64)
+def _epoch_begun_at(earlier: Loaded, made: Loaded) -> int:
+    """The offset at which a leader epoch began after those of an earlier copy; 2^63 - 1 if none did."""
+    at = made.leader_epochs.end_offset_for(epoch_before(earlier, earlier.log_end_offset), MAX64)[1]
+    return at if at >= 0 else MAX64
 
 
 def _taken(earlier: Loaded, made: Loaded, expected: Expected, losses: Sequence[Loss]) -> list[_Range]:
@@ -87,6 +90,7 @@ def _taken(earlier: Loaded, made: Loaded, expected: Expected, losses: Sequence[L
     found: list[_Range] = []
     # a loss up to the log start may be why the log starts there
     start = min([expected.start, *(each.first for each in losses if each.end == expected.start)])
+    start = max(start, earlier.log_start_offset)
     bases = [segment.base_offset for segment in made.segments]
     for segment in earlier.segments:
         low, high = max(segment.base_offset, start), min(segment.end_offset, expected.end)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kstore.log.files.manifest import Manifest
+    from kstore.log.files.truncations import Truncations
     from kstore.log.partition import PartitionLog
     from kstore.log.recovery.steps import Step
 
@@ -30,11 +31,13 @@ class Loss(NamedTuple):
 
 class Expected(NamedTuple):
     """The offsets of which a source should have all records that it once had: `start` to `end` (exclusive).
-    Below `compacted_end` compaction may have removed some."""
+    Below `compacted_end` compaction or an erasure may have removed some; -1 if there was none. `truncations`
+    explain what they have removed."""
 
     start: int
     end: int
     compacted_end: int
+    truncations: Truncations
 
 
 def gaps_of(losses: Iterable[Loss]) -> tuple[str, ...]:
@@ -69,14 +72,16 @@ def losses_of(
     return found + noted
 
 
-def expected_of(log: PartitionLog, start: int, end: int, cleaner: int | None, *, is_whole: bool) -> Expected:
-    """What a view of a partition should have of the offsets start to end (exclusive). is_whole: `start` is
-    the log start, which a loss may have moved. `cleaner`: the end of the compacted part, if there is one."""
+def expected_of(log: PartitionLog, start: int, end: int, cleaner: int | None) -> Expected:
+    """What a view of a partition should have of the offsets start to end (exclusive). `cleaner`: the end of
+    the compacted part, if there is one."""
     segments, epochs = log.segments, log.leader_epochs
-    if epochs and is_whole and not is_led(log.path):
-        start = min(start, epochs[0][1])  # a deletion would have moved their beginning
+    # a loss may be why the log starts there; a deletion would have moved the beginning of the epochs, too
+    if epochs and start == log.log_start_offset and not is_led(log.path):
+        start = min(start, epochs[0][1])
     is_compacted = False
     with suppress(CorruptFileError, OSError):
         is_compacted = is_known_compacted(log.path)
     active = segments[-1].base_offset if segments else 0
-    return Expected(start, end, max(active, cleaner or 0) if is_compacted else 0)
+    compacted_end = max(active, cleaner or 0) if is_compacted else -1
+    return Expected(start, end, compacted_end, log.snapshot.truncations)

@@ -102,10 +102,10 @@ class Wanted(NamedTuple):
         asked. OSError."""
         if self.renumber or self.is_for_broker:
             return None
-        is_open = self.stop is None and self.until is None
-        is_whole = self.start is None and self.since is None and self.remote is None
-        cleaner = self.cleaner_offset(log.path)
-        return expected_of(log, start, MAX64 if is_open else stop, cleaner, is_whole=is_whole)
+        end = MAX64 if self.stop is None and self.until is None else stop
+        expected = expected_of(log, start, end, self.cleaner_offset(log.path))
+        least = start if self.remote is not None else self.start or 0
+        return expected._replace(start=max(expected.start, least))
 
     def _high_watermark(self, log: PartitionLog) -> int:
         """The high watermark in the checkpoint, or where the log was truncated since. OSError."""

@@ -97,6 +97,9 @@ def test_losses(name: str, tmp_path: Path) -> None:
         store.append("users", b"later")
     before = rows(data / "orders-0")
     damage(data)
+    for bounds in ({"start": 0}, {"since": 1}):
+        with pytest.raises((FileExistsError, kstore.CorruptFileError)):
+            kstore.copy(data / "orders-0", tmp_path / "alone-0", **bounds)
     modes: list[Literal["raise", "skip"]] = ["skip"] if name in ("flip", "foreign") else ["raise", "skip"]
     for mode in modes:
         report = kstore.copy(data, backup, on_error=mode)
@@ -203,10 +206,52 @@ def test_what_may_go(tmp_path: Path) -> None:
         store.log("orders", 0).erase(keys=[b"30"], reason="test")
     assert copied() == sorted({*range(20, 45)} - {30})
     with kstore.LogStore(data, mode="a") as store:
-        store.delete_topic("orders")
-        store.create_topic("orders", 1)
+        store.log("orders", 0).erase(keys=[b"44"], reason="test")
         store.append("orders", b"new")
-    assert copied() == [0]
+        store.log("orders", 0).truncate_to(45)  # the erased segment is the active one again
+    assert copied() == sorted({*range(20, 44)} - {30})
+
+
+@pytest.mark.parametrize("name", ["topic", "store"])
+def test_another_topic_of_the_name(name: str, tmp_path: Path) -> None:
+    """An application may have begun again after its disk was lost. A deletion leaves the copy as it is, too."""
+    data, backup = make(tmp_path / "data"), tmp_path / "backup"
+    kstore.copy(data, backup)
+    before = rows(backup / "orders-0")
+    if name == "store":
+        shutil.rmtree(data)
+    with kstore.LogStore(data, mode="a") as store:
+        if name == "topic":
+            store.delete_topic("orders")
+        store.create_topic("orders", 1)
+        store.create_topic("users", 1, exist_ok=True)
+        store.append("orders", b"new")
+    report = kstore.copy(data, backup)
+    assert "of another topic" in report.left_out["orders-0"]
+    assert rows(backup / "orders-0") == before
+    shutil.rmtree(backup / "orders-0")
+    assert "orders-0" in kstore.copy(data, backup).partitions
+    assert [row[0] for row in rows(backup / "orders-0")] == [0]
+
+
+def test_a_copy_of_the_middle_of_a_truncation(tmp_path: Path) -> None:
+    """A batch that is to be encoded again is whole in it; what follows is the truncation, and no loss."""
+    data, backup = tmp_path / "orders-0", tmp_path / "backup-0"
+    with kstore.open(data, "a") as writer:
+        writer.extend([b"v"] * 10)
+    for nth in range(1, 40, 2):
+        with kstore.open(data, "a") as writer:
+            writer.extend([b"v"] * 10)
+        with suppress(OSError, kstore.KstoreError), kstore.open(data, "r+") as writer:
+            fail_call(nth)
+            try:
+                writer.truncate_to(writer.log_end_offset - 3)
+            finally:
+                fail_call(0)
+        kstore.copy(data, backup)
+        kstore.open(data, "a").close()
+        kstore.copy(data, backup)
+        assert rows(backup) == rows(data)
 
 
 def test_a_repaired_source(tmp_path: Path) -> None:
@@ -297,6 +342,8 @@ def test_a_truncation_by_a_broker(epoch: int, tmp_path: Path) -> None:
     whole, cut, backup = (tmp_path / name for name in ("t-0", "cut-0", "backup-0"))
     with kstore.open(whole, "a") as writer:
         writer.extend([b"v"] * 10)
+
+    (whole / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
     kstore.copy(whole, backup)
     kstore.copy(whole, cut, stop=6)
     with kstore.open(cut, "a") as writer:

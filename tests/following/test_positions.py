@@ -260,7 +260,8 @@ class Positions(RuleBasedStateMachine):
 
     def cut_at(self, end: int) -> None:
         """The log was truncated, and ends at `end`."""
-        self.truncated |= {(o, value) for o, value in self.live.items() if o >= end}
+        # also what retention had removed, which an older view still has
+        self.truncated |= {(o, value) for o, (value, _) in self.written.items() if o >= end}
         self.live = {o: value for o, value in self.live.items() if o < end}
         self.end = end
         self.start = min(self.start, end)
@@ -341,7 +342,6 @@ class Positions(RuleBasedStateMachine):
             store.delete_topic("t")
             store.create_topic("t")
         self.cut_at(0)
-        # also what retention had removed, which an older view still has
         self.deleted |= self.truncated | {(o, value) for o, (value, _) in self.written.items()}
         self.written, self.truncated, self.groups = {}, set(), {}
         for reading in self.readers:
