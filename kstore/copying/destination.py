@@ -8,6 +8,7 @@ next run puts it back.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -60,25 +61,21 @@ class Destination:
         """Checks what is at the destination and takes over what an interrupted run has left. `folders`: those
         of the partitions to copy, "" for the destination itself. FileExistsError, KstoreError, OSError."""
         make_directory(self.path)
-        self._lock = File(f"{self.path}/{_LOCK}", "a")
+        lock = File(f"{self.path}/{_LOCK}", "a")
         try:
-            fcntl.flock(self._lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_there = os.stat(self._lock.path).st_ino == os.fstat(self._lock.fd).st_ino
+            fcntl.flock(lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_there = os.stat(lock.path).st_ino == os.fstat(lock.fd).st_ino
         except (BlockingIOError, FileNotFoundError):
             is_there = False
         if not is_there:
             raise KstoreError(f"{self.path}: another process is making this copy now")
+        self._lock = lock
         previous = self._previous
         if not os.path.lexists(self.final) and os.path.lexists(previous):
             rename(previous, self.final)
-        try:
-            self._before = self._earlier_copy()
-            self._partitions = _partitions_in(self._before)
-            self._require_all(folders)
-        except (KstoreError, OSError):
-            if os.listdir(self.path) == [_LOCK]:
-                shutil.rmtree(self.path)
-            raise
+        self._before = self._earlier_copy()
+        self._partitions = _partitions_in(self._before)
+        self._require_all(folders)
         if os.path.lexists(previous):
             shutil.rmtree(previous)
         try:
@@ -89,8 +86,11 @@ class Destination:
         self._journal = Journal(f"{self.path}/{NAME}", self._source, segments)
 
     def release(self) -> None:
-        """Unlocks it, for the next run."""
+        """Unlocks it, for the next run, or removes it if nothing was copied."""
         if self._lock is not None:
+            with contextlib.suppress(OSError):  # it may be complete, at its place
+                if {NAME, _LOCK}.issuperset(os.listdir(self.path)):
+                    shutil.rmtree(self.path)
             fcntl.flock(self._lock.fd, fcntl.LOCK_UN)
 
     def _earlier_copy(self) -> Mapping[str, CopiedFile]:

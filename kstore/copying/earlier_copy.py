@@ -7,18 +7,15 @@ from __future__ import annotations
 import errno
 import os
 from bisect import bisect_left, bisect_right
-from contextlib import suppress
 
 import numpy as np
 
 from kstore.arguments import MAX64
 from kstore.engine.scan.batch_reader import BatchReader
-from kstore.errors import CorruptFileError
 from kstore.light_typing import TYPE_CHECKING
-from kstore.log.files import checkpoints, layout
-from kstore.log.files.log_dir_state import is_led, locate
-from kstore.log.files.manifest import read_manifest, stamp_of, truncations_of
-from kstore.log.follow.position import are_of_one_topic, epoch_before
+from kstore.log.files.log_dir_state import is_led
+from kstore.log.files.manifest import stamp_of, truncations_of
+from kstore.log.follow.position import are_of_one_topic, epoch_before, topic_id_of
 from kstore.log.recovery.loader import load
 from kstore.log.recovery.report import in_short
 
@@ -52,7 +49,7 @@ def kept_earlier(copy: FileCopy | RewrittenCopy, copied: PartitionCopy) -> KeptE
     name, final, expected = copy.name or os.path.basename(source), destination.final, copy.expected
     earlier = load(before)
     is_filled = earlier.log_end_offset > earlier.log_start_offset
-    if is_filled and not are_of_one_topic(_topic_id(before), _topic_id(source)):
+    if is_filled and not are_of_one_topic(topic_id_of(before), topic_id_of(source)):
         text = f"has {name} of another topic, with another id, and keeps it: remove it there if it is to go"
         return KeptEarlierError(errno.EEXIST, text, final)
     made = load(path, clean=True, recovery_point=copied.end, log_start_offset=copied.start)
@@ -66,16 +63,6 @@ def kept_earlier(copy: FileCopy | RewrittenCopy, copied: PartitionCopy) -> KeptE
         expected = expected._replace(compacted_end=max(expected.compacted_end, at))
     gone = _taken(earlier, made, expected._replace(end=min(expected.end, at)), copy.losses)
     return _refusal(name, source, gone, final) if gone else None
-
-
-def _topic_id(path: str) -> str:
-    """The id of the topic of a partition, "" if it is not known."""
-    place = locate(path)
-    with suppress(CorruptFileError, OSError):
-        return checkpoints.topic_id_text(checkpoints.read_topic_id(f"{path}/{layout.METADATA}"))
-    with suppress(CorruptFileError, OSError, KeyError):
-        return read_manifest(place.directory).table.topics[place.name.topic].id
-    return ""
 
 
 def _epoch_begun_at(earlier: Loaded, made: Loaded) -> int:

@@ -140,8 +140,8 @@ def copy(
     kstore or a broker opens it without recovery. The file kstore-copy.jsonl in it has the size and the
     SHA-256 of each file.
 
-    If the source has lost records that an earlier copy has, that copy of the partition is kept, and
-    `left_out` says so; FileExistsError if the partition is copied by itself.
+    If the source has lost records that an earlier copy has, or has another topic of the name, that copy of
+    the partition is kept, and `left_out` says so; FileExistsError if the partition is copied by itself.
 
     The copy is made in DESTINATION.copying and renamed at the end; the next run continues an interrupted one.
 

@@ -15,10 +15,9 @@ from kstore.log.files.log_dir_state import locate
 from kstore.log.recovery.report import in_short
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from kstore.copying.destination import Destination
-    from kstore.copying.earlier_copy import KeptEarlierError
     from kstore.copying.wanted import PartitionCopy, Wanted
     from kstore.log.files.layout import TopicPartition
 
@@ -39,32 +38,34 @@ def copy_partition(
         try:
             copy = make(source, name, destination, wanted)
             copied, known = copy.copy()
-            error: CorruptFileError | KeptEarlierError | None = kept_earlier(copy, copied)
-            if error is None and copied.gaps and wanted.on_error != "skip":
-                error = _lost(source, copied.gaps)
-            if error is None and not copied.gaps:
+            error = kept_earlier(copy, copied) or _lost(copy, copied)
+            if (error is None and not copied.gaps) or _counts(attempt, source):
+                if error is not None:
+                    raise error
                 return copied, known
-            # beside a writer a loss counts if it is found again: files may come and go together
-            if attempt < _ATTEMPTS_AT_DAMAGE and is_locked(locate(source).directory):
-                continue
-            if error is not None:
-                raise error
-            return copied, known
         except LogChangedError:
             if attempt + 1 == _ATTEMPTS:
                 raise
-        except CorruptFileError:  # it may have been read while a broker was writing it
+        except CorruptFileError:
             if wanted.on_error == "skip" and make is FileCopy and not wanted.is_for_broker:
                 make = RewrittenCopy  # headers cannot be read, so transactions are found batch by batch
-                continue
-            if attempt >= _ATTEMPTS_AT_DAMAGE or not is_locked(locate(source).directory):
+            elif _counts(attempt, source):
                 raise
     raise AssertionError
 
 
-def _lost(source: str, gaps: Sequence[str]) -> CorruptFileError:
-    """The error about records that a source has lost."""
-    error = CorruptFileError(in_short([gap.removeprefix(f"{source}: ") for gap in gaps]), file=source)
+def _counts(attempt: int, source: str) -> bool:
+    """Whether damage, or a loss, that an attempt has found counts. Beside a writer it does if it is found
+    again: files may come and go together, and a broker may have been writing what was read."""
+    return attempt >= _ATTEMPTS_AT_DAMAGE or not is_locked(locate(source).directory)
+
+
+def _lost(copy: FileCopy | RewrittenCopy, copied: PartitionCopy) -> CorruptFileError | None:
+    """The error about records that a source has lost, unless they are left out."""
+    if not copied.gaps or copy.wanted.on_error == "skip":
+        return None
+    source = copy.source
+    error = CorruptFileError(in_short([gap.removeprefix(f"{source}: ") for gap in copied.gaps]), file=source)
     error.add_note(f"kstore check {source} tells more; kstore copy --on-error skip copies the rest")
     return error
 

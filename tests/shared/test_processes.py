@@ -1,11 +1,13 @@
 """One log and several processes: however they are started, stopped and killed, and whatever fails in one."""
 
 import errno
+import fcntl
 import multiprocessing
 import os
 import shutil
 import signal
 import threading
+import time
 from collections.abc import Callable
 from multiprocessing import Pipe
 from pathlib import Path
@@ -490,3 +492,30 @@ def test_a_process_dies_while_another_waits_for_it(tmp_path: Path, monkeypatch: 
     with kstore.open(tmp_path / "t-0", "a", shared=True, wait=0) as log:
         log.append(b"two")
     assert [record.value for record in kstore.open(tmp_path / "t-0")] == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("has_left", [False, True])
+def test_a_dying_process_keeps_one_of_its_locks_for_a_moment(has_left: bool, tmp_path: Path) -> None:
+    """It was alone, and what processes share was not ready, or is removed: another one waits until it is gone."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.append(b"one")
+    held, other = Pipe()
+
+    def hold() -> None:
+        own = lock.DirectoryLock(str(path))
+        own.take(shared=True)
+        if has_left:
+            own.enter()
+            assert own.is_last()
+        assert own.held is not None
+        fcntl.lockf(own.held.fd, fcntl.LOCK_UN)
+        other.send("locked")
+        time.sleep(0.3)
+
+    child = started(hold)
+    assert held.recv()
+    with kstore.open(path, "a", shared=True) as log:
+        log.append(b"two")
+    assert ended(child) == 0
+    assert [record.value for record in kstore.open(path)] == [b"one", b"two"]

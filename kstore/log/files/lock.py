@@ -32,7 +32,9 @@ _SHARED_LENGTH = 1 << 61  # bytes that writers with `shared` lock
 # Bytes of .lock that one of them locks: while it changes the checkpoint files, or the topics, and while it
 # does the maintenance of a store.
 CHECKPOINTS, TOPICS, UPKEEP = ((1 << 62) + i for i in range(3))
-_MEMBER = (1 << 62) + 8  # all of them share it; it is a lock of the open file
+# Bytes that all of them share, as locks of the open file: one that has entered, and one that is entering.
+# A process that dies loses these locks later than the others.
+_MEMBER, _ENTERING = ((1 << 62) + i for i in (8, 9))
 _LOADED = 0  # the byte of a partition's directory that its writer locks once it has loaded the log
 _MOST_PAUSE = 0.05  # s, between two attempts to lock
 _MOST_DYING = 2.0  # s between the moments at which a process that ends loses its locks
@@ -240,7 +242,7 @@ class DirectoryLock:
         OSError.
 
         shared: only processes that do not share it are kept out. The result is whether no process has it but
-        this one: then others wait until `let_others_in`.
+        this one: then others wait until `enter`.
         """
         path = f"{self._directory}/{layout.LOCK}"
         while True:  # another process may remove the file before it is locked
@@ -253,7 +255,7 @@ class DirectoryLock:
                     fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _OWN_LENGTH)
                 _hold(file.fd, shared=shared)
                 if shared:
-                    keep_byte(file.fd, _MEMBER, shared=True)
+                    keep_byte(file.fd, _ENTERING if is_alone else _MEMBER, shared=True)
                 is_there = os.fstat(file.fd).st_ino == os.stat(path).st_ino
             except FileNotFoundError:
                 continue
@@ -266,10 +268,26 @@ class DirectoryLock:
                 self.held = file
                 return is_alone
 
+    def enter(self) -> None:
+        """This process was alone, and what it shares is ready: lets others enter, too."""
+        assert self._file is not None
+        keep_byte(self._file.fd, _MEMBER, shared=True)
+        _let_others_in(self._file)
+
+    def is_last(self) -> bool:
+        """Whether no other process has it locked: then none can enter before this one has released it, and
+        what they share may be removed."""
+        if self.held is None or not lock_alone(self.held):
+            return False
+        keep_byte(self.held.fd, _ENTERING, shared=True)
+        keep_no_more(self.held.fd, _MEMBER)
+        return True
+
     def release(self) -> None:
         """Release all locks of the file; a forked child may have its descriptor. May be called again."""
         if self._file is not None:
-            keep_no_more(self._file.fd, _MEMBER)
+            for byte in (_MEMBER, _ENTERING):
+                keep_no_more(self._file.fd, byte)
             for unlock in (fcntl.flock, fcntl.lockf):
                 with contextlib.suppress(OSError):
                     unlock(self._file.fd, fcntl.LOCK_UN)
@@ -285,7 +303,8 @@ def _enter_shared(file: File) -> bool:
     """Lock the file for a shared writer: whether no other process has it locked. BlockingIOError if one has
     that does not share it.
 
-    A process is not alone only if another one has entered: the one that kept it out may have ended since.
+    A process is not alone only if another one has entered, and so made ready what they share: the one that
+    kept it out may have ended before.
     """
     until = time.monotonic() + _MOST_ENTERING
     for pause in pauses():
@@ -300,7 +319,7 @@ def _enter_shared(file: File) -> bool:
             if found is not None and found[2] != _SHARED_LENGTH:
                 raise
         else:
-            if others_from(file.fd, _MEMBER):
+            if _others_have(file.fd, _MEMBER, 1):
                 return False
             fcntl.lockf(file.fd, fcntl.LOCK_UN, _SHARED_LENGTH)
             if time.monotonic() > until:
@@ -310,7 +329,7 @@ def _enter_shared(file: File) -> bool:
 
 
 def lock_alone(file: File) -> bool:
-    """Whether no other process has this file locked: then none can lock it before `let_others_in`."""
+    """Whether no other process has this file locked: then none can lock it before `enter`."""
     try:
         fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_LENGTH)
     except OSError as e:
@@ -318,13 +337,12 @@ def lock_alone(file: File) -> bool:
             raise
         return False
     if others_from(file.fd, _MEMBER):  # a process that has closed the file once more lost the other lock
-        let_others_in(file)
+        _let_others_in(file)
         return False
     return True
 
 
-def let_others_in(file: File) -> None:
-    """Let other shared writers lock the file, too."""
+def _let_others_in(file: File) -> None:
     fcntl.lockf(file.fd, fcntl.LOCK_SH | fcntl.LOCK_NB, _SHARED_LENGTH)
 
 
@@ -354,7 +372,11 @@ def detach(file: File) -> None:
 
 def others_from(fd: int, byte: int) -> bool:
     """Whether another open file has a byte from this one on locked. OSError."""
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 0, 0)
+    return _others_have(fd, byte, 0)
+
+
+def _others_have(fd: int, byte: int, length: int) -> bool:
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, length, 0)
     kind, *_ = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked)[: _FLOCK.size])
     return bool(kind != fcntl.F_UNLCK)
 

@@ -353,7 +353,7 @@ class LogDirectory:
             del _directories[self._key]
         file = self._file
         # else the path leads to another lock file, or another process uses this one
-        if file is not None and self.is_at_path() and (not self._is_shared or lock.lock_alone(file)):
+        if file is not None and self.is_at_path() and (not self._is_shared or self._lock.is_last()):
             with contextlib.suppress(OSError):  # unlock a failed directory in any case
                 if self._is_shared:
                     unlink(f"{self._key}/{layout.SHARED_DIRECTORY}", missing_ok=True)
@@ -438,7 +438,7 @@ class LogDirectory:
             sync_directory(str(self.path))
         if self._state is not None and self._is_alone and self._file is not None:
             self._is_alone, self._state.is_clean = False, self._clean
-            lock.let_others_in(self._file)
+            self._lock.enter()
         return losses
 
     @property
@@ -495,7 +495,7 @@ class LogDirectory:
 
     def _closes_for_all(self) -> bool:
         """Whether this is the last process that leaves, and none has left a partition uncleanly."""
-        if self._file is None or not lock.lock_alone(self._file):
+        if not self._lock.is_last():
             return False
         names = filter(layout.is_partition_name, list_directory(self.path))
         places = [self.path, *(f"{self.path}/{name}" for name in names)]

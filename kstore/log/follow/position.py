@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import lru_cache
 
 from kstore.arguments import MAX64, MAX_EPOCH, instance, integer
 from kstore.errors import CorruptFileError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
-from kstore.log.files.manifest import stamp_of, truncations_of
+from kstore.log.files.log_dir_state import locate
+from kstore.log.files.manifest import read_manifest, stamp_of, truncations_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kstore.log.files.manifest import Stamp
     from kstore.log.files.truncations import Truncations
     from kstore.log.recovery.loader import Loaded
     from kstore.typed import StrPath
@@ -74,6 +79,27 @@ def position_in(now: Loaded, offset: int) -> Position:
 def are_of_one_topic(a: str, b: str) -> bool:
     """Whether two ids are of one topic, as far as both are known: "" is not known."""
     return a == b or not a or not b
+
+
+def topic_id_of(path: StrPath) -> str:
+    """The id that the topic of a partition has now: a broker's, else the store's. A later topic of that name
+    has another one. "" if it is not known."""
+    try:
+        return checkpoints.topic_id_text(checkpoints.read_topic_id(f"{path}/{layout.METADATA}"))
+    except FileNotFoundError:
+        pass
+    except (CorruptFileError, OSError):
+        return ""
+    place = locate(path)
+    try:
+        return _ids_in(place.directory, stamp_of(place.directory)).get(place.name.topic, "")
+    except (CorruptFileError, OSError):
+        return ""
+
+
+@lru_cache(maxsize=8)
+def _ids_in(directory: str, _: Stamp) -> Mapping[str, str]:
+    return {name: topic.id for name, topic in read_manifest(directory).table.topics.items()}
 
 
 def epoch_before(now: Loaded, offset: int) -> int:

@@ -1,17 +1,14 @@
 """The logs of the directories that a job reads. Needs no Spark."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Literal, TypeAlias, TypeVar, get_args
 
 from kstore.arguments import choice
 from kstore.errors import CorruptFileError, LogChangedError, LogNotFoundError
-from kstore.log.files.checkpoints import read_topic_id, topic_id_text
-from kstore.log.files.layout import METADATA, TopicPartition
-from kstore.log.files.manifest import Stamp, read_manifest, stamp_of
-from kstore.log.follow.position import Position, diverged_at, position_in
+from kstore.log.files.layout import TopicPartition
+from kstore.log.follow.position import Position, diverged_at, position_in, topic_id_of
 from kstore.log.partition import PartitionLog
 from kstore.spark.errors import coded, failure
 from kstore.spark.paths import is_remote, no_log_directory
@@ -132,7 +129,7 @@ class Logs:
 
     def _topic_id_now(self, tp: TopicPartition) -> str:
         root = self.root_of(tp)
-        return topic_id_of(str(self._stores[root].path) if is_remote(root) else root, tp)
+        return topic_id_of(f"{self._stores[root].path if is_remote(root) else root}/{tp}")
 
     # ---- one log -------------------------------------------------------------------------------------------
 
@@ -155,23 +152,3 @@ class Logs:
         """The id of the topic of an open log; "" if it is not known."""
         self.open(tp)
         return self._topic_ids[tp]
-
-
-def topic_id_of(root: str, tp: TopicPartition) -> str:
-    """The id that a topic has now: a broker's, else the store's. A later topic of that name has another id.
-    "" if the id is not known."""
-    try:
-        return topic_id_text(read_topic_id(f"{root}/{tp}/{METADATA}"))
-    except FileNotFoundError:
-        pass
-    except (CorruptFileError, OSError):
-        return ""
-    try:
-        return _ids_in(root, stamp_of(root)).get(tp.topic, "")
-    except (CorruptFileError, OSError):
-        return ""
-
-
-@lru_cache(maxsize=8)
-def _ids_in(root: str, _: Stamp) -> Mapping[str, str]:
-    return {name: topic.id for name, topic in read_manifest(root).table.topics.items()}

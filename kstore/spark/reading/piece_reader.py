@@ -13,7 +13,7 @@ from kstore.engine.scan.column_builder import ColumnBuilder, Predicate
 from kstore.engine.scan.column_scanner import ColumnScanner
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNotFoundError
-from kstore.log.follow.position import are_of_one_topic, diverged_at, history_of
+from kstore.log.follow.position import are_of_one_topic, diverged_at, history_of, topic_id_of
 from kstore.log.partition import PartitionLog
 from kstore.log.read.left_out import LeftOut
 from kstore.log.read.scan import Scan
@@ -21,7 +21,6 @@ from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.spark.errors import RECREATED, SparkSourceError, coded, failure, translated
 from kstore.spark.logs import reported_to
 from kstore.spark.paths import ROOT_MAP, mapped_root
-from kstore.spark.reading.logs import topic_id_of
 from kstore.spark.reading.places import partition_directory
 from kstore.spark.reading.plan import Piece, Split
 from kstore.typed import Column
@@ -251,7 +250,7 @@ class PieceReader:
         if planned is None:
             return ""
         directory = Path(self.directory)
-        if not are_of_one_topic(planned.topic_id, topic_id_of(str(directory.parent), self.split.tp)):
+        if not are_of_one_topic(planned.topic_id, topic_id_of(directory)):
             return RECREATED
         cut = diverged_at(history_of(directory), planned.at(self.stop), self._isolation)
         return "" if cut < 0 else f"the log was truncated at offset {cut}"
