@@ -43,7 +43,9 @@ class Journals:
 
     def _read(self, name: int, path: Path) -> None:
         began, operation, data = 0, "", list[str]()
-        for line in path.read_text().splitlines():
+        for line in path.read_text().splitlines(keepends=True):
+            if not line.endswith("\n"):
+                break  # the process was killed while it wrote it
             time, what, *rest = json.loads(line)
             if what == "begin":
                 began, operation, *data = time, *rest

@@ -19,6 +19,7 @@ import kstore
 import kstore.testing
 from kstore.engine.io.file import File
 from kstore.log.files import lock
+from kstore.log.segments.segment_set import SegmentSet
 from tests.helpers.effort import some
 from tests.helpers.processes import run_python
 from tests.helpers.waiting import threads_doing
@@ -519,3 +520,25 @@ def test_a_dying_process_keeps_one_of_its_locks_for_a_moment(has_left: bool, tmp
         log.append(b"two")
     assert ended(child) == 0
     assert [record.value for record in kstore.open(path)] == [b"one", b"two"]
+
+
+def test_a_process_dies_at_the_end_of_a_truncation_below_the_log_start(tmp_path: Path) -> None:
+    """It is carried out, and the other processes do not know it yet."""
+    with kstore.open(tmp_path / "t-0", "a", shared=True) as log:
+        log.extend([b"v"] * 20)
+        log.delete_records(15)
+
+        def truncate() -> None:
+            store = SegmentSet.store_truncations
+
+            def and_then_die(segments: SegmentSet) -> None:
+                store(segments)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+            with kstore.open(tmp_path / "t-0", "a", shared=True) as other:
+                SegmentSet.store_truncations = and_then_die  # type: ignore[method-assign]
+                other.truncate_to(3)
+
+        assert ended(started(truncate)) == -signal.SIGKILL
+        assert log.append(b"new") == 3
+        assert (log.log_start_offset, log.log_end_offset) == (3, 4)

@@ -54,6 +54,8 @@ class OtherWriters:
         # segments before may be gone; if all are to go, any of them
         if known.number != log.log_end.generation:
             base_offset = min(base_offset, 0 if known.pending == "all" else known.offset)
+            # it may be carried out already, and have lowered the log start, of which this process was not told
+            log_start_offset = min(log_start_offset, known.offset)
         # what the checkpoints and the program said at the opening is over
         log.lease.state = log.lease.state._replace(
             clean=False, recovery_point=base_offset, log_start_offset=log_start_offset
