@@ -522,23 +522,56 @@ def test_a_dying_process_keeps_one_of_its_locks_for_a_moment(has_left: bool, tmp
     assert [record.value for record in kstore.open(path)] == [b"one", b"two"]
 
 
+def truncate_and_die(directory: Path, back: int) -> int:
+    """The exit code of a process that dies when it has truncated the log, and has not told the others."""
+
+    def work() -> None:
+        store = SegmentSet.store_truncations
+
+        def and_then_die(segments: SegmentSet) -> None:
+            store(segments)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        with kstore.open(directory, "a", shared=True) as log:
+            SegmentSet.store_truncations = and_then_die  # type: ignore[method-assign]
+            log.truncate_to(log.log_end_offset - back)
+
+    return ended(started(work))
+
+
 def test_a_process_dies_at_the_end_of_a_truncation_below_the_log_start(tmp_path: Path) -> None:
     """It is carried out, and the other processes do not know it yet."""
     with kstore.open(tmp_path / "t-0", "a", shared=True) as log:
         log.extend([b"v"] * 20)
         log.delete_records(15)
-
-        def truncate() -> None:
-            store = SegmentSet.store_truncations
-
-            def and_then_die(segments: SegmentSet) -> None:
-                store(segments)
-                os.kill(os.getpid(), signal.SIGKILL)
-
-            with kstore.open(tmp_path / "t-0", "a", shared=True) as other:
-                SegmentSet.store_truncations = and_then_die  # type: ignore[method-assign]
-                other.truncate_to(3)
-
-        assert ended(started(truncate)) == -signal.SIGKILL
+        assert truncate_and_die(tmp_path / "t-0", 17) == -signal.SIGKILL
         assert log.append(b"new") == 3
         assert (log.log_start_offset, log.log_end_offset) == (3, 4)
+
+
+def test_a_process_dies_while_another_compacts(tmp_path: Path) -> None:
+    """Those that go on with the log leave what the other one is writing."""
+    path = tmp_path / "t-0"
+    options = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0}
+    with kstore.open(path, "a", shared=True, **options) as log:
+        for number in range(40):
+            log.append(b"%d" % number, key=b"%d" % (number % 4))
+        log.roll()
+        log.extend([b"v"] * 4, [b"k"] * 4)
+        deaths = []
+
+        def progress(done: int, total: int) -> None:
+            if not deaths and list(path.glob("*.cleaned")):
+                deaths.append(truncate_and_die(path, 1))
+                assert ended(started(lambda: append_one(path))) == 0
+
+        with pytest.raises(kstore.LogChangedError, match="call it again"):  # the log was truncated meanwhile
+            log.compact(progress=progress)
+        assert deaths == [-signal.SIGKILL]
+        assert log.compact().segments
+    assert [record.value for record in kstore.open(path)] == [b"36", b"37", b"38", b"39", *[b"v"] * 3, b"one"]
+
+
+def append_one(directory: Path) -> None:
+    with kstore.open(directory, "a", shared=True) as log:
+        log.append(b"one", key=b"one")

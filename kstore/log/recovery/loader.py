@@ -98,12 +98,14 @@ def load(
     recover: bool = True,
     state: State | None = None,
     mode: Mode = "read",
+    is_alone: bool = True,
 ) -> Loaded:
     """Load a partition directory without writing. Arguments that are None come from the checkpoints, which
     need not be readable if there is none.
 
     mode: "write" if the plan will be run, "dry" if the plan for writing is only shown, "read" otherwise. With
-    "read", LogChangedError if segments are deleted or replaced meanwhile.
+    "read", LogChangedError if segments are deleted or replaced meanwhile. is_alone: no other process is
+    writing, so files that are not finished are of one that died.
     """
     try:
         stored = state or read_state(path)
@@ -128,7 +130,7 @@ def load(
         raise not_found(path) from None
     after, steps, losses = names, list[Step](), list[str]()
     if recover:
-        after, steps, losses = tidied(names, read_swaps(counted_swaps(names), make))
+        after, steps, losses = tidied(names, read_swaps(counted_swaps(names), make), is_alone=is_alone)
     surveyed = segments_of(after, make)
     found = survey(
         path,
@@ -138,6 +140,7 @@ def load(
         recover=recover,
         mode=mode,
         trusts_writer=mode == "read" and not is_given,
+        is_alone=is_alone,
     )
     plan = make_plan(found, state, stored, recover=recover, mode=mode)
     segments = _built(found, plan, surveyed, make, recover)

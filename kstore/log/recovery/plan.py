@@ -93,9 +93,12 @@ def _offset(name: str) -> int:
     return layout.parse_offset(name) or 0
 
 
-def tidied(names: Names, swaps: Mapping[str, Swapped]) -> tuple[Names, list[Step], list[str]]:
+def tidied(
+    names: Names, swaps: Mapping[str, Swapped], *, is_alone: bool
+) -> tuple[Names, list[Step], list[str]]:
     """Passes 1 to 3 of spec 8.2, which finish interrupted deletions and compactions. Returns the names after
-    them, the steps and the losses. swaps: facts about the .log.swap files of `counted_swaps`."""
+    them, the steps and the losses. swaps: facts about the .log.swap files of `counted_swaps`. is_alone: no
+    other process may be compacting."""
     extras = sorted(n for n in names.others if n.endswith((".deleted", ".cleaned", ".swap")))
     if not extras:
         return names, [], []
@@ -127,7 +130,7 @@ def tidied(names: Names, swaps: Mapping[str, Swapped]) -> tuple[Names, list[Step
     if void:  # durably, before the .cleaned files, which make the .swap files void
         note(Code.NAMES_SYNCED, "", do=action(Repairs.sync_names))
     for name in extras:
-        if name.endswith(".cleaned"):
+        if name.endswith(".cleaned") and is_alone:
             delete(Code.COMPACTION_UNFINISHED, name)
     placed = sorted(
         (at, name)

@@ -277,9 +277,10 @@ def survey(
     recover: bool,
     mode: Mode,
     trusts_writer: bool,
+    is_alone: bool,
 ) -> Survey:
     """Read the facts for the plan. trusts_writer: batches that the process with the log open for writing has
-    checked are not checked again. CorruptFileError, OSError."""
+    checked are not checked again. is_alone: no other process is writing. CorruptFileError, OSError."""
     clean = state.clean
     if state.by_itself and clean and segments:
         clean = _next_offset(segments[-1]) == state.recovery_point
@@ -341,7 +342,7 @@ def survey(
     if not segments:
         packed = {name: kind_of(f"{path}/{name}") for name in names.others if _may_be_packed(path, name)}
     drafts = []
-    if mode != "read":  # otherwise a process may be writing them
+    if mode != "read" and is_alone:  # otherwise a process may be writing them
         drafts = [name for name in names.others if _is_draft(name) and not os.path.isdir(f"{path}/{name}")]
     return Survey(
         names,

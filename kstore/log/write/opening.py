@@ -146,7 +146,7 @@ def open_segments(
     if not joins:
         if not lease.state.clean:
             finish_work(directory, lease, reports)
-        loaded = recovered(lease, manifest, config, options)
+        loaded = recovered(lease, manifest, config, options, is_alone=True)
         _end_notes(manifest, loaded)
     # lists the snapshots: not before recovery has removed some
     producers = ProducerStateManager(directory, options["producer_id_expiration_ms"])

@@ -54,14 +54,14 @@ class OtherWriters:
         # segments before may be gone; if all are to go, any of them
         if known.number != log.log_end.generation:
             base_offset = min(base_offset, 0 if known.pending == "all" else known.offset)
-            # it may be carried out already, and have lowered the log start, of which this process was not told
+            # it may be carried out, and have lowered the log start, of which this process was not told
             log_start_offset = min(log_start_offset, known.offset)
         # what the checkpoints and the program said at the opening is over
         log.lease.state = log.lease.state._replace(
             clean=False, recovery_point=base_offset, log_start_offset=log_start_offset
         )
         options = {**self._options, "clean": None, "recovery_point": None, "log_start_offset": None}
-        loaded = recovered(log.lease, manifest, log.config, options)
+        loaded = recovered(log.lease, manifest, log.config, options, is_alone=False)
         producers = ProducerStateManager(log.directory, self._options["producer_id_expiration_ms"])
         epochs = with_producers(log.directory, loaded, producers, log.clock_ms())
         log.begin_anew(loaded, producers, epochs, manifest)

@@ -38,9 +38,15 @@ else:
 
 
 def recovered(
-    lease: PartitionLease, manifest: ManifestFile, config: LogConfig, options: Mapping[str, Any]
+    lease: PartitionLease,
+    manifest: ManifestFile,
+    config: LogConfig,
+    options: Mapping[str, Any],
+    *,
+    is_alone: bool,
 ) -> Loaded:
-    """The log as recovery leaves it. Warns of what is lost. CorruptFileError, OSError."""
+    """The log as recovery leaves it. is_alone: no other process has it open. Warns of what is lost.
+    CorruptFileError, OSError."""
     directory = str(lease.path)
     repairs = Repairs(directory, keep_cut=options["keep_cut"])
     loaded = load(
@@ -52,6 +58,7 @@ def recovered(
         max_decompressed_bytes=options["max_decompressed_bytes"],
         state=lease.state,
         mode="write",
+        is_alone=is_alone,
     )
     end, known = loaded.log_end_offset, manifest.known.truncations
     # Records that others had read may be lost, and new ones get their offsets: so a generation begins where
