@@ -3,6 +3,7 @@ fails: old segments or new ones, nothing between."""
 
 import os
 import shutil
+import signal
 from functools import partial
 from pathlib import Path
 
@@ -10,13 +11,14 @@ import pytest
 
 import kstore
 from kstore.log.segments import replacement
-from kstore.testing import Recorder, count_calls
+from kstore.testing import Recorder, count_calls, failing
 from tests.compaction import disks
 from tests.compaction.operations import OPERATIONS, Operation
 from tests.helpers.calls import ends
 from tests.helpers.effort import SEED, times
 from tests.helpers.files import contents
 from tests.helpers.key_files import settle
+from tests.shared.processes import ended, started
 
 pytestmark = pytest.mark.timeout(times(300))
 
@@ -104,3 +106,34 @@ def test_flushing_a_log_that_refuses_to_write(tmp_path: Path, monkeypatch: pytes
         assert len(list(log)) == 3
     with kstore.open(tmp_path / "t-0", "a") as log:
         assert [record.value for record in log] == [None, b"v", b"v"]
+
+
+def test_a_truncation_into_a_segment_that_a_compaction_has_emptied(ram: Path) -> None:
+    """Killed at each system call, it is done or not: what is left tells where the log ends."""
+    kept, directory = ram / "kept-0", ram / "t-0"
+    options = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0, "internal_segment_bytes": 720}
+    with kstore.open(kept, "a", **options) as log:
+        log.append(b"v", key=b"first")
+        for value in (b"a", b"b"):
+            log.roll()
+            for number in range(10):
+                log.append(value, key=b"%d" % number)
+        log.roll()
+        log.append(b"v", key=b"last")
+        log.compact()
+        assert [(each.base_offset, each.size > 0) for each in log.segments][1] == (1, False)
+    found, code, nth = set(), -signal.SIGKILL, 0
+    while code == -signal.SIGKILL:
+        nth += 1
+        shutil.rmtree(directory, ignore_errors=True)
+        shutil.copytree(kept, directory)
+
+        def truncate(nth: int = nth) -> None:
+            log = kstore.open(directory, "a")
+            with failing(nth, how="kill", this_thread=True):
+                log.truncate_to(6)
+
+        code = ended(started(truncate))
+        with kstore.open(directory, "a") as log:
+            found.add(log.append(b"v", key=b"new"))
+    assert (nth > 20, found) == (True, {6, 22})
