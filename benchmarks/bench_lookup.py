@@ -11,8 +11,8 @@ COUNT = 100_000  # lookups a turn
 
 def bench_lookup(race: Race, data: Data, limit: Peer, kafka: Peer) -> None:
     """The position for an offset, looked up one by one and summed up: kstore by a call of OffsetIndex.lookup
-    from Python for each, Kafka by OffsetIndex.lookup, C by a binary search without
-    branches. Drawing the offsets is not counted."""
+    from Python for each, Kafka by OffsetIndex.lookup, C by a binary search without branches. Drawing the
+    offsets is not counted."""
     [segment] = kstore.open(data.batched.path).segments
     end = data.batched.end_offset
 

@@ -25,7 +25,7 @@ def bench_recover(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer
         shutil.rmtree(path.parent, ignore_errors=True)
         path.mkdir(parents=True)
         os.link(log_file, path / log_file.name)
-        # as each log has it: without this file, the batches are read once more for their epochs
+        # as each log has it: without this file, the batches are read twice more, for their epochs
         (path / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
         return path
 

@@ -225,16 +225,17 @@ def _checked(
             try:
                 if partition is not None:
                     checked = partition.finish([each.result() for each in reads])
-                    if of_directory and not os.path.lexists(path):
-                        break  # deleted: the check of the directory knows whether it should be there
                     # beside a writer a problem counts if it is found again: files may come and go together
                     if not (checked.is_live and any(each.severity != "note" for each in checked.findings)):
-                        return checked
+                        break
             except (LogChangedError, FileNotFoundError):  # another process has replaced or removed files
                 pass
             begin(path, of_directory)
             partition, reads, path, of_directory = waiting.pop()
-        return checked if os.path.lexists(path) or not of_directory else Checked(path, [], 0, 0)
+        if of_directory and not os.path.lexists(path):
+            # deleted: the check of the directory knows whether it should be there
+            return Checked(path, [], 0, 0)
+        return checked
 
     pool = ThreadPoolExecutor(threads or os.cpu_count() or 1, "kstore-check")
     try:

@@ -11,12 +11,12 @@ from kstore.errors import KstoreError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.listing import delete_file
+from kstore.log.recovery.gaps import Ranges, merged
 from kstore.log.recovery.loader import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Ranges = tuple[tuple[int, int], ...]  # the first byte or offset, and the number, of each
 _PIECE = 1 << 20
 
 
@@ -42,17 +42,6 @@ def damage_of(partition: str, file: str) -> tuple[Ranges, Ranges, int]:
         offsets += [(each.base_offset, each.last_offset - each.base_offset + 1) for each in batches]
         return merged(ranges), merged(offsets), facts.next_offset
     return (), (), 0
-
-
-def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """The union of ranges, without empty ones, in order."""
-    found: list[tuple[int, int]] = []
-    for first, count in sorted(ranges):
-        if found and first <= sum(found[-1]):
-            found[-1] = found[-1][0], max(sum(found[-1]), first + count) - found[-1][0]
-        elif count > 0:
-            found.append((first, count))
-    return tuple(found)
 
 
 def move_bytes(path: str, ranges: Ranges) -> None:

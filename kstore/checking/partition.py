@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kstore.checking.finding import Finding
-    from kstore.checking.moving import Ranges
     from kstore.checking.segment_facts import SegmentFacts
     from kstore.engine.segment.segment import Segment
+    from kstore.log.recovery.gaps import Ranges
     from kstore.log.recovery.loader import Loaded
     from kstore.log.recovery.steps import Step
 

@@ -14,7 +14,7 @@ from kstore.checking.check import check_paths
 from kstore.checking.codes import ENDS, GAPS
 from kstore.checking.directory import COMPLETE, read_names
 from kstore.checking.finding import Finding
-from kstore.checking.moving import Ranges, damage_of, merged, move_bytes, name_for_repaired
+from kstore.checking.moving import damage_of, move_bytes, name_for_repaired
 from kstore.engine.io.file import rename, sync_directory
 from kstore.errors import KstoreError, visible
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +24,7 @@ from kstore.log.files.log_dir_state import read_checkpoint
 from kstore.log.files.log_directory import PartitionLease
 from kstore.log.files.manifest import ManifestFile
 from kstore.log.recovery.file_kind import kind_of
+from kstore.log.recovery.gaps import Ranges, merged
 from kstore.log.recovery.loader import load
 from kstore.log.recovery.presence import is_partition
 from kstore.log.recovery.repairs import Repairs

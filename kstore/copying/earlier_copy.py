@@ -8,20 +8,18 @@ import errno
 import os
 from bisect import bisect_left, bisect_right
 
-import numpy as np
-
 from kstore.arguments import MAX64
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.log_dir_state import is_led
 from kstore.log.files.manifest import stamp_of, truncations_of
 from kstore.log.follow.position import are_of_one_topic, epoch_before, topic_id_of
+from kstore.log.recovery.gaps import merged
 from kstore.log.recovery.loader import load
 from kstore.log.recovery.report import in_short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import TypeAlias
+    from collections.abc import Iterator, Sequence
 
     from kstore.copying.file_copy import FileCopy
     from kstore.copying.losses import Expected, Loss
@@ -29,9 +27,8 @@ if TYPE_CHECKING:
     from kstore.copying.wanted import PartitionCopy
     from kstore.engine.record.batch import Record
     from kstore.engine.segment.segment import Segment
+    from kstore.log.recovery.gaps import Ranges
     from kstore.log.recovery.loader import Loaded
-
-    _Range: TypeAlias = tuple[int, int]  # the first offset, and the one after the last
 
 _KEY = ["base_offset", "last_offset", "crc"]  # columns that are equal in equal batches
 
@@ -53,13 +50,11 @@ def kept_earlier(copy: FileCopy | RewrittenCopy, copied: PartitionCopy) -> KeptE
         text = f"has {name} of another topic, with another id, and keeps it: remove it there if it is to go"
         return KeptEarlierError(errno.EEXIST, text, final)
     made = load(path, clean=True, recovery_point=copied.end, log_start_offset=copied.start)
-    removed = expected.truncations.removed_since(truncations_of(before, stamp_of(before)).number)
-    at = removed if removed >= 0 else MAX64
+    at = expected.truncations.removed_since(truncations_of(before, stamp_of(before)).number)
     if is_led(source):
         at = min(at, _epoch_begun_at(earlier, made))
-    if (
-        at < MAX64 and expected.compacted_end >= 0
-    ):  # an erased or compacted segment may be the active one again
+    # an erased or compacted segment may be the active one again
+    if at < MAX64 and expected.compacted_end >= 0:
         expected = expected._replace(compacted_end=max(expected.compacted_end, at))
     gone = _taken(earlier, made, expected._replace(end=min(expected.end, at)), copy.losses)
     return _refusal(name, source, gone, final) if gone else None
@@ -71,10 +66,10 @@ def _epoch_begun_at(earlier: Loaded, made: Loaded) -> int:
     return at if at >= 0 else MAX64
 
 
-def _taken(earlier: Loaded, made: Loaded, expected: Expected, losses: Sequence[Loss]) -> list[_Range]:
+def _taken(earlier: Loaded, made: Loaded, expected: Expected, losses: Sequence[Loss]) -> Ranges:
     """The offsets of records of an earlier copy that the copy that was made should have, and has not as they
     are there. CorruptRecordError, OSError."""
-    found: list[_Range] = []
+    found: list[tuple[int, int]] = []
     # a loss up to the log start may be why the log starts there
     start = min([expected.start, *(each.first for each in losses if each.end == expected.start)])
     start = max(start, earlier.log_start_offset)
@@ -86,7 +81,7 @@ def _taken(earlier: Loaded, made: Loaded, expected: Expected, losses: Sequence[L
         reached = made.segments[max(bisect_right(bases, low) - 1, 0) : bisect_left(bases, high)]
         if low < high and not any(_begins_with(each, segment) for each in reached):
             found += _missing(segment, reached, low, high)
-    return _joined(found)
+    return merged(found)
 
 
 def _begins_with(made: Segment, earlier: Segment) -> bool:
@@ -103,10 +98,13 @@ def _begins_with(made: Segment, earlier: Segment) -> bool:
     return bool(made.batch_at(last.position).data == earlier.batch_at(last.position).data)
 
 
-def _missing(segment: Segment, made: Sequence[Segment], low: int, high: int) -> Iterator[_Range]:
-    """The offsets from low to high (exclusive) of records that segments have not as a segment has them."""
+def _missing(segment: Segment, made: Sequence[Segment], low: int, high: int) -> Iterator[tuple[int, int]]:
+    """The offsets from low to high (exclusive) of records that segments have not as a segment has them, as
+    ranges."""
     if not len(had := segment.read_headers(0, _KEY)):
         return
+    import numpy as np  # here: most copies do without
+
     tables = [each.read_headers(0, _KEY) for each in made]
     has = np.concatenate(tables) if tables else had[:0]
     has = has[np.argsort(has["base_offset"], kind="stable")]
@@ -119,12 +117,12 @@ def _missing(segment: Segment, made: Sequence[Segment], low: int, high: int) -> 
         if first >= end:
             continue
         if nearest == len(has) or has["base_offset"][nearest] >= end:
-            yield first, end
+            yield first, end - first
             continue
         theirs = dict(_records(made, first, end))
         for offset, record in _records([segment], first, end):
             if theirs.get(offset) != record:
-                yield offset, offset + 1
+                yield offset, 1
 
 
 def _records(segments: Sequence[Segment], first: int, end: int) -> Iterator[tuple[int, Record]]:
@@ -133,22 +131,11 @@ def _records(segments: Sequence[Segment], first: int, end: int) -> Iterator[tupl
         yield from ((record.offset, record) for record in batch.records() if first <= record.offset < end)
 
 
-def _refusal(name: str, source: str, gone: Iterable[_Range], final: str) -> KeptEarlierError:
+def _refusal(name: str, source: str, gone: Ranges, final: str) -> KeptEarlierError:
     """The error about an earlier copy that would lose records."""
-    offsets = in_short([f"{first} to {end - 1}" for first, end in gone])
+    offsets = in_short([f"{first} to {first + count - 1}" for first, count in gone])
     text = (
         f"has offsets {offsets} of {name}, which the source has lost, and keeps them: see kstore check "
         f"{source}. Mend the source, or copy into a new directory"
     )
     return KeptEarlierError(errno.EEXIST, text, final)
-
-
-def _joined(ranges: Iterable[_Range]) -> list[_Range]:
-    """These offsets as ranges that do not touch each other, in order."""
-    found: list[_Range] = []
-    for first, end in sorted(ranges):
-        if found and first <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
-        else:
-            found.append((first, end))
-    return found

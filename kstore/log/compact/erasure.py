@@ -100,9 +100,8 @@ def erase(
         cut, left = (beside, ()) if cut_files else ((), beside)
         meter.expect(sum((2 if rewriter is None else 3) * segment.size for segment, _ in work))
         if work and rewriter is not None and state.checkpoint is None:
-            rewriter.store_cleaner_offset(
-                state.log_start_offset
-            )  # as a compaction: missing offsets are no loss
+            # as by a compaction: missing offsets are no loss
+            rewriter.store_cleaner_offset(state.log_start_offset)
         done = [erasing.rewritten(*each, blanks, rewriter) for each in work]
     except CorruptFileError as e:
         raise_told(state.segments, e)

@@ -319,7 +319,7 @@ def _enter_shared(file: File) -> bool:
             if found is not None and found[2] != _SHARED_LENGTH:
                 raise
         else:
-            if _others_have(file.fd, _MEMBER, 1):
+            if others_from(file.fd, _MEMBER, 1):
                 return False
             fcntl.lockf(file.fd, fcntl.LOCK_UN, _SHARED_LENGTH)
             if time.monotonic() > until:
@@ -370,12 +370,8 @@ def detach(file: File) -> None:
     os.close(nothing)
 
 
-def others_from(fd: int, byte: int) -> bool:
-    """Whether another open file has a byte from this one on locked. OSError."""
-    return _others_have(fd, byte, 0)
-
-
-def _others_have(fd: int, byte: int, length: int) -> bool:
+def others_from(fd: int, byte: int, length: int = 0) -> bool:
+    """Whether another open file has one of so many bytes from this one on locked, 0: of all. OSError."""
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, length, 0)
     kind, *_ = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked)[: _FLOCK.size])
     return bool(kind != fcntl.F_UNLCK)

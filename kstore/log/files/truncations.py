@@ -98,9 +98,9 @@ class Truncations(NamedTuple):
 
     def removed_since(self, number: int) -> int:
         """The lowest offset from which a truncation after that of this number has removed records, or may
-        have; -1 if there is none. What recovery has cut off does not count."""
+        have; 2^63 - 1 if there is none. What recovery has cut off does not count."""
         entries = (entry for entry in self.entries if entry[0] > number and entry[0] not in self.recoveries)
-        return min((entry[1] for entry in entries), default=-1)
+        return min((entry[1] for entry in entries), default=MAX64)
 
     def expecting(self, offset: int, pending: str) -> Truncations:
         """The truncations with a pending one at an offset."""
@@ -133,9 +133,10 @@ class Truncations(NamedTuple):
             (_, first, first_stable), (number, *_) = kept[:2]
             kept = ((number, first, first_stable), *kept[2:])
         last = max(self.number + _NUMBERS_APART, time.time_ns()), offset, stable
-        numbers = {entry[0] for entry in kept} | ({last[0]} if is_recovery else set())
-        recoveries = tuple(number for number in (*self.recoveries, last[0]) if number in numbers)
-        return Truncations((*kept, last), pending, last[0], recoveries=recoveries)
+        numbers = {entry[0] for entry in kept}
+        recoveries = [number for number in self.recoveries if number in numbers]
+        recoveries += [last[0]] * is_recovery
+        return Truncations((*kept, last), pending, last[0], recoveries=tuple(recoveries))
 
 
 NO_TRUNCATIONS = Truncations()

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from kstore.log.recovery.segment_factory import SegmentFactory
     from kstore.typed import StrPath
 
+Ranges = tuple[tuple[int, int], ...]  # the first byte or offset, and the number, of each
+
 _DELETE_HORIZON = 64  # the attribute bit that only compaction sets
 _MOST_LOOKED_THROUGH = 64 << 20  # bytes of segments to read, to find out whether a log is compacted
 _FEW_GAPS = 2  # a log whose writer omits offsets has more
@@ -130,6 +132,17 @@ def gaps_in(
             is_sure = count >= max(_FEWEST_OFFSETS, held // 2) and (are_few or held >= _UNBROKEN)
             gap = Gap(gap.offsets, gap.code, is_sure, 0)
         yield segments[at], gap
+
+
+def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """The union of ranges, without empty ones, in order."""
+    found: list[tuple[int, int]] = []
+    for first, count in sorted(ranges):
+        if found and first <= sum(found[-1]):
+            found[-1] = found[-1][0], max(sum(found[-1]), first + count) - found[-1][0]
+        elif count > 0:
+            found.append((first, count))
+    return tuple(found)
 
 
 def still_missing(ranges: Sequence[tuple[int, int]], segments: Sequence[Segment]) -> list[tuple[int, int]]:

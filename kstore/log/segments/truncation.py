@@ -97,9 +97,8 @@ def _truncate(log: SegmentSet, offset: int, now_ms: int, stable: int) -> None:
     kept = [segment for segment in segments if segment.base_offset <= offset]
     if len(kept) < len(segments):
         end.active.seal()
-        if (
-            kept[-1].translate(offset) is None
-        ):  # compaction has emptied its end: it must tell where the log ends
+        # if compaction has emptied its end, it must tell where the log ends, before it is the last one
+        if kept[-1].translate(offset) is None:
             kept[-1] = truncate_segment(kept[-1], offset, log.make_segment())
         # Before the last one is shortened: what a crash leaves at any moment has no gap.
         _remove_newest(log, len(segments) - len(kept), now_ms)

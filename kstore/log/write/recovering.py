@@ -65,10 +65,7 @@ def recovered(
     # recovery ends the log.
     is_sound = loaded.recovery.clean and end >= loaded.recovery.recovery_point
     if loaded.segments and not is_sound and known.pending != "all":
-        is_under_way = known.pending == "records"
-        manifest.expect(
-            min(end, known.offset) if known.pending else end, "records" if is_under_way else "recovery"
-        )
+        manifest.expect(min(end, known.offset) if known.pending else end, known.pending or "recovery")
     loaded = carried_out(loaded, repairs)
     recovery = loaded.recovery
     if recovery.truncated_bytes:
