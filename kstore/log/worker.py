@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _IDLE = 1.0  # s: a thread that has worked waits so long for more before it ends
-_BEGINS = 1.0  # s: a thread that has not begun by then found no memory for it
+_BEGINS = 10.0  # s: a thread that has not begun by then ended without a word, for lack of memory
 _LONGEST = 1e6  # s: of one wait
 _workers: weakref.WeakSet[Worker] = weakref.WeakSet()
 _at_work: dict[int, Worker] = {}  # by thread
@@ -47,19 +47,26 @@ def begin_thread(name: str, run: Callable[[], None]) -> None:
     """
     if sys.is_finalizing():
         raise RuntimeError("can't start new thread at interpreter shutdown")
-    begun = allocate_lock()
-    begun.acquire()
+    is_told, has_begun = allocate_lock(), False
+    is_told.acquire()
 
     def target() -> None:
-        begun.release()
+        nonlocal has_begun
+        has_begun = True
+        is_told.release()
         run()
 
+    def start() -> None:
+        nonlocal has_begun
+        try:
+            threading.Thread(target=run, name=name, daemon=True).start()
+            has_begun = True
+        finally:
+            is_told.release()
+
     start_new_thread = _system("start_new_thread")
-    if start_new_thread is _thread.start_new_thread:
-        start_new_thread(threading.Thread(target=target, name=name, daemon=True).start, ())
-    else:
-        start_new_thread(target, ())
-    if not begun.acquire(timeout=_BEGINS):
+    start_new_thread(start if start_new_thread is _thread.start_new_thread else target, ())
+    if not is_told.acquire(timeout=_BEGINS) or not has_begun:
         raise MemoryError(f"the thread {name} could not begin")
 
 

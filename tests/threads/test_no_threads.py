@@ -10,16 +10,21 @@ from tests.helpers.thread_library import run_with_library
 COMMON = """
 import asyncio, os, time, kstore
 import numpy  # for rows(): its OpenBLAS starts threads
+import kstore.log.worker
 without = {"refused": refused, "lost": lost}[%r]
 
+def no_threads(are_missing):
+    without.value = are_missing
+    kstore.log.worker._BEGINS = 0.2 if are_missing else 10.0  # s
+
 def fails(call):
-    without.value = 1
+    no_threads(True)
     try:
         call()
     except (RuntimeError, MemoryError):
         return
     finally:
-        without.value = 0
+        no_threads(False)
     raise AssertionError("it had a thread")
 
 def until(condition):
@@ -33,17 +38,17 @@ fails(lambda: kstore.open(path, "a", flush_ms=1))
 with kstore.open(path, "a", flush_ms=1) as log:
     log.append(b"v")
     until(lambda: log.durable_offset == 1)
-    without.value = 1
+    no_threads(True)
     log.configure(flush_ms=2)  # it has its thread
-    without.value = 0
+    no_threads(False)
 with kstore.open(path, "a", internal_segment_bytes=400) as log:
-    without.value = 1
+    no_threads(True)
     for _ in range(3):  # each begins a segment
         log.append(b"v" * 150)
     assert log.flush() == 4
     log.append(b"v" * 150)
     log.roll()
-    without.value = 0
+    no_threads(False)
 
     def is_flushed():
         log.append(b"v")
@@ -57,21 +62,21 @@ with kstore.open(path, "a", internal_segment_bytes=400) as log:
     assert asyncio.run(log.append_async(b"v")) == end + 1
 with kstore.open(path + ".large", "a") as log:
     log.extend([b"." * 1000] * 12_000)
-    without.value = 1
+    no_threads(True)
     offsets = [offset for batch in log.scan(["offset"], threads=3) for (offset,) in batch.rows()]
     assert offsets == list(range(12_000))
 """
 STORE = """
 options = {"internal_segment_bytes": 500, "log_cleaner_backoff_ms": 0, "retention_ms": -1, "flush_ms": 1}
 with kstore.LogStore(path + ".store", mode="a", **options) as store:
-    without.value = 1
+    no_threads(True)
     store.create_topic("t", cleanup_policy="compact")
     for i in range(100):
         store.append("t", b"." * 50, b"%d" % (i % 3))
     health = store.health()
     assert not health.ok
     assert list(health.background) == ["thread of the store"], health
-    without.value = 0
+    no_threads(False)
     assert store.health().ok
     until(lambda: sum(1 for _ in store.open("t")) < 20)
     until(lambda: store.log("t").durable_offset == 100)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -145,3 +146,29 @@ def test_a_child_of_fork_has_its_own(worker: Worker) -> None:
     goes_on.set()
     assert code == 0
     until(lambda: done == ["the parent's"])
+
+
+def test_a_thread_that_begins_late(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, done = threading.Thread.start, threading.Event()
+
+    def late(thread: threading.Thread) -> None:
+        time.sleep(1.5)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", late)
+    Job(worker, done.set).ask()
+    assert done.wait(10)
+
+
+def test_a_thread_that_does_not_begin(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(MemoryError, match="kstore-test could not begin"):
+            Job(worker, lambda: None).ask()
+    until(lambda: told)

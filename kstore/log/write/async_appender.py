@@ -141,8 +141,8 @@ class AsyncAppender:
         try:
             self._job.ask()
         except (RuntimeError, MemoryError):  # no more threads
-            _take(self._calls, call)
-            raise
+            if _take(self._calls, call):  # else a thread of an earlier call makes it
+                raise
         return await call.outcome(self._calls)
 
     def _make_calls(self) -> None:
