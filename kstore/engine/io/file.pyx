@@ -20,7 +20,7 @@ from libc.string cimport strlen
 from posix.fcntl cimport O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, open as c_open
 from posix.resource cimport RLIMIT_NOFILE, getrlimit, rlimit
 from posix.signal cimport kill
-from posix.stat cimport S_ISREG, fstat, struct_stat
+from posix.stat cimport S_ISREG, fstat, stat, struct_stat
 from posix.unistd cimport close as c_close, fdatasync, fsync, ftruncate, getpid, link as c_link, unlink as c_unlink
 
 from kstore.engine.io.faults cimport (
@@ -104,6 +104,31 @@ cdef bytes encoded(str path):
     if strlen(PyBytes_AS_STRING(name)) != <size_t>PyBytes_GET_SIZE(name):
         raise ValueError(f"embedded null byte in the path {path!r}")  # as Python's own calls say
     return name
+
+
+cdef bint finds(str path, struct_stat *status) except -1:
+    """Gets the status of the file at a path; False if there is none. OSError."""
+    cdef bytes name = encoded(path)
+    cdef const char *raw = name
+    cdef int outcome
+    with nogil:
+        outcome = stat(raw, status)
+    if outcome < 0 and errno != ENOENT:
+        PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+    return outcome == 0
+
+
+def stamp_at(str path not None):
+    """The inode, its change time in ns and the size of the file at a path, which differ after the file was
+    replaced; None if there is none. OSError."""
+    cdef struct_stat status
+    if not finds(path, &status):
+        return None
+    return (
+        status.st_ino,
+        <int64_t>status.st_ctim.tv_sec * 1000000000 + <int64_t>status.st_ctim.tv_nsec,
+        <int64_t>status.st_size,
+    )
 
 
 @no_gc  # it refers to a str only
@@ -326,6 +351,13 @@ cdef class File:
     def size(self):
         """The length of the file now, in bytes."""
         return self.length()
+
+    def is_at(self, str path not None):
+        """Whether a path leads to this file. OSError."""
+        cdef struct_stat mine, there
+        if fstat(self.fd, &mine) < 0:
+            self.raise_errno()
+        return finds(path, &there) and there.st_ino == mine.st_ino and there.st_dev == mine.st_dev
 
     def mtime_ms(self):
         """Time of the last change of its content, in milliseconds."""
@@ -731,14 +763,10 @@ cdef class FileHandle:
 
     def is_at(self, str path not None):
         """Whether this path stands for the file, which was open before."""
-        cdef struct_stat st
-        try:
-            found = os.stat(path)
-        except FileNotFoundError:
-            return False
-        if self.file is not None and fstat(self.file.fd, &st) == 0:
-            return found.st_ino == st.st_ino and found.st_dev == st.st_dev
-        return found.st_ino == self.inode and found.st_dev == self.device
+        cdef struct_stat there
+        if self.file is not None:
+            return self.file.is_at(path)
+        return finds(path, &there) and there.st_ino == self.inode and there.st_dev == self.device
 
 
 cdef bint close_one() noexcept:

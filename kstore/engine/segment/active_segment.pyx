@@ -5,7 +5,6 @@ process, where what came since is another segment of the same file.
 The file is long because batch, index entries and end are published by one class: its state is in C fields.
 """
 
-import os
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cython cimport final, no_gc_clear
@@ -202,7 +201,10 @@ cdef class ActiveSegment:
 
     def is_at_its_name(self):
         """Whether the names of the log and its index still stand for the files that are open here."""
-        return self.offset_map is not None and is_at_its_name(self.log) and is_at_its_name(self.offset_map.file)
+        if self.offset_map is None:
+            return False
+        index = self.offset_map.file
+        return self.log.is_at(self.log.path) and index.is_at(index.path)
 
     def load_transactions(self):
         """Reads the aborted transactions that another process has written. OSError."""
@@ -524,14 +526,6 @@ cdef class ActiveSegment:
 
     def __repr__(self):
         return f"Active({self.path!r}, size={self.size})"
-
-
-cdef bint is_at_its_name(File file) except -1:
-    """Whether the path of a file still stands for it."""
-    try:
-        return os.path.samestat(os.fstat(file.fd), os.stat(file.path))
-    except FileNotFoundError:
-        return False
 
 
 # ---- grown by another process ------------------------------------------------------------------------------

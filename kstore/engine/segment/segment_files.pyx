@@ -8,11 +8,10 @@ import errno
 import os
 
 from cython cimport final, no_gc_clear
-from libc.stdint cimport UINT64_MAX, int64_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from kstore.engine.io.file cimport File, FileHandle
 
-from kstore.arguments import integer
 from kstore.errors import CorruptIndexError, LogChangedError
 
 
@@ -71,14 +70,12 @@ cdef class SegmentFiles:
         """The error for a .log that is no longer what it was."""
         return LogChangedError(self.log_path(), offset, self.base_offset, self.base_offset, what)
 
-    def remember(self, device=0, inode=0):
+    def remember(self, uint64_t device=0, uint64_t inode=0):
         """Notes which file the .log is, so that it is found again once it has the suffix .deleted and another
         file has its name. It is the file of that name, or if an inode is given the one with these numbers.
-        TypeError, ValueError, OSError."""
-        cdef uint64_t its_device = integer("device", device, 0, UINT64_MAX)
-        cdef uint64_t its_inode = integer("inode", inode, 0, UINT64_MAX)
-        if its_inode:
-            self.handle.be(its_device, its_inode)
+        OSError."""
+        if inode:
+            self.handle.be(device, inode)
             return
         try:
             self.handle.know(self.log_path())

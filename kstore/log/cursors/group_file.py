@@ -212,7 +212,6 @@ class GroupFile:
         # unique: the producer id of the batches that this process writes
         self.member = int.from_bytes(os.urandom(8), "big") >> 2
         self.lock_file = lock_file
-        self._claims = -1
         self._byte = byte_of(group)
         self._reader_byte = byte_of("life", group)  # all processes that read for the group share its lock
         self._readers: weakref.WeakSet[object] = weakref.WeakSet()  # in this process
@@ -308,7 +307,6 @@ class GroupFile:
         with self.lock_file.mutex:
             self._enter()
             if self._file is not None and not self._content.entries:
-                self._claim()
                 unlink(self._path)
                 self._catch_up()
                 sync_directory(self.directory)
@@ -319,30 +317,23 @@ class GroupFile:
         lock = self.lock_file
         lock.mutex.later(lock.unlocker(self._byte))  # unlocks also after an exception
         lock.lock(self._byte, wait=True)
-        claims = lock.claims()
-        if claims < 0:
+        if not lock.is_there():
             raise LogFailedError(f"{lock.path} was removed: open the cursor again")
-        self._claims = claims
         self._catch_up()
-
-    def _claim(self) -> None:
-        """Let other processes check which file is there. Called before the file is replaced, so that they
-        check even if this process dies in between. OSError."""
-        if self.lock_file.claim() == self._claims:
-            self._claims += 1  # no other process has made a claim
 
     def _catch_up(self) -> None:
         """Read what other processes have written, and remove an incomplete commit of a crash."""
-        try:
-            there = os.stat(self._path)
-        except FileNotFoundError:
-            self._file, self._content = None, _Content(self._path, self.group)
-            return
-        file, size = self._file, there.st_size
-        if file is None or not os.path.samestat(there, os.fstat(file.fd)) or size < self._content.end:
-            file = File(self._path, "r+")
+        file = self._file
+        size = file.size() if file is not None and file.is_at(self._path) else -1
+        if file is None or size < self._content.end:
+            content = _Content(self._path, self.group)
+            try:
+                file = File(self._path, "r+")
+            except FileNotFoundError:
+                self._file, self._content = None, content
+                return
             size = file.size()
-            self._file, self._content = file, _Content(self._path, self.group)
+            self._file, self._content = file, content
         content = self._content
         if size > content.end:
             if size - content.end > _MOST:
@@ -478,7 +469,6 @@ class GroupFile:
                 offset += len(theirs)
             return data
 
-        self._claim()
         write_whole(self._path, encoded(len(encoded(0))))  # synced before it gets its name
         self._catch_up()
         self._named, self._synced = self._file, (self._file, self._content.end)

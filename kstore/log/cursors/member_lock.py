@@ -5,9 +5,7 @@ not have it. The system drops fcntl locks when the process opens and closes the 
 copy it. The second byte, _KEPT behind the first, has a lock of the open file, which is not dropped. A hash
 selects the byte of a partition, so thousands of partitions need one descriptor.
 
-The file has no content. It is never removed, because two processes could then lock different files. It grows
-by one (sparse) byte whenever a lock is taken or a file of positions is replaced. If its length has not
-changed, no lock was lost and no file of positions was replaced.
+The file has no content. It is never removed, because two processes could then lock different files.
 """
 
 from __future__ import annotations
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 
 NAME = "kstore-cursors.lock"
 _TAKEN = (errno.EACCES, errno.EAGAIN)
-_CLAIMS = 0  # the byte that is locked while the file grows
 _KEPT = 1 << 62
 _guard = Mutex()
 _files: dict[str, LockFile] = {}
@@ -110,37 +107,17 @@ class LockFile:
     def fd(self) -> int:
         """The descriptor. LogClosedError in a forked child, because the locks are its parent's, and if the
         file is closed."""
-        if os.getpid() != self.pid:
-            raise LogClosedError(
-                f"{self.path} is used by a cursor of process {self.pid}, the parent of this one"
-            )
         if self.file is None:
+            if os.getpid() != self.pid:
+                raise LogClosedError(
+                    f"{self.path} is used by a cursor of process {self.pid}, the parent of this one"
+                )
             raise LogClosedError(f"{self.path} is closed")
         return self.file.fd
 
     def is_there(self) -> bool:
-        """Whether the path still leads to this file."""
-        return self.claims() >= 0
-
-    def claims(self) -> int:
-        """How many claims the file has. An unchanged number means that no lock was taken since. -1 if the
-        path leads to another file."""
-        try:
-            mine, there = os.fstat(self.fd), os.stat(self.path)
-            return mine.st_size if os.path.samestat(there, mine) else -1
-        except OSError:
-            return -1
-
-    def claim(self) -> int:
-        """Add a claim before a lock is taken or a file of positions is replaced, so that all users of the
-        file check what they know. The caller holds the mutex. Returns the number of claims before.
-        OSError."""
-        self.mutex.later(self.unlocker(_CLAIMS))
-        self.lock(_CLAIMS, wait=True)
-        assert self.file is not None
-        before: int = self.file.size()
-        self.file.truncate(before + 1)
-        return before
+        """Whether the path still leads to this file. OSError."""
+        return self.file is not None and self.file.is_at(self.path)
 
     def lock(self, byte: int, *, wait: bool = False) -> bool:
         """Lock a byte. False if another process has it and `wait` is False. OSError."""
@@ -225,17 +202,15 @@ class MemberLock:
                 holder = holder_of(file.fd, byte, 1)
                 self.release()  # so that it may be called again
                 raise CursorLockedError(self._name, holder)
-            file.claim()
 
     def check(self) -> None:
         """Take the lock again if the system has dropped it. CursorLockedError if another process has taken
         it; LogClosedError if it was released, or belongs to the parent of this process."""
         file = self.file
-        fd = file.fd
         if not self.is_held:
             raise LogClosedError(f"{self._name} is closed")
         if not file.lock(self._byte):
-            raise CursorLockedError(self._name, holder_of(fd, self._byte, 1))
+            raise CursorLockedError(self._name, holder_of(file.fd, self._byte, 1))
 
     @property
     def is_held(self) -> bool:

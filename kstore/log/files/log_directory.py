@@ -387,9 +387,7 @@ class LogDirectory:
         """Whether the path still leads to the locked file."""
         try:
             mine = self._file
-            return mine is not None and os.path.samestat(
-                os.fstat(mine.fd), os.stat(f"{self.path}/{layout.LOCK}")
-            )
+            return mine is not None and mine.is_at(f"{self.path}/{layout.LOCK}")
         except OSError:
             return False
 

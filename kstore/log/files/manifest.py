@@ -14,7 +14,7 @@ import os
 from contextlib import suppress
 from types import MappingProxyType
 
-from kstore.engine.io.file import File, read_whole, sync_directory, unlink, write_whole
+from kstore.engine.io.file import File, read_whole, stamp_at, sync_directory, unlink, write_whole
 from kstore.engine.record.batch import crc32c
 from kstore.errors import CorruptCheckpointError, InvalidConfigError, LogFailedError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
@@ -212,10 +212,9 @@ def topic_being_deleted(directory: StrPath) -> str | None:
 def stamp_of(directory: StrPath) -> Stamp:
     """Which manifest a directory has now."""
     try:
-        found = os.stat(f"{directory}/{NAME}")
+        return stamp_at(f"{directory}/{NAME}")
     except OSError:
         return None
-    return found.st_ino, found.st_ctime_ns, found.st_size
 
 
 def truncations_of(path: StrPath, stamp: Stamp) -> Truncations:

@@ -86,10 +86,7 @@ class SharedSession:
 
     def is_at_path(self) -> bool:
         """Whether the path leads to the file that is open here."""
-        try:
-            return os.path.samestat(os.fstat(self._file.fd), os.stat(self._path))
-        except FileNotFoundError:
-            return False
+        return self._file.is_at(self._path)
 
     def enter(self) -> None:
         """The log is open here, or closing it was interrupted: other processes may enter and leave."""
