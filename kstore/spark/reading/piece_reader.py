@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, TypeVar, cast
 
 from kstore.engine.columns.array import ColumnBatch
@@ -249,10 +248,9 @@ class PieceReader:
         planned = self.split.planned
         if planned is None:
             return ""
-        directory = Path(self.directory)
-        if not are_of_one_topic(planned.topic_id, topic_id_of(directory)):
+        if planned.topic_id and not are_of_one_topic(planned.topic_id, topic_id_of(self.directory)):
             return RECREATED
-        cut = diverged_at(history_of(directory), planned.at(self.stop), self._isolation)
+        cut = diverged_at(history_of(self.directory), planned.at(self.stop), self._isolation)
         return "" if cut < 0 else f"the log was truncated at offset {cut}"
 
     def _check_diverged(self) -> None:
