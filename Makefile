@@ -52,7 +52,7 @@ test-spark: .venv/built ## the Spark tests with another Spark: VERSION=4.0.1 or 
 	test -d $(SPARK_VENV) || $(PYTHON) -m venv $(SPARK_VENV)
 	$(SPARK_VENV)/bin/python -m pip install --quiet "pip>=25.1"
 	$(SPARK_VENV)/bin/pip install --quiet pyspark==$(VERSION) $(SPARK_NEEDS) setuptools "pandas>=2.2,<3" \
-		pytest pytest-timeout hypothesis pytest-benchmark prometheus-client cramjam lz4 zstandard
+		pytest pytest-timeout hypothesis pytest-benchmark prometheus-client cramjam lz4 zlib-ng zstandard
 	PYTHONPATH=$(CURDIR) $(SPARK_VENV)/bin/python -m pytest tests/spark $(if $(MASTER),--spark-master $(MASTER)) $(ARGS)
 
 check: .venv/built .venv/with-lint .venv/with-spark .venv/with-test ## linters, formatter and type checkers

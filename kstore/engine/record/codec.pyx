@@ -2,7 +2,7 @@
 """The four codecs of Kafka (spec 2.6): what a batch's payload unpacks to, never more than a cap, and what its
 records pack to.
 
-Python's zlib does gzip, zstandard zstd. The framings of snappy and lz4 are read here, because Kafka's readers
+zlib-ng does gzip, zstandard zstd. The framings of snappy and lz4 are read here, because Kafka's readers
 and writers have their own rules for them: xerial's snappy stream, lz4 frames of independent blocks whose
 header checksum is wrong in messages of magic 0. So are their blocks, without the GIL. snap.h packs snappy,
 the library lz4 packs lz4. Each library is imported when its codec is first used, and each gives up the GIL
@@ -130,17 +130,26 @@ cdef bytearray new_buffer(int64_t size, int64_t limit):
     return PyByteArray_FromStringAndSize(NULL, size)
 
 
+cdef object zlib_ng  # None until it is first used
+
+
+cdef object gzip_library():
+    global zlib_ng
+    if zlib_ng is None:
+        zlib_ng = library("zlib_ng.zlib_ng")
+    return zlib_ng
+
+
 cdef object decompress_gzip(bytes data, int64_t limit):
     """One or more gzip members; what follows the last and is no member is ignored, as Java does."""
     out = bytearray()
     rest = memoryview(data)
+    zlib = gzip_library()
     cdef int64_t at = 0, end, piece = max(len(data), <int64_t>1), members = 0  # the first one is the only one, mostly
     while True:
         members += 1
         if members > MOST_PIECES:
             raise CodecError("gzip: members", at, f"at most {<int64_t>MOST_PIECES}", "more")
-        import zlib  # imported here, as the other codecs are
-
         inflater = zlib.decompressobj(31)
         while not inflater.eof:
             if at >= len(data):
@@ -159,7 +168,7 @@ cdef object decompress_gzip(bytes data, int64_t limit):
             piece *= 2
         if data[at : at + 3] != GZIP_MAGIC:
             return out
-        piece = GZIP_PIECE  # grows: zlib copies what it does not use, so a small member must not be given all the rest
+        piece = GZIP_PIECE  # grows: what is not used is copied, so a small member gets not all the rest
 
 
 cdef int64_t snappy_length(const uint8_t *p, int64_t size) except -1:
@@ -529,9 +538,8 @@ def _called(int codec, int64_t size, function, *arguments, **options):
 
 cdef int64_t compress_gzip(int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
     """One member. Its header names no level and no system, as Java's does not."""
-    import zlib
-
-    cdef int64_t done = placed(_called(GZIP, size, zlib.compress, viewed(data, size), level, 31), out, room)
+    packed = _called(GZIP, size, gzip_library().compress, viewed(data, size), level, 31)
+    cdef int64_t done = placed(packed, out, room)
     out[8] = 0
     out[9] = 255
     return done
