@@ -86,7 +86,10 @@ def _judge(directory: Path, jobs: int, deaths: int) -> dict[str, int]:
         ends = {tp: store.log(*tp).log_end_offset for tp in store.partitions if tp.topic == "jobs"}
         for tp, state in store.share_groups()["workers"].items():
             assert (state.start_offset, state.in_flight) == (ends[tp], 0)
-        [letter] = store.log("dead", 0).records()
+        letters = list(store.log("dead", 0).records())
+    # A worker that is killed between the dead letter and the state has another one copy the record again.
+    [letter] = {letter.headers: letter for letter in letters}.values()
+    assert len(letters) <= 1 + deaths
     headers = dict(letter.headers)
     assert (letter.value, headers["__dlq.errors.delivery.count"]) == (b"poison", b"5")
     poisoned = headers["__dlq.errors.partition"].decode(), headers["__dlq.errors.offset"].decode()
