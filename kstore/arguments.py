@@ -135,6 +135,8 @@ def local_path(name: str, value: object) -> str:
 
 def is_datetime(value: object) -> TypeGuard[datetime]:
     """Whether a value is a datetime."""
+    if type(value) is int:  # as most are: the import takes longer than the rest of a call
+        return False
     from datetime import datetime  # imported here, because few programs have one
 
     return isinstance(value, datetime)
