@@ -10,12 +10,13 @@ from tests.helpers.thread_library import run_with_library
 COMMON = """
 import asyncio, os, time, kstore
 import numpy  # for rows(): its OpenBLAS starts threads
-import kstore.log.worker
+from kstore.log import worker
+limit = worker._BEGINS
 without = {"refused": refused, "lost": lost}[%r]
 
 def no_threads(are_missing):
     without.value = are_missing
-    kstore.log.worker._BEGINS = 0.2 if are_missing else 10.0  # s
+    worker._BEGINS = 0.2 if are_missing else limit  # s
 
 def fails(call):
     no_threads(True)

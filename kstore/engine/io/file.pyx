@@ -106,6 +106,14 @@ cdef bytes encoded(str path):
     return name
 
 
+cdef int get_status(File file, struct_stat *status) except -1:
+    """Gets the status of an open file. OSError."""
+    while gate(READS) or fstat(file.fd, status) < 0:
+        if errno != EINTR:
+            file.raise_errno()
+    return 0
+
+
 cdef bint finds(str path, struct_stat *status) except -1:
     """Gets the status of the file at a path; False if there is none. OSError."""
     cdef bytes name = encoded(path)
@@ -321,17 +329,13 @@ cdef class File:
 
     cdef int64_t length(self) except -1:
         cdef struct_stat st
-        while gate(READS) or fstat(self.fd, &st) < 0:
-            if errno != EINTR:
-                self.raise_errno()
+        get_status(self, &st)
         return <int64_t>st.st_size
 
     cdef int64_t allocated(self) except -1:
         """How many bytes of it are on the disk, about: its holes are not."""
         cdef struct_stat st
-        while gate(READS) or fstat(self.fd, &st) < 0:
-            if errno != EINTR:
-                self.raise_errno()
+        get_status(self, &st)
         return <int64_t>st.st_blocks * 512
 
     cpdef int64_t next_data(self, int64_t position) noexcept:
@@ -362,9 +366,7 @@ cdef class File:
     def mtime_ms(self):
         """Time of the last change of its content, in milliseconds."""
         cdef struct_stat st
-        while gate(READS) or fstat(self.fd, &st) < 0:
-            if errno != EINTR:
-                self.raise_errno()
+        get_status(self, &st)
         return <int64_t>st.st_mtime * 1000 + <int64_t>(st.st_mtim.tv_nsec // 1000000)
 
     def read(self, int64_t position, int64_t size):

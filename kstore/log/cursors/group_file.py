@@ -324,17 +324,15 @@ class GroupFile:
     def _catch_up(self) -> None:
         """Read what other processes have written, and remove an incomplete commit of a crash."""
         file = self._file
-        size = file.size() if file is not None and file.is_at(self._path) else -1
-        if file is None or size < self._content.end:
-            content = _Content(self._path, self.group)
+        if file is None or not file.is_at(self._path) or file.size() < self._content.end:
             try:
                 file = File(self._path, "r+")
             except FileNotFoundError:
-                self._file, self._content = None, content
+                file = None
+            self._file, self._content = file, _Content(self._path, self.group)
+            if file is None:
                 return
-            size = file.size()
-            self._file, self._content = file, content
-        content = self._content
+        content, size = self._content, file.size()
         if size > content.end:
             if size - content.end > _MOST:
                 what, most = "size of the file", f"at most {_MOST} bytes more than were read"

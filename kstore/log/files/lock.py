@@ -256,9 +256,7 @@ class DirectoryLock:
                 _hold(file.fd, shared=shared)
                 if shared:
                     keep_byte(file.fd, _ENTERING if is_alone else _MEMBER, shared=True)
-                is_there = os.fstat(file.fd).st_ino == os.stat(path).st_ino
-            except FileNotFoundError:
-                continue
+                is_there = file.is_at(path)
             except OSError as e:
                 if e.errno in (errno.EACCES, errno.EAGAIN):
                     raise LogLockedError(path, holder_of(file.fd)) from None
