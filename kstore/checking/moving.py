@@ -6,7 +6,8 @@ import os
 
 from kstore.arguments import MAX64
 from kstore.checking.segment_facts import read_segment
-from kstore.engine.io.file import File, new_draft, rename, set_mtime_ms, sync_directory, unlink
+from kstore.engine.io.directory import new_draft, rename, set_mtime_ms, sync_directory, unlink
+from kstore.engine.io.file import File
 from kstore.errors import KstoreError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout

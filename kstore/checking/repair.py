@@ -15,7 +15,7 @@ from kstore.checking.codes import ENDS, GAPS
 from kstore.checking.directory import COMPLETE, read_names
 from kstore.checking.finding import Finding
 from kstore.checking.moving import damage_of, move_bytes, name_for_repaired
-from kstore.engine.io.file import rename, sync_directory
+from kstore.engine.io.directory import rename, sync_directory
 from kstore.errors import KstoreError, visible
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout

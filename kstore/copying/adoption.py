@@ -28,7 +28,7 @@ from kstore.copying.exchange import exchange
 from kstore.copying.manifest import NAME
 from kstore.copying.partition_copy import copy_partition
 from kstore.copying.wanted import Wanted
-from kstore.engine.io.file import sync_directory, unlink
+from kstore.engine.io.directory import sync_directory, unlink
 from kstore.errors import LogLockedError, LogNotFoundError
 from kstore.kinds import as_text
 from kstore.light_typing import TYPE_CHECKING, NamedTuple

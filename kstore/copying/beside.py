@@ -6,8 +6,8 @@ import contextlib
 import os
 
 from kstore.broker.topic_options import topic_options
-from kstore.engine.io.directory import make_directory
-from kstore.engine.io.file import read_whole, write_whole
+from kstore.engine.io.directory import make_directory, write_whole
+from kstore.engine.io.file import read_whole
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.log_dir_state import KeptOptions, kept_options, locate

@@ -16,8 +16,8 @@ import shutil
 
 from kstore.copying.exchange import exchange
 from kstore.copying.manifest import NAME, CopiedFile, Journal, files_below, read_manifest_of_copy
-from kstore.engine.io.directory import make_directory
-from kstore.engine.io.file import File, rename, sync_directory, unlink
+from kstore.engine.io.directory import make_directory, rename, sync_directory, unlink
+from kstore.engine.io.file import File
 from kstore.errors import KstoreError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout

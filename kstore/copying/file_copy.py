@@ -10,8 +10,8 @@ from kstore.copying.losses import Expected, Loss, gaps_of
 from kstore.copying.manifest import identity_of
 from kstore.copying.parts import parts_of
 from kstore.copying.wanted import Checkpoints, PartitionCopy
-from kstore.engine.io.directory import make_directory
-from kstore.engine.io.file import read_whole, rename, sync_directory, write_whole
+from kstore.engine.io.directory import make_directory, rename, sync_directory, write_whole
+from kstore.engine.io.file import read_whole
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.index import TransactionIndex
 from kstore.engine.segment.segment import Segment

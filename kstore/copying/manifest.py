@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 
-from kstore.engine.io.file import File, read_whole, write_whole
+from kstore.engine.io.directory import write_whole
+from kstore.engine.io.file import File, read_whole
 from kstore.errors import CorruptCheckpointError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 

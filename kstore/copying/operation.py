@@ -22,7 +22,8 @@ from kstore.copying.destination import Destination
 from kstore.copying.earlier_copy import KeptEarlierError
 from kstore.copying.partition_copy import copy_partition, earlier_checkpoints, write_checkpoints
 from kstore.copying.wanted import Wanted
-from kstore.engine.io.file import File, new_draft, read_whole, rename, write_whole
+from kstore.engine.io.directory import new_draft, rename, write_whole
+from kstore.engine.io.file import File, read_whole
 from kstore.engine.record.batch import CODECS
 from kstore.errors import CorruptCheckpointError, CorruptFileError, LogChangedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple

@@ -6,7 +6,7 @@ from kstore.copying.earlier_copy import kept_earlier
 from kstore.copying.file_copy import FileCopy
 from kstore.copying.rewritten_copy import RewrittenCopy
 from kstore.copying.wanted import Checkpoints
-from kstore.engine.io.file import write_whole
+from kstore.engine.io.directory import write_whole
 from kstore.errors import CorruptFileError, LogChangedError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import checkpoints, layout

@@ -8,8 +8,8 @@ from itertools import chain, islice
 from kstore.copying.beside import copy_manifest, options_of, read_beside, write_beside
 from kstore.copying.losses import Expected, Loss, gaps_of
 from kstore.copying.wanted import Checkpoints, PartitionCopy
-from kstore.engine.io.directory import make_directory
-from kstore.engine.io.file import File, sync_directory, unlink
+from kstore.engine.io.directory import make_directory, sync_directory, unlink
+from kstore.engine.io.file import File
 from kstore.engine.record.batch_builder import encode_batch
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout

@@ -8,7 +8,8 @@ import secrets
 from contextlib import suppress
 from functools import partial
 
-from kstore.engine.io.file import sync_directory, sync_file
+from kstore.engine.io.directory import sync_directory
+from kstore.engine.io.file import sync_file
 from kstore.libraries import library
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 

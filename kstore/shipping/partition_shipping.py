@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from kstore.broker.topic_options import topic_options
 from kstore.copying.manifest import CopiedFile
-from kstore.engine.io.file import sync_directory, sync_file
+from kstore.engine.io.directory import sync_directory
+from kstore.engine.io.file import sync_file
 from kstore.errors import CorruptRecordError, LogChangedError, PolicyViolationError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import checkpoints, layout

@@ -7,8 +7,15 @@ import os
 import time
 from contextlib import nullcontext, suppress
 
-from kstore.engine.io.directory import make_directory, make_empty_directory, remove_directory
-from kstore.engine.io.file import File, read_whole, rename, sync_directory, unlink
+from kstore.engine.io.directory import (
+    make_directory,
+    make_empty_directory,
+    remove_directory,
+    rename,
+    sync_directory,
+    unlink,
+)
+from kstore.engine.io.file import File, read_whole
 from kstore.errors import KstoreError, LogLockedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout

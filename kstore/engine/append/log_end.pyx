@@ -31,7 +31,8 @@ from kstore.engine.io.owned_lock cimport (
 from kstore.engine.segment.active_segment cimport ActiveSegment
 
 from kstore.arguments import instance
-from kstore.engine.io.file import sync_directory, sync_file
+from kstore.engine.io.directory import sync_directory
+from kstore.engine.io.file import sync_file
 from kstore.engine.io.synchronization import ENDING as _ENDING, EventFd
 from kstore.errors import LogClosedError, LogFailedError, LogNotFoundError, ReentrantCallError
 

@@ -11,7 +11,6 @@ cdef int64_t opened_count  # descriptors of all Files and Directories, those of 
 
 cdef bytes encoded(str path)
 cdef bint makes_room() noexcept
-cdef int pass_gate(str path) except -1
 cdef void note(int call, File file, int64_t position, int64_t size, const uint8_t *data) noexcept nogil
 
 

@@ -1,5 +1,5 @@
 # cython: binding=False
-"""Files: every system call that kstore makes on them, and on their names, is here.
+"""Files: every system call that kstore makes on them is here; those on their names are in directory.pyx.
 
 Reads and writes are by position, so threads and forks share a File without harm.
 """
@@ -13,15 +13,14 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno, PyErr_SetFromErrnoWithFilenameObject
 from cpython.mem cimport PyMem_RawRealloc
 from cython cimport final, no_gc
-from libc.errno cimport EINTR, ELOOP, EMFILE, ENFILE, ENOENT, ENOSYS, ENXIO, EOPNOTSUPP, EPERM, errno
+from libc.errno cimport EINTR, ELOOP, EMFILE, ENFILE, ENOENT, ENOSYS, ENXIO, EOPNOTSUPP, errno
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t, uint8_t
-from libc.stdio cimport rename as c_rename
 from libc.string cimport strlen
-from posix.fcntl cimport O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, open as c_open
+from posix.fcntl cimport O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, open as c_open
 from posix.resource cimport RLIMIT_NOFILE, getrlimit, rlimit
 from posix.signal cimport kill
 from posix.stat cimport S_ISREG, fstat, stat, struct_stat
-from posix.unistd cimport close as c_close, fdatasync, fsync, ftruncate, getpid, link as c_link, unlink as c_unlink
+from posix.unistd cimport close as c_close, fdatasync, fsync, ftruncate, getpid
 
 from kstore.engine.io.faults cimport (
     ALLOCATE,
@@ -34,16 +33,12 @@ from kstore.engine.io.faults cimport (
     WRITES,
     failing_errno,
     gate,
-    note_name,
     trace,
     tracer,
     tracing,
 )
 
 from kstore.engine.io.sources import SOURCES, filler
-
-cdef extern from "Python.h":
-    object PyErr_SetFromErrnoWithFilenameObjects(object kind, object first, object second)
 
 cdef extern from "<fcntl.h>" nogil:
     int O_CLOEXEC
@@ -483,78 +478,11 @@ cdef class File:
         return f"File({self.path!r})"
 
 
-# ---- names -------------------------------------------------------------------------------------------------
-
-
-cdef int pass_gate(str path) except -1:
-    """A change that Python makes, before it is made. OSError."""
-    while gate(CHANGES):
-        if errno != EINTR:
-            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
-    return 0
-
-
-def rename(str source not None, str target not None, *, bint replaces=True):
-    """Gives a file another name, in place of a file that has it. OSError; FileExistsError without `replaces`,
-    if a file has the name, whichever process made it."""
-    cdef bytes a = encoded(source), b = encoded(target)
-    while gate(CHANGES) or (c_rename(a, b) if replaces else c_link(a, b)) < 0:
-        if errno == EPERM and not replaces:  # a file system without hard links
-            replaces = True
-        elif errno != EINTR:
-            PyErr_SetFromErrnoWithFilenameObjects(OSError, source, target)
-    if not replaces:
-        c_unlink(a)
-    note_name("rename", source, target)
-
-
-def unlink(str path not None, *, bint missing_ok=False):
-    """Removes a file's name. OSError."""
-    cdef bytes name = encoded(path)
-    while gate(CHANGES) or c_unlink(name) < 0:
-        if errno == ENOENT and missing_ok:
-            return
-        if errno != EINTR:
-            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
-    note_name("unlink", path)
-
-
-def sync_directory(str path not None):
-    """Makes the names in a directory durable. OSError."""
-    cdef bytes name = encoded(path)
-    cdef const char *raw = name
-    cdef int fd = -1, status = -1
-    note_name("syncs_directory", path)
-    while True:
-        with nogil:
-            while True:
-                if fd < 0 and gate(READS) == 0:
-                    fd = c_open(raw, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-                if fd >= 0:
-                    status = -1 if gate(CHANGES) else fsync(fd)
-                if status == 0 or errno != EINTR:
-                    break
-        if fd >= 0 or not makes_room():
-            break
-    error = errno
-    if fd >= 0:
-        c_close(fd)
-    if status < 0:
-        raise OSError(error, os.strerror(error), path)
-    note_name("sync_directory", path)
-
-
 def frees_descriptor(int number):
     """After another call has failed with this errno: whether it did for want of a descriptor, and there is
     one now."""
     (&errno)[0] = number
     return makes_room()
-
-
-def set_mtime_ms(str path not None, int64_t mtime_ms, int ns=0):
-    """Sets the time of a file's last change, to so many nanoseconds after a millisecond. OSError."""
-    pass_gate(path)
-    os.utime(path, ns=(mtime_ms * 1000000 + ns, mtime_ms * 1000000 + ns))
 
 
 cdef File either_name(str path):
@@ -592,63 +520,6 @@ def read_whole(str path not None, int64_t most=1 << 28, *, bint or_deleted=False
         raise OSError(_errno.EFBIG, f"more than {most} bytes", path)
     cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
     return data[:file.read_into(<uint8_t *>PyBytes_AS_STRING(data), size, 0)]
-
-
-def take_mode(File file not None, str path not None):
-    """Gives a new file the mode and the owner of the one at a path, if there is one. Who may not give it the
-    owner leaves its own. OSError."""
-    try:
-        wanted = os.stat(path)
-    except FileNotFoundError:
-        return
-    found = os.fstat(file.fd)
-    if (found.st_uid, found.st_gid) != (wanted.st_uid, wanted.st_gid):
-        pass_gate(file.path)
-        try:
-            os.fchown(file.fd, wanted.st_uid, wanted.st_gid)
-        except PermissionError:
-            pass
-    if (found.st_mode ^ wanted.st_mode) & 0o777:
-        pass_gate(file.path)
-        os.fchmod(file.fd, wanted.st_mode & 0o777)
-
-
-def new_draft(str draft not None, str like not None):
-    """A new, empty file that is to be renamed to the name of another, with the mode and the owner of the file
-    `like`, if that is there. Every file that replaces one begins here. OSError.
-
-    What has the name of the draft is removed, not written to: a crash has left it, or it is a link to a file
-    of others.
-    """
-    try:
-        file = File(draft, "x")
-    except FileExistsError:
-        unlink(draft)
-        file = File(draft, "x")
-    take_mode(file, like)
-    return file
-
-
-def write_whole(str path not None, bytes data not None, *, bint durable=True, bint replaces=True):
-    """Replaces a file's content at once: readers, and a crash, see the old or the new one. OSError.
-
-    Kafka's way too: NAME.tmp is written, brought to the disk and renamed. Without `replaces`, several
-    processes may try at once: one succeeds, the others get a FileExistsError."""
-    draft = path + ".tmp" if replaces else f"{path}.{os.urandom(8).hex()}.tmp"
-    directory = os.path.dirname(os.path.abspath(path))  # before anything is done: a signal may interrupt these
-    try:
-        file = new_draft(draft, path)
-        file.write(0, data)
-        if durable:
-            file.sync()
-        rename(draft, path, replaces=replaces)
-    except OSError:
-        if os.path.exists(draft):
-            os.unlink(draft)
-            note_name("unlink", draft)
-        raise
-    if durable:
-        sync_directory(directory)
 
 
 # ---- files that are open while they are needed -------------------------------------------------------------

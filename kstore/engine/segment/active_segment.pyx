@@ -29,7 +29,7 @@ from libkstore.format cimport (
 )
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
-from kstore.engine.io.file import take_mode, unlink
+from kstore.engine.io.directory import take_mode, unlink
 from kstore.engine.segment.index import TimestampOffset, TransactionIndex
 from kstore.errors import CorruptIndexError, CorruptRecordError, LogFailedError
 

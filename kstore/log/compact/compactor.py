@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from kstore.arguments import MAX32
 from kstore.engine.compact.cleaner import SegmentCleaner
 from kstore.engine.compact.last_offsets import MapBuilder, OffsetMap
-from kstore.engine.io.file import sync_directory
+from kstore.engine.io.directory import sync_directory
 from kstore.engine.segment.index import TransactionIndex
 from kstore.errors import CorruptFileError, LogChangedError, OffsetOverflowError, PolicyViolationError
 from kstore.light_typing import TYPE_CHECKING

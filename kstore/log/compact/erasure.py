@@ -9,7 +9,8 @@ from pathlib import Path
 from kstore.arguments import choice, elements
 from kstore.engine.compact.cleaner import SegmentCleaner
 from kstore.engine.compact.last_offsets import OffsetMap
-from kstore.engine.io.file import File, sync_directory, unlink
+from kstore.engine.io.directory import sync_directory, unlink
+from kstore.engine.io.file import File
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader
 from kstore.errors import CorruptFileError

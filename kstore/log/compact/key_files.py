@@ -8,7 +8,7 @@ import time
 
 from kstore.arguments import MAX32
 from kstore.engine.compact.last_offsets import KeyFile, MapBuilder, OffsetMap, packed
-from kstore.engine.io.file import new_draft, rename, unlink
+from kstore.engine.io.directory import new_draft, rename, unlink
 from kstore.errors import CorruptFileError, LogChangedError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout

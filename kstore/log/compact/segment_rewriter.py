@@ -6,7 +6,7 @@ import contextlib
 import time
 
 from kstore.arguments import MAX64
-from kstore.engine.io.file import sync_directory
+from kstore.engine.io.directory import sync_directory
 from kstore.engine.io.synchronization import Mutex
 from kstore.errors import LogClosedError, LogFailedError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple

@@ -4,7 +4,7 @@ do not."""
 from __future__ import annotations
 
 from kstore.arguments import MAX32
-from kstore.engine.io.file import sync_directory
+from kstore.engine.io.directory import sync_directory
 from kstore.engine.segment.index import TransactionIndex
 from kstore.engine.segment.segment import Segment
 from kstore.light_typing import TYPE_CHECKING

@@ -18,7 +18,8 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from kstore.engine.io.file import File, read_whole, set_mtime_ms, sync_directory, unlink, write_whole
+from kstore.engine.io.directory import set_mtime_ms, sync_directory, unlink, write_whole
+from kstore.engine.io.file import File, read_whole
 from kstore.engine.io.synchronization import Mutex
 from kstore.engine.record.batch import RecordBatch
 from kstore.engine.record.batch_builder import encode_batch

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kstore.engine.io.file import read_whole, write_whole
+from kstore.engine.io.directory import write_whole
+from kstore.engine.io.file import read_whole
 from kstore.errors import CorruptCheckpointError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.layout import TopicPartition

@@ -7,7 +7,8 @@ import errno
 import os
 
 from kstore.engine.io import directory
-from kstore.engine.io.file import frees_descriptor, unlink
+from kstore.engine.io.directory import unlink
+from kstore.engine.io.file import frees_descriptor
 from kstore.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

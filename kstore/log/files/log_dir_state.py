@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 
-from kstore.engine.io.file import read_whole, unlink, write_whole
+from kstore.engine.io.directory import unlink, write_whole
+from kstore.engine.io.file import read_whole
 from kstore.errors import CorruptCheckpointError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import checkpoints, layout

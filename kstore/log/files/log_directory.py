@@ -11,7 +11,8 @@ import os
 import weakref
 from functools import partial
 
-from kstore.engine.io.file import File, sync_directory, unlink, write_whole
+from kstore.engine.io.directory import sync_directory, unlink, write_whole
+from kstore.engine.io.file import File
 from kstore.engine.io.synchronization import Mutex
 from kstore.errors import CorruptCheckpointError, LogFailedError, LogLockedError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING

@@ -14,7 +14,8 @@ import os
 from contextlib import suppress
 from types import MappingProxyType
 
-from kstore.engine.io.file import File, read_whole, stamp_at, sync_directory, unlink, write_whole
+from kstore.engine.io.directory import sync_directory, unlink, write_whole
+from kstore.engine.io.file import File, read_whole, stamp_at
 from kstore.engine.record.batch import crc32c
 from kstore.errors import CorruptCheckpointError, InvalidConfigError, LogFailedError
 from kstore.light_typing import TYPE_CHECKING, NamedTuple

@@ -7,7 +7,8 @@ import os
 import weakref
 
 from kstore.engine.append.shared_end import SharedEnd, file_system_of
-from kstore.engine.io.file import File, unlink
+from kstore.engine.io.directory import unlink
+from kstore.engine.io.file import File
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout, lock

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections import deque
 
-from kstore.engine.io.file import read_whole, unlink, write_whole
+from kstore.engine.io.directory import unlink, write_whole
+from kstore.engine.io.file import read_whole
 from kstore.errors import CorruptFileError, CorruptSnapshotError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from kstore.engine.io.file import File, new_draft, rename, set_mtime_ms, sync_directory, take_mode, unlink
+from kstore.engine.io.directory import new_draft, rename, set_mtime_ms, sync_directory, take_mode, unlink
+from kstore.engine.io.file import File
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
 from kstore.log.files.listing import delete_file

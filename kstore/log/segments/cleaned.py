@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from kstore.engine.io.file import new_draft, set_mtime_ms, unlink
+from kstore.engine.io.directory import new_draft, set_mtime_ms, unlink
 from kstore.light_typing import TYPE_CHECKING, NamedTuple
 from kstore.log.files import layout
 

@@ -8,7 +8,7 @@ import os
 import weakref
 from collections import deque
 
-from kstore.engine.io.file import rename, unlink
+from kstore.engine.io.directory import rename, unlink
 from kstore.errors import CorruptFileError, LogChangedError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout

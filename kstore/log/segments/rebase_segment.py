@@ -14,7 +14,8 @@ import struct
 from pathlib import Path
 
 from kstore.arguments import INDEX_INTERVAL_BYTES
-from kstore.engine.io.file import File, rename, sync_directory
+from kstore.engine.io.directory import rename, sync_directory
+from kstore.engine.io.file import File
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, InvalidRecordError
 from kstore.libraries import library

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from kstore.engine.io.file import rename, sync_directory, unlink
+from kstore.engine.io.directory import rename, sync_directory, unlink
 from kstore.errors import LogChangedError
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files.listing import list_directory

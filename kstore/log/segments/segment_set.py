@@ -7,7 +7,8 @@ import os
 from itertools import pairwise
 
 from kstore.arguments import MAX64
-from kstore.engine.io.file import is_crowded, open_files, sync_directory, unlink
+from kstore.engine.io.directory import sync_directory, unlink
+from kstore.engine.io.file import is_crowded, open_files
 from kstore.engine.segment.active_segment import ActiveSegment
 from kstore.errors import CorruptRecordError
 from kstore.light_typing import TYPE_CHECKING

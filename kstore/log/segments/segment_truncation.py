@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from kstore.engine.io.file import new_draft, rename, sync_directory, write_whole
+from kstore.engine.io.directory import new_draft, rename, sync_directory, write_whole
 from kstore.engine.record.batch_builder import encode_batch
 from kstore.engine.segment.index import TransactionIndex
 from kstore.errors import CorruptFileError, RecordTooLargeError

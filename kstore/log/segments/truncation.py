@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kstore.engine.io.file import sync_directory
+from kstore.engine.io.directory import sync_directory
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.listing import delete_file

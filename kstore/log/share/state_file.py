@@ -11,8 +11,8 @@ import time
 import weakref
 from contextlib import suppress
 
-from kstore.engine.io.directory import make_directory
-from kstore.engine.io.file import File, sync_directory, unlink, write_whole
+from kstore.engine.io.directory import make_directory, sync_directory, unlink, write_whole
+from kstore.engine.io.file import File
 from kstore.engine.io.synchronization import Mutex
 from kstore.engine.share.share_state import (
     REPLACED,

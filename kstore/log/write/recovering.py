@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from kstore.arguments import warn
-from kstore.engine.io.file import sync_directory, write_whole
+from kstore.engine.io.directory import sync_directory, write_whole
 from kstore.light_typing import TYPE_CHECKING
 from kstore.log.files import layout
 from kstore.log.files.leader_epochs import LeaderEpochCheckpoint

@@ -6,7 +6,8 @@ import os
 from threading import Lock
 from typing import Final
 
-from kstore.engine.io.file import read_whole, write_whole
+from kstore.engine.io.directory import write_whole
+from kstore.engine.io.file import read_whole
 from kstore.errors import CorruptCheckpointError
 
 NAME: Final = "kstore-producer-ids"  # the first id that is not reserved, as text; a broker ignores the file

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from kstore.arguments import MAX64
-from kstore.engine.io.file import read_whole, write_whole
+from kstore.engine.io.directory import write_whole
+from kstore.engine.io.file import read_whole
 from kstore.errors import CorruptCheckpointError
 from kstore.log.files.checked_json import decode, encode
 from kstore.log.follow.position import Position

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy
 from numpy.typing import NDArray
 
-from kstore.engine.io.directory import make_directory
-from kstore.engine.io.file import sync_directory
+from kstore.engine.io.directory import make_directory, sync_directory
 from kstore.errors import KstoreError
 from kstore.libraries import library
 from kstore.log.files import layout
