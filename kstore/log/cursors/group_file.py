@@ -325,7 +325,8 @@ class GroupFile:
     def _catch_up(self) -> None:
         """Read what other processes have written, and remove an incomplete commit of a crash."""
         file = self._file
-        if file is None or not file.is_at(self._path) or file.size() < self._content.end:
+        size = file.size() if file is not None and file.is_at(self._path) else -1
+        if file is None or size < self._content.end:
             try:
                 file = File(self._path, "r+")
             except FileNotFoundError:
@@ -333,7 +334,8 @@ class GroupFile:
             self._file, self._content = file, _Content(self._path, self.group)
             if file is None:
                 return
-        content, size = self._content, file.size()
+            size = file.size()
+        content = self._content
         if size > content.end:
             if size - content.end > _MOST:
                 what, most = "size of the file", f"at most {_MOST} bytes more than were read"
