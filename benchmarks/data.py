@@ -203,6 +203,8 @@ def _cache(path: Path) -> None:
     again after the system had dropped them the pieces are small, and reading them takes up to twice as long."""
     copy = BUILD / "copy"
     shutil.copy2(path, copy)
+    with copy.open("rb") as f:
+        os.fsync(f.fileno())  # else the system writes it to the disk during the races
     copy.replace(path)
 
 
