@@ -135,6 +135,6 @@ def bench_cursor_commit(race: Race, data: Data, limit: Peer) -> None:
         InProcess("kstore", begin, commit, clear=lambda cursor: cursor.close()),
         InProcess("sqlite3", connect, upsert, clear=lambda db: db.close()),
         limit.contestant("C", "commits"),
-        goals=(Goal("sqlite3", speed=0.7),),
+        goals=(Goal("sqlite3", speed=5),),
         arguments=lambda turn: (COMMITS,),
     )
